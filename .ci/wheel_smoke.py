@@ -1,0 +1,40 @@
+"""Check an installed weft, far from the checkout: every module imports, and a cluster maps.
+
+Run by `make wheel` with the interpreter of a fresh environment that holds only the wheel, from an
+empty folder. The argument is the checkout, which nothing may be imported from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+import weft
+
+
+def square(x: int) -> int:
+    """Return the square of `x`."""
+    return x * x
+
+
+def main() -> None:
+    """Raise where the installed package is not whole."""
+    checkout = Path(sys.argv[1]).resolve()
+    assert not Path(weft.__file__).resolve().is_relative_to(checkout), weft.__file__
+    assert Path(weft.__file__).with_name("py.typed").is_file()
+
+    n_modules = 0
+    for module in pkgutil.walk_packages(weft.__path__, "weft."):
+        importlib.import_module(module.name)
+        n_modules += 1
+
+    with weft.Client(n_workers=1) as client:
+        results = client.gather(client.map(square, range(10)))
+    assert results == [x * x for x in range(10)], results
+    print(f"weft {weft.__version__}: {n_modules} modules import, a local cluster maps")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# Two commands on a fresh machine with Python (3.10 or newer) and make: `make demo` and `make test`.
+# All set-up goes into .venv here; `make clean` removes it. PYTHON=... chooses another interpreter.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+CHECKOUT := $(CURDIR)
+
+# The first that runs, is new enough and can make environments. Being on PATH is not enough: version managers put
+# commands there that only print which versions they could offer.
+find_python = \
+	found=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do \
+		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; \
+		then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "weft needs Python 3.10 or newer with its venv module (Debian, Ubuntu: apt install python3-venv)." >&2; \
+		echo "If you have one under another name: make PYTHON=/path/to/python ..." >&2; exit 1; \
+	fi
+
+.PHONY: help demo test lint types bench wheel clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.ready ## run the demo: a report on the standard library's sources, on a local cluster
+	@$(BIN)/python demo/stdlib_report.py $(ARGS)
+
+test: $(VENV)/.ready ## run the tests; ARGS='-k name' and the like are passed on
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.ready ## check style, format and who imports whom
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/lint-imports
+
+types: $(VENV)/.ready ## check types
+	@$(BIN)/mypy
+
+bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standard library's pools
+	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+# By way of the source archive, so that this is whole too. In a folder of its own: there, `import weft` can only mean
+# the installed one.
+wheel: $(VENV)/.ready ## build the wheel into dist/ and try it outside the checkout
+	@rm -rf dist build
+	@echo "building sdist and wheel ..."
+	@$(BIN)/python -m build --outdir dist . >$(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 1; }
+	@set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; trap 'exit 130' INT TERM; \
+	$(BIN)/python -m venv "$$there/env"; \
+	"$$there/env/bin/python" -m pip --quiet --disable-pip-version-check install dist/*.whl; \
+	mkdir "$$there/empty"; cd "$$there/empty"; \
+	"$$there/env/bin/weft" --help >/dev/null; \
+	"$$there/env/bin/python" -W error "$(CHECKOUT)/.ci/wheel_smoke.py" "$(CHECKOUT)"
+
+clean: ## remove the environment and everything that was made
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Written last: an interrupted set-up is done again.
+$(VENV)/.ready: pyproject.toml
+	@$(find_python); \
+	printf 'setting up %s with %s (once, about a minute) ... ' "$(VENV)" "$$found"; \
+	if ! $(BIN)/python -c '' 2>/dev/null; then rm -rf $(VENV) && "$$found" -m venv $(VENV); fi \
+	&& $(PIP) install 'pip>=23' && $(PIP) install --editable '.[test,dev]' && touch $@ && echo done
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	@printf 'adding dask.distributed and Ray to %s (once) ... ' "$(VENV)"; \
+	$(PIP) install --editable '.[bench]' && touch $@ && echo done

@@ -1,0 +1,1 @@
+"""Weft beside its peers, on the same machine and the same work: ``python -m benchmarks.run``."""

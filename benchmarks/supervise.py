@@ -1,0 +1,162 @@
+"""Runs a child that may hang, crash or leave processes behind; comes back in bounded time.
+
+Every child leads its own process group and carries a mark in its environment that all its
+descendants inherit: what has left the group (Ray's daemons do) is found by the mark and stopped by
+its pid, and nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import psutil
+
+MARK = "WEFT_BENCHMARK_MARK"
+
+#: What a child may take to leave by itself once it was asked to.
+GRACE_S = 10.0
+
+
+class TimedOut(Exception):
+    """The child said nothing before the deadline."""
+
+
+class Child:
+    """A process that reports JSON lines on its standard output."""
+
+    def __init__(
+        self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
+    ) -> None:
+        self._mark = uuid.uuid4().hex
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
+        # For whatever the system leaves in files. Short: a socket path has about 100 characters.
+        self._directory = tempfile.TemporaryDirectory(
+            prefix="wb-", dir="/tmp" if os.name == "posix" else None, ignore_cleanup_errors=True
+        )
+        self._process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env={**environment, MARK: self._mark, "TMPDIR": self._directory.name},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="benchmark-reader", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                self._events.put(event)
+        self._events.put(None)
+
+    def next_event(self, deadline: float) -> dict[str, Any] | None:
+        """Return the next report, None once the child has ended; `TimedOut` at the deadline
+        (monotonic seconds).
+        """
+        while True:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise TimedOut
+            try:
+                # In slices: a daemon that inherited the pipe would keep it open after the child has
+                # ended.
+                event = self._events.get(timeout=min(remaining_s, 1.0))
+            except queue.Empty:
+                if self._process.poll() is not None:
+                    return None
+            else:
+                return event
+
+    def exit_code(self, timeout_s: float) -> int | None:
+        """Return the exit code, None if the child has not ended within the time."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def log_tail(self, n_bytes: int = 4000) -> str:
+        """Return the end of what the child wrote to standard error."""
+        end = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, end - n_bytes))
+        return self._log.read().decode("utf-8", "replace")
+
+    def stop(self) -> None:
+        """Stop the child and all that it started. Idempotent."""
+        if self._log.closed:
+            return
+        self._signal(signal.SIGTERM)
+        if self.exit_code(GRACE_S / 2) is None:
+            self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+            self.exit_code(GRACE_S)
+        for process in marked_processes(self._mark):
+            _stop(process)
+        self._reader.join(GRACE_S)
+        assert self._process.stdout is not None
+        if not self._reader.is_alive():
+            self._process.stdout.close()
+        self._directory.cleanup()
+        self._log.close()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is not None:
+            return
+        if hasattr(os, "killpg"):
+            os.killpg(self._process.pid, number)
+        else:
+            self._process.send_signal(number)
+
+
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """Return the processes whose environment carries this mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark:
+                found.append(process)
+        except (psutil.Error, OSError):
+            # Not ours to look into, or gone already.
+            continue
+    return found
+
+
+def _stop(process: psutil.Process) -> None:
+    try:
+        process.terminate()
+        try:
+            process.wait(GRACE_S / 5)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(GRACE_S / 5)
+    except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+        return

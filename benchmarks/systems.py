@@ -1,0 +1,325 @@
+"""One adapter per system under test: the same few verbs over weft, its peers and the pools.
+
+An adapter holds no cleverness: each verb is the call that the system's own documentation recommends
+for it, so that what is timed is the system. Handles (futures, object references) are opaque to the
+workloads and may be passed as arguments where the system knows dependencies.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import metadata
+from typing import Any, ClassVar
+
+import psutil
+
+from . import echo
+
+N_WORKERS = 2
+
+Function = Callable[..., Any]
+
+
+class System:
+    """What a workload may ask of a system. `open` before anything else, `close` at the end."""
+
+    #: Heading of the column.
+    title: ClassVar[str]
+    #: The module whose absence means "not installed", and the distribution whose version is
+    #: printed.
+    module: ClassVar[str]
+    distribution: ClassVar[str | None] = None
+    #: False: a handle cannot be an argument, so graphs are out of reach.
+    has_dependencies: ClassVar[bool] = True
+    #: Statements that import the system and, in a fresh interpreter, bring it from `start()` to a
+    #: first result and `done()`, and close it.
+    import_code: ClassVar[str | None] = None
+    first_result_code: ClassVar[str | None] = None
+
+    def open(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def submit(self, function: Function, *args: Any) -> Any:
+        raise NotImplementedError
+
+    def map(self, function: Function, *iterables: Iterable[Any]) -> list[Any]:
+        return [self.submit(function, *args) for args in zip(*iterables, strict=False)]
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
+        """Yield the results of the handles in the order in which they become ready."""
+        raise NotImplementedError
+
+    def call(self, function: Function, *args: Any) -> Any:
+        """Run one task and wait for its result."""
+        return self.submit(function, *args).result()
+
+    def scheduler_pid(self) -> int | None:
+        """Return the process that does nothing but schedule, if the system has one."""
+        return None
+
+    @classmethod
+    def version(cls) -> str:
+        return metadata.version(cls.distribution) if cls.distribution else platform.python_version()
+
+
+class _ClientSystem(System):
+    """weft and dask.distributed: the names are the same, and so is the code."""
+
+    #: `as_completed` of the system.
+    _as_completed: Any
+    _client: Any
+    _cluster: Any
+
+    def close(self) -> None:
+        self._client.close()
+        self._cluster.close()
+
+    def submit(self, function: Function, *args: Any) -> Any:
+        return self._client.submit(function, *args, pure=False)
+
+    def map(self, function: Function, *iterables: Iterable[Any]) -> list[Any]:
+        return list(self._client.map(function, *iterables, pure=False))
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        return list(self._client.gather(list(handles)))
+
+    def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
+        for _, result in self._as_completed(handles, with_results=True):
+            yield result
+
+
+class Weft(_ClientSystem):
+    title = "weft"
+    module = "weft"
+    distribution: ClassVar[str | None] = "weft"
+    import_code: ClassVar[str | None] = "import weft"
+    first_result_code: ClassVar[str | None] = (
+        "start(); c = weft.Client(); assert c.submit(inc, 1).result() == 2; done(); c.close()"
+    )
+
+    def open(self) -> None:
+        weft = importlib.import_module("weft")
+        self._as_completed = weft.as_completed
+        self._cluster = weft.LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, processes=True)
+        self._client = weft.Client(self._cluster)
+        self._client.wait_for_workers(N_WORKERS)
+
+    def scheduler_pid(self) -> int | None:
+        return listener(self._cluster.scheduler_address)
+
+
+class Dask(_ClientSystem):
+    """dask.distributed as it comes. Its LocalCluster runs the scheduler in the client's process."""
+
+    title = "dask"
+    module = "distributed"
+    distribution: ClassVar[str | None] = "distributed"
+    import_code: ClassVar[str | None] = "import distributed"
+    first_result_code: ClassVar[str | None] = (
+        "start(); c = distributed.Client(dashboard_address=None); "
+        "assert c.submit(inc, 1).result() == 2; done(); c.close()"
+    )
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def open(self) -> None:
+        distributed = importlib.import_module("distributed")
+        importlib.import_module("dask").config.set(self.settings)
+        self._as_completed = distributed.as_completed
+        self._cluster = distributed.LocalCluster(
+            n_workers=N_WORKERS,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+        )
+        self._client = distributed.Client(self._cluster)
+        self._client.wait_for_workers(N_WORKERS)
+
+
+class DaskBest(Dask):
+    """dask.distributed without queuing on the scheduler: its fastest setting for many short
+    tasks.
+    """
+
+    title = "dask best"
+    settings: ClassVar[dict[str, Any]] = {"distributed.scheduler.worker-saturation": float("inf")}
+    first_result_code: ClassVar[str | None] = None
+
+
+class Ray(System):
+    title = "Ray"
+    module = "ray"
+    distribution: ClassVar[str | None] = "ray"
+    import_code: ClassVar[str | None] = "import ray"
+    first_result_code: ClassVar[str | None] = (
+        "import shutil, tempfile; d = tempfile.mkdtemp(prefix='ray-'); start(); "
+        "ray.init(include_dashboard=False, _node_ip_address='127.0.0.1', _temp_dir=d); "
+        "assert ray.get(ray.remote(inc).remote(1)) == 2; done(); ray.shutdown(); "
+        "shutil.rmtree(d, ignore_errors=True)"
+    )
+
+    def open(self) -> None:
+        self._ray: Any = importlib.import_module("ray")
+        self._remotes: dict[Function, Any] = {}
+        self._directory = tempfile.mkdtemp(prefix="ray-")
+        self._ray.init(
+            num_cpus=N_WORKERS,
+            include_dashboard=False,
+            log_to_driver=False,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=self._directory,
+        )
+
+    def close(self) -> None:
+        self._remotes.clear()
+        self._ray.shutdown()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _remote(self, function: Function) -> Any:
+        remote = self._remotes.get(function)
+        if remote is None:
+            remote = self._remotes[function] = self._ray.remote(function).remote
+        return remote
+
+    def submit(self, function: Function, *args: Any) -> Any:
+        return self._remote(function)(*args)
+
+    def map(self, function: Function, *iterables: Iterable[Any]) -> list[Any]:
+        remote = self._remote(function)
+        return [remote(*args) for args in zip(*iterables, strict=False)]
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        return list(self._ray.get(list(handles)))
+
+    def call(self, function: Function, *args: Any) -> Any:
+        return self._ray.get(self._remote(function)(*args))
+
+    def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
+        # Wait for one, then take all that are ready: one at a time is quadratic in Ray.
+        pending = list(handles)
+        while pending:
+            ready, pending = self._ray.wait(pending, num_returns=1)
+            if pending:
+                more, pending = self._ray.wait(pending, num_returns=len(pending), timeout=0)
+                ready += more
+            yield from self._ray.get(ready)
+
+
+class _Pool(System):
+    module = "concurrent.futures"
+    has_dependencies = False
+    pool_class: ClassVar[str]
+    _pool: concurrent.futures.Executor
+
+    def open(self) -> None:
+        self._pool = getattr(concurrent.futures, self.pool_class)(N_WORKERS)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def submit(self, function: Function, *args: Any) -> Any:
+        return self._pool.submit(function, *args)
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        return [handle.result() for handle in handles]
+
+    def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
+        for handle in concurrent.futures.as_completed(handles):
+            yield handle.result()
+
+
+class Processes(_Pool):
+    title = "ProcessPool"
+    pool_class = "ProcessPoolExecutor"
+
+
+class Threads(_Pool):
+    title = "ThreadPool"
+    pool_class = "ThreadPoolExecutor"
+
+
+class Floor(System):
+    """What no system can beat: the calls in a bare loop, and one request and answer over a local
+    socket.
+    """
+
+    title = "floor"
+    module = "asyncio"
+
+    def open(self) -> None:
+        self._echo = echo.EchoProcess()
+
+    def close(self) -> None:
+        self._echo.close()
+
+    def submit(self, function: Function, *args: Any) -> Any:
+        return function(*args)
+
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        return list(handles)
+
+    def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
+        yield from handles
+
+    def call(self, function: Function, *args: Any) -> Any:
+        return self._echo.call(function, *args)
+
+
+SYSTEMS: dict[str, type[System]] = {
+    "weft": Weft,
+    "dask": Dask,
+    "dask-best": DaskBest,
+    "ray": Ray,
+    "processes": Processes,
+    "threads": Threads,
+    "floor": Floor,
+}
+
+#: Systems read these when they are imported or started, so they are set before the interpreter
+#: starts.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "PYTHONWARNINGS": "ignore",
+}
+
+
+def listener(address: str) -> int | None:
+    """Return which of our descendants listens at an address: `tcp://host:port`, `unix:///path`."""
+    _, _, place = address.partition("://")
+    for process in psutil.Process().children(recursive=True):
+        try:
+            for connection in process.net_connections("all"):
+                local: Any = connection.laddr
+                if isinstance(local, str):
+                    is_it = bool(local) and local == place
+                else:
+                    is_it = connection.status == psutil.CONN_LISTEN and place.endswith(
+                        f":{local.port}"
+                    )
+                if is_it:
+                    return process.pid
+        except psutil.Error:
+            # It ended meanwhile, or is not ours to look into.
+            continue
+    return None
+
+
+def n_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

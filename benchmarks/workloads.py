@@ -1,0 +1,323 @@
+"""The workloads: plain functions over an open system, each of which checks its own result.
+
+A workload takes the system and a size, times the work from the first submission to the last result
+in hand, compares the result with the known value and returns a `Sample`. Letting go of the futures
+is not timed.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psutil
+
+from .systems import System
+from .tasks import add, add3, inc
+
+
+class WrongResult(Exception):
+    """The system answered, but not with the known value."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """One run. `value` is in the unit of its workload; `checksum` is the result that was
+    verified.
+    """
+
+    value: float
+    checksum: int
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+def _check(found: int, expected: int) -> int:
+    if found != expected:
+        raise WrongResult(f"wrong result: {found} instead of {expected}")
+    return found
+
+
+def run_map(system: System, n: int) -> Sample:
+    """`map` of n times `x + 1`, gathered."""
+    start = time.perf_counter()
+    futures = system.map(inc, range(n))
+    submitted = time.perf_counter()
+    results = system.gather(futures)
+    end = time.perf_counter()
+    checksum = _check(sum(results), n * (n + 1) // 2)
+    return Sample(n / (end - start), checksum, {"submit_s": submitted - start})
+
+
+def run_submit(system: System, n: int) -> Sample:
+    """n times `submit` in a loop, then one gather."""
+    start = time.perf_counter()
+    futures = [system.submit(inc, i) for i in range(n)]
+    submitted = time.perf_counter()
+    results = system.gather(futures)
+    end = time.perf_counter()
+    checksum = _check(sum(results), n * (n + 1) // 2)
+    return Sample(n / (end - start), checksum, {"submit_s": submitted - start})
+
+
+def run_round_trip(system: System, n: int) -> Sample:
+    """`submit(...).result()`, one by one: median in ms."""
+    durations = []
+    total = 0
+    for i in range(n):
+        start = time.perf_counter()
+        total += system.call(inc, i)
+        durations.append(time.perf_counter() - start)
+    checksum = _check(total, n * (n + 1) // 2)
+    slow = sorted(durations)[int(0.99 * (n - 1))]
+    return Sample(statistics.median(durations) * 1e3, checksum, {"p99_ms": slow * 1e3})
+
+
+def run_chain(system: System, n: int) -> Sample:
+    """n tasks, each of which needs the one before."""
+    start = time.perf_counter()
+    future = system.submit(inc, 0)
+    for _ in range(n - 1):
+        future = system.submit(inc, future)
+    (result,) = system.gather([future])
+    return Sample(n / (time.perf_counter() - start), _check(result, n))
+
+
+def run_tree(system: System, n: int) -> Sample:
+    """n leaves (a power of two), added in pairs down to one value: 2 n - 1 tasks."""
+    start = time.perf_counter()
+    layer = system.map(inc, range(n))
+    n_tasks = n
+    while len(layer) > 1:
+        layer = system.map(add, layer[::2], layer[1::2])
+        n_tasks += len(layer)
+    (result,) = system.gather(layer)
+    return Sample(n_tasks / (time.perf_counter() - start), _check(result, n * (n + 1) // 2))
+
+
+def run_neighbour(system: System, n: int) -> Sample:
+    """A ring of n tasks, then n tasks that each need three neighbours of the first layer."""
+    start = time.perf_counter()
+    first = system.map(inc, range(n))
+    second = system.map(add3, first[-1:] + first[:-1], first, first[1:] + first[:1])
+    results = system.gather(second)
+    elapsed = time.perf_counter() - start
+    return Sample(2 * n / elapsed, _check(sum(results), 3 * n * (n + 1) // 2))
+
+
+def run_as_completed(system: System, n: int) -> Sample:
+    """`map` of n, consumed with their results as they complete."""
+    start = time.perf_counter()
+    total = 0
+    for result in system.completed(system.map(inc, range(n))):
+        total += result
+    elapsed = time.perf_counter() - start
+    return Sample(n / elapsed, _check(total, n * (n + 1) // 2))
+
+
+def run_big_map(system: System, n: int) -> Sample:
+    """A very large `map`, and what the scheduler process holds for each task while the futures
+    live.
+    """
+    pid = system.scheduler_pid()
+    before = _rss(pid) if pid is not None else None
+    start = time.perf_counter()
+    futures = system.map(inc, range(n))
+    submitted = time.perf_counter()
+    results = system.gather(futures)
+    elapsed = time.perf_counter() - start
+    extra = {"submit_s": submitted - start}
+    if pid is not None and before is not None:
+        extra["scheduler_rss_before"] = before
+        extra["scheduler_rss_after"] = _rss(pid)
+        extra["scheduler_rss_peak"] = max(_peak_rss(pid), extra["scheduler_rss_after"])
+        extra["scheduler_bytes_per_task"] = (extra["scheduler_rss_after"] - before) / n
+        extra["scheduler_peak_bytes_per_task"] = (extra["scheduler_rss_peak"] - before) / n
+    checksum = _check(sum(results), n * (n + 1) // 2)
+    return Sample(n / elapsed, checksum, extra)
+
+
+def _rss(pid: int) -> int:
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+def _peak_rss(pid: int) -> int:
+    """Return the highest resident size so far in bytes, 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except FileNotFoundError:
+        return 0
+    return 0
+
+
+_IMPORT = """\
+import time
+_start = time.perf_counter()
+{code}
+print("BENCH", time.perf_counter() - _start)
+"""
+
+_FIRST_RESULT = """\
+import os, sys, time
+from benchmarks.tasks import inc
+_out = os.dup(1)
+os.dup2(2, 1)
+def start():
+    global _start
+    _start = time.perf_counter()
+def done():
+    os.write(_out, b"BENCH %f\\n" % (time.perf_counter() - _start))
+{code}
+{first}
+"""
+
+
+def _fresh_interpreters(code: str, n: int) -> list[float]:
+    """Run code in n new interpreters (one more first, which fills the caches) and return what
+    each printed.
+    """
+    seconds = []
+    for _ in range(n + 1):
+        out = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, env=dict(os.environ)
+        ).stdout.decode()
+        seconds.append(float(out.rpartition("BENCH ")[2].split()[0]))
+    return seconds[1:]
+
+
+def run_import(system: System, n: int) -> Sample:
+    """Seconds to import the system, in n fresh interpreters: the median."""
+    assert system.import_code is not None
+    seconds = _fresh_interpreters(_IMPORT.format(code=system.import_code), n)
+    return Sample(statistics.median(seconds), 0, {"max_s": max(seconds)})
+
+
+def run_first_result(system: System, n: int) -> Sample:
+    """Seconds from `Client()` (imported already) to a first result, in n fresh interpreters: the
+    median.
+    """
+    assert system.import_code is not None
+    assert system.first_result_code is not None
+    code = _FIRST_RESULT.format(code=system.import_code, first=system.first_result_code)
+    seconds = _fresh_interpreters(code, n)
+    return Sample(statistics.median(seconds), 2, {"max_s": max(seconds)})
+
+
+def _run_scheduler(n: int, *, n_workers: int, shape: str) -> Sample:
+    # Here, so that peers run where weft is not importable.
+    from . import bench_scheduler
+
+    outcome = bench_scheduler.run(n_tasks=n, n_workers=n_workers, shape=shape)
+    return Sample(n / outcome.seconds, _check(outcome.n_finished, n), outcome.extra)
+
+
+def run_scheduler(system: System, n: int) -> Sample:
+    """The scheduler's core with two workers that answer at once: no sockets, no processes."""
+    return _run_scheduler(n, n_workers=2, shape="map")
+
+
+def run_scheduler_graph(system: System, n: int) -> Sample:
+    """The same with the neighbour graph."""
+    return _run_scheduler(n, n_workers=2, shape="neighbour")
+
+
+def run_scheduler_wide(system: System, n: int) -> Sample:
+    """The same as the first with a thousand workers: a task must not cost more."""
+    return _run_scheduler(n, n_workers=1000, shape="map")
+
+
+@dataclass(slots=True, kw_only=True)
+class Workload:
+    title: str
+    run: Callable[[System, int], Sample]
+    size: int
+    quick_size: int
+    #: "tasks/s" (more is better), or "ms" or "s" (less is better).
+    unit: str = "tasks/s"
+    #: Needs handles as arguments.
+    is_graph: bool = False
+    #: False: the workload starts what it measures itself, beside no idle cluster.
+    needs_open: bool = True
+    #: Start the system anew, so that memory of earlier workloads does not hide what this one takes.
+    is_fresh: bool = False
+    #: The peers that run it without being named; None = all.
+    default_peers: tuple[str, ...] | None = None
+    #: The peers that can run it at all; None = all.
+    only_peers: tuple[str, ...] | None = None
+    #: Times the usual time limit.
+    patience: float = 1.0
+
+    @property
+    def more_is_better(self) -> bool:
+        return self.unit == "tasks/s"
+
+
+def _scheduler_alone(title: str, run: Callable[[System, int], Sample]) -> Workload:
+    return Workload(
+        title=title,
+        run=run,
+        size=200_000,
+        quick_size=2_000,
+        needs_open=False,
+        only_peers=("weft",),
+    )
+
+
+_LIBRARIES = ("weft", "dask", "ray")
+
+WORKLOADS: dict[str, Workload] = {
+    "map": Workload(title="map of {n}", run=run_map, size=20_000, quick_size=400),
+    "submit": Workload(title="loop of {n} submit", run=run_submit, size=5_000, quick_size=200),
+    "round-trip": Workload(
+        title="submit().result() one by one", run=run_round_trip, size=300, quick_size=20, unit="ms"
+    ),
+    "chain": Workload(
+        title="chain of {n}", run=run_chain, size=1_000, quick_size=50, is_graph=True
+    ),
+    "tree": Workload(
+        title="tree of {n} leaves", run=run_tree, size=2**13, quick_size=2**6, is_graph=True
+    ),
+    "neighbour": Workload(
+        title="neighbours, 2 x {n}", run=run_neighbour, size=4_000, quick_size=100, is_graph=True
+    ),
+    "as-completed": Workload(
+        title="as_completed with results, {n}", run=run_as_completed, size=5_000, quick_size=200
+    ),
+    "big-map": Workload(
+        title="map of {n}",
+        run=run_big_map,
+        size=1_000_000,
+        quick_size=2_000,
+        is_fresh=True,
+        default_peers=("weft", "threads", "floor"),
+        patience=3.0,
+    ),
+    "scheduler": _scheduler_alone("scheduler alone, map of {n}", run_scheduler),
+    "scheduler-graph": _scheduler_alone("scheduler alone, neighbours {n}", run_scheduler_graph),
+    "scheduler-wide": _scheduler_alone("scheduler alone, 1 000 workers", run_scheduler_wide),
+    "import": Workload(
+        title="import",
+        run=run_import,
+        size=7,
+        quick_size=1,
+        unit="s",
+        needs_open=False,
+        only_peers=_LIBRARIES,
+    ),
+    "first-result": Workload(
+        title="Client() to first result",
+        run=run_first_result,
+        size=3,
+        quick_size=1,
+        unit="s",
+        needs_open=False,
+        only_peers=_LIBRARIES,
+    ),
+}

@@ -1,0 +1,36 @@
+"""The client library: futures, for blocking and ``async`` callers alike.
+
+The names are loaded at first use: who imports the core alone (the simulator) gets no sockets.
+No module here may be called like one of them, or importing it would put the module in its place.
+"""
+
+from __future__ import annotations
+
+# From the checkout root, `import client` would load every module once more under another
+# name, and no class would equal its twin.
+if __name__ != "weft.client":
+    raise ImportError(f"import weft.client, not {__name__}")
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .future import Future
+    from .waiting import as_completed, wait
+
+__all__ = ["Client", "Future", "as_completed", "wait"]
+
+#: {public name: module here that defines it}. The same names as under TYPE_CHECKING.
+_HOMES = {"Client": "client", "Future": "future", "as_completed": "waiting", "wait": "waiting"}
+
+if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f".{home}", __name__), name)
+        globals()[name] = value  # the next access does not come here
+        return value

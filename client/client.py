@@ -1,0 +1,569 @@
+"""`Client`: what users call. Every method works blocking and, with `asynchronous=True`, awaited.
+
+There is one implementation: what a method has to do is a coroutine on the client's loop, which an
+asynchronous client hands to the caller and a blocking one runs in its loop's thread; waiting for
+futures alone has a direct way for each (see `watchers`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import platform
+import uuid
+import weakref
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
+from ..protocol.messages import ShutdownCluster
+from ..protocol.security import Security
+from .collector import paused_collector
+from .current import closed, find_current, made_current, opened
+from .encoding import (
+    Encoder,
+    bind_constants,
+    check_key,
+    check_unsupported,
+    make_options,
+    pure_key,
+    spec_hash,
+)
+from .engine import Engine
+from .events import AskInfo, Cancel, Send, WatchCluster
+from .future import Future
+from .gathering import Gathering, states_in
+from .link import Finder
+from .locating import Cluster, Location, check_options
+from .loop import LoopThread
+from .tasks import FutureState, TaskColumns, TaskRecord
+from .watchers import AsyncWaiter, ThreadWaiter
+
+
+class Client:
+    """A connection to a weft cluster, and the way to run functions on it.
+
+    Args:
+        address: `tcp://host:port` or another address of a scheduler; or a cluster object with the
+            attributes `scheduler_address` and `security`. None: see `connection_file`.
+        connection_file: the scheduler's connection file. Without it and without an address,
+            `$WEFT_CONNECTION_FILE` is used if set; else a `LocalCluster` is started, and closed
+            with the client.
+        timeout: seconds to wait for the scheduler.
+        asynchronous: the methods return awaitables, for the event loop that runs now; use
+            `async with Client(...)` or `await Client(...)`.
+        name: for people.
+        set_as_default: make it the one that `Client.current` returns.
+        security: token and certificate, when they are not to be found by themselves.
+        reconnect_timeout: seconds to try again after the scheduler was lost, before everything
+            pending fails.
+        cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
+            memory_limit, ...
+    """
+
+    def __init__(
+        self,
+        address: str | Cluster | None = None,
+        *,
+        connection_file: str | os.PathLike[str] | None = None,
+        timeout: float = 10.0,
+        asynchronous: bool = False,
+        name: str | None = None,
+        set_as_default: bool = True,
+        security: Security | None = None,
+        reconnect_timeout: float = 60.0,
+        **cluster_options: Any,
+    ) -> None:
+        check_options(cluster_options, Client)
+        self.id = uuid.uuid4().hex
+        self.name = name or f"client-{self.id[:8]}"
+        self.asynchronous = asynchronous
+        self.status = "connecting"
+        self._timeout_s = timeout
+        self._reconnect_timeout_s = reconnect_timeout
+        self._set_as_default = set_as_default
+        self._encoder = Encoder(self.id[:12])
+        self._loop_thread: LoopThread | None = None
+        self._owns_loop_thread = False
+        self._engine: Engine | None = None
+        self._location = Location(address, connection_file, security, cluster_options)
+        if not asynchronous:
+            self._open()
+
+    # --- Opening and closing ----------------------------------------------------------------------
+
+    def _open(self) -> None:
+        location = self._location
+        try:
+            location.start_cluster()
+            # A cluster without processes lives on a loop of its own, and only there can we join it.
+            self._loop_thread = location.loop_thread()
+            if self._loop_thread is None:
+                self._loop_thread = LoopThread("weft-client")
+                self._owns_loop_thread = True
+                self._loop_thread.start()
+            self._engine = self._make_engine(self._loop_thread.loop)
+            self._loop_thread.run_coroutine(self._connect(self._engine, location.finder()))
+        except BaseException:
+            self.status = "closed"
+            self._stop()
+            raise
+        self._opened()
+
+    async def _open_async(self) -> Client:
+        import asyncio
+
+        if self.status != "connecting":
+            return self
+        try:
+            await self._location.start_cluster_async()
+            self._engine = self._make_engine(asyncio.get_running_loop())
+            await self._connect(self._engine, self._location.finder())
+        except BaseException:
+            self.status = "closed"
+            await self._location.close_async()
+            raise
+        self._opened()
+        return self
+
+    def _make_engine(self, loop: Any) -> Engine:
+        return Engine(self.id, self.name, loop, self.asynchronous, weakref.ref(self))
+
+    async def _connect(self, engine: Engine, find: Finder) -> None:
+        facts = {"python": platform.python_version(), "pid": os.getpid(), "host": platform.node()}
+        try:
+            await engine.open(find, facts, self._timeout_s, self._reconnect_timeout_s)
+        except BaseException:
+            await engine.close()
+            raise
+
+    def _opened(self) -> None:
+        self.status = "running"
+        opened(self, as_default=self._set_as_default)
+
+    def close(self, timeout: float | None = None) -> Any:
+        """Leave the cluster. What this client waits for is given up; a cluster it started ends.
+
+        Results that are here already stay readable.
+        """
+        if self.asynchronous:
+            return self._close_async()
+        self._close(timeout)
+        return None
+
+    def _close(self, timeout: float | None) -> None:
+        if self.status == "closed":
+            return
+        self._closing()
+        if self._engine is not None and self._loop_thread is not None:
+            with contextlib.suppress(TimeoutError, ClientClosed):
+                self._loop_thread.run_coroutine(
+                    self._engine.close(), self._timeout_s if timeout is None else timeout
+                )
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._owns_loop_thread and self._loop_thread is not None:
+            self._loop_thread.stop()
+        self._location.close()
+
+    async def _close_async(self) -> None:
+        if self.status == "closed":
+            return
+        self._closing()
+        if self._engine is not None:
+            await self._engine.close()
+        await self._location.close_async()
+
+    def _closing(self) -> None:
+        self.status = "closed"
+        closed(self)
+
+    def shutdown(self) -> Any:
+        """Stop scheduler and workers, for all their users, and close."""
+        if self.asynchronous:
+            return self._shutdown_async()
+        engine = self._running()
+        assert self._loop_thread is not None
+        self._loop_thread.run_coroutine(self._ask_to_shut_down(engine))
+        self._close(None)
+        return None
+
+    async def _shutdown_async(self) -> None:
+        await self._ask_to_shut_down(self._running())
+        await self._close_async()
+
+    @staticmethod
+    async def _ask_to_shut_down(engine: Engine) -> None:
+        engine.post(Send(ShutdownCluster(reason="a client asked for it")))
+        await engine.settle_async()
+
+    def __enter__(self) -> Client:
+        if self.asynchronous:
+            raise TypeError("an asynchronous client needs `async with`")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Client:
+        return await self._open_async()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.asynchronous:
+            await self._close_async()
+        else:
+            self._close(None)
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        """Connect an asynchronous client."""
+        return self._open_async().__await__()
+
+    def _running(self) -> Engine:
+        engine = self._engine
+        if self.status != "running" or engine is None:
+            if self.status == "connecting":
+                raise ClientClosed("this asynchronous client is not open yet: await it first")
+            raise ClientClosed()
+        return engine
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self.asynchronous:
+            return coroutine
+        assert self._loop_thread is not None
+        return self._loop_thread.run_coroutine(coroutine)
+
+    # --- Which client -----------------------------------------------------------------------------
+
+    @staticmethod
+    def current() -> Client:
+        """Return the client of the innermost `as_current`, or else the default one.
+
+        Raises:
+            ClientClosed: there is none.
+        """
+        return find_current()
+
+    def as_current(self) -> AbstractContextManager[Client]:
+        """Make this the client that `Client.current` returns, in this thread or task."""
+        return made_current(self)
+
+    # --- Submitting -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        func: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        workers: str | Iterable[str] | None = None,
+        resources: Mapping[str, float] | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        fifo_timeout: object = None,
+        allow_other_workers: bool = False,
+        actor: bool = False,
+        actors: bool = False,
+        pure: bool = True,
+        **kwargs: Any,
+    ) -> Future:
+        """Run `func(*args, **kwargs)` on a worker. Futures anywhere in the arguments are awaited
+        there and replaced by their results.
+
+        Args:
+            func: what to run.
+            args: its positional arguments.
+            key: a name for the task, instead of one that weft makes.
+            workers: names, hosts or addresses of workers that may run it; None = all.
+            resources: how much of which resources it takes while it runs.
+            retries: how often to try again when it raises.
+            priority: from -512 to 511, higher runs earlier.
+            fifo_timeout: not supported.
+            allow_other_workers: `workers` are only preferred.
+            actor: not supported.
+            actors: not supported.
+            pure: a call that is equal to one whose future is alive and has not failed shares its
+                result instead of being run again.
+            kwargs: its keyword arguments.
+
+        Raises:
+            SerializationError: the function or an argument cannot be pickled; the text names it.
+        """
+        engine = self._running()
+        if not callable(func):
+            raise TypeError(f"submit needs a function, not {type(func).__name__}")
+        if actor or actors or fifo_timeout is not None:
+            check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
+        options = make_options(priority, retries, workers, allow_other_workers, resources)
+        encoder = self._encoder
+        function = encoder.function(func)
+        blob, dependencies = encoder.call(function, args, kwargs)
+        digest: bytes | None = None
+        replaced: list[FutureState] | None = None
+        if key is not None:
+            check_key(key)
+            digest = spec_hash(function.id, blob, dependencies)
+            (state,), replaced = engine.table.attach([key], [digest])
+        elif pure:
+            name = pure_key(function.name, function.id, blob, dependencies)
+            (state,), replaced = engine.table.attach([name])
+        else:
+            state = FutureState(encoder.number_key(function.name))
+            engine.table.add([state])
+        future = Future(engine, state)
+        engine.post(
+            TaskRecord(
+                state,
+                function,
+                blob,
+                dependencies,
+                options,
+                digest,
+                replaced[0] if replaced else None,
+            )
+        )
+        if engine.is_closed:
+            raise ClientClosed()
+        return future
+
+    def map(
+        self,
+        func: Callable[..., Any],
+        /,
+        *iterables: Iterable[Any],
+        key: str | Iterable[str] | None = None,
+        workers: str | Iterable[str] | None = None,
+        retries: int | None = None,
+        resources: Mapping[str, float] | None = None,
+        priority: int = 0,
+        allow_other_workers: bool = False,
+        fifo_timeout: object = None,
+        actor: bool = False,
+        actors: bool = False,
+        pure: bool = True,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> list[Future]:
+        """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
+
+        Args:
+            func: what to run.
+            iterables: finite ones; the shortest ends it.
+            key: a prefix of the keys, or a list of keys.
+            workers: see `submit`, as all other options.
+            retries: see `submit`.
+            resources: see `submit`.
+            priority: see `submit`.
+            allow_other_workers: see `submit`.
+            fifo_timeout: not supported.
+            actor: not supported.
+            actors: not supported.
+            pure: see `submit`.
+            batch_size: most tasks in one message to the scheduler.
+            kwargs: keyword arguments, the same for all calls; they are sent once.
+        """
+        engine = self._running()
+        if not callable(func):
+            raise TypeError(f"map needs a function, not {type(func).__name__}")
+        if not iterables:
+            raise TypeError("map needs something to iterate over")
+        check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
+        options = make_options(priority, retries, workers, allow_other_workers, resources)
+        rows: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
+        keys: list[str] | str | None
+        if key is None or isinstance(key, str):
+            keys = key if key is None else check_key(key)
+        else:
+            keys = [check_key(name) for name in key]
+            calls = list(rows)
+            if len(calls) != len(keys):
+                raise ValueError(f"{len(keys)} keys were given for {len(calls)} calls")
+            rows = iter(calls)
+        func, constants = bind_constants(func, kwargs)
+        encoder = self._encoder
+        function = encoder.function(func)
+        table = engine.table
+        is_unique = not pure and not isinstance(keys, list)
+        futures: list[Future] = []
+        more = {} if batch_size is None else {"max_tasks": max(int(batch_size), 1)}
+        for chunk in encoder.rows(function, rows, constants, keys, pure, **more):
+            replaced: list[FutureState] | None = None
+            with paused_collector():
+                if is_unique:
+                    states = [FutureState(key) for key in chunk.keys]
+                    table.add(states)
+                else:
+                    states, replaced = table.attach(chunk.keys, chunk.spec_hashes)
+                futures += [Future(engine, state) for state in states]
+            engine.post(
+                TaskColumns(
+                    states,
+                    function,
+                    chunk.args,
+                    chunk.dependencies,
+                    options,
+                    chunk.spec_hashes,
+                    replaced,
+                )
+            )
+        engine.check_open()
+        return futures
+
+    # --- Waiting, cancelling ----------------------------------------------------------------------
+
+    def gather(self, futures: Any, errors: str = "raise", *, timeout: float | None = None) -> Any:
+        """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
+
+        Args:
+            futures: one, or containers of them, or an iterator.
+            errors: "raise" the first failure; or "skip", leave failed ones out.
+            timeout: seconds; None = for ever.
+        """
+        gathering = Gathering(self._usable(), futures, errors)
+        if self.asynchronous:
+            return gathering.run_async(timeout)
+        return gathering.run(timeout)
+
+    def _usable(self) -> Engine:
+        """Return the engine, even of a closed client: results that are here can be read."""
+        return self._engine if self._engine is not None else self._running()
+
+    def cancel(self, futures: Any, *, force: bool = False, reason: str | None = None) -> Any:
+        """Give up tasks that are not done, and all that depend on them. Running ones go on.
+
+        Args:
+            futures: one, or containers of them.
+            force: even if other clients want their results.
+            reason: for the errors that others see.
+        """
+        engine = self._running()
+        engine.post(Cancel(states_in(futures), force, reason or ""))
+        if self.asynchronous:
+            return engine.settle_async()
+        engine.settle()
+        return None
+
+    # --- The cluster ------------------------------------------------------------------------------
+
+    def wait_for_workers(self, n_workers: int = 1, timeout: float | None = None) -> Any:
+        """Wait until the cluster has at least `n_workers`.
+
+        Raises:
+            WorkerStartTimeout: it had not within `timeout` seconds.
+        """
+        engine = self._running()
+        if type(n_workers) is not int or n_workers < 0:
+            raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
+        if self.asynchronous:
+            return self._wait_for_workers_async(engine, n_workers, timeout)
+        waiter = ThreadWaiter(1, wants_data=False)
+        if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout):
+            raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
+        _check_answer(engine, waiter.answer)
+        return None
+
+    @staticmethod
+    async def _wait_for_workers_async(
+        engine: Engine, n_workers: int, timeout: float | None
+    ) -> None:
+        waiter = AsyncWaiter(1, wants_data=False)
+        if not await engine.wait_async(waiter, WatchCluster(waiter, n_workers), timeout):
+            raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
+        _check_answer(engine, waiter.answer)
+
+    def scheduler_info(self) -> Any:
+        """Return the scheduler's description of itself, its workers and tasks."""
+        return self._run(self._scheduler_info(self._running()))
+
+    async def _scheduler_info(self, engine: Engine) -> Any:
+        waiter = AsyncWaiter(1, wants_data=False)
+        await engine.wait_async(waiter, AskInfo(waiter), None)
+        return _check_answer(engine, waiter.answer)
+
+    def nthreads(self) -> Any:
+        """Return `{address: number of threads}` of all workers."""
+        return self._run(self._nthreads(self._running()))
+
+    async def _nthreads(self, engine: Engine) -> dict[str, int]:
+        info = await self._scheduler_info(engine)
+        workers = info.get("workers", {})
+        return {address: worker.get("nthreads", 0) for address, worker in workers.items()}
+
+    @property
+    def cluster(self) -> Any:
+        """The cluster object that this client was given or has started, if any."""
+        return self._location.cluster
+
+    @property
+    def scheduler_address(self) -> str:
+        """Where the scheduler was found, "" before that."""
+        link = self._engine.link if self._engine is not None else None
+        return link.address if link is not None else ""
+
+    @property
+    def dashboard_link(self) -> str | None:
+        """The address of the scheduler's pages, if it has any."""
+        link = self._engine.link if self._engine is not None else None
+        found = link.facts.get("dashboard") if link is not None else None
+        return found if isinstance(found, str) else None
+
+    @property
+    def loop(self) -> Any:
+        """The event loop that the connections live in."""
+        return self._usable().loop
+
+    # --- For people: from what is known here, without asking anybody ------------------------------
+
+    def __repr__(self) -> str:
+        if self._engine is None or self.status != "running":
+            return f"<{type(self).__name__}: {self.status}>"
+        core = self._engine.core
+        return (
+            f"<{type(self).__name__}: {self.scheduler_address!r} workers={core.n_workers} "
+            f"threads={core.nthreads}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [("Client", self.name), ("Status", self.status)]
+        if self._engine is not None:
+            core = self._engine.core
+            rows += [
+                ("Scheduler", self.scheduler_address),
+                ("Workers", str(core.n_workers)),
+                ("Threads", str(core.nthreads)),
+            ]
+        if self.dashboard_link:
+            rows.append(("Dashboard", self.dashboard_link))
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in rows
+        )
+        return f"<table>{cells}</table>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a client cannot be pickled: inside a task, submit with the worker's own client"
+        )
+
+
+def _check_answer(engine: Engine, answer: Any) -> Any:
+    """Return what came, unless it is the end of the client."""
+    if answer is None:
+        end = engine.core.end
+        if end is not None and end[0] == "connection-lost":
+            raise CommClosed(end[2])
+        raise ClientClosed("the client was closed before an answer came")
+    return answer

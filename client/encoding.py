@@ -1,0 +1,284 @@
+"""From a call to records for the core: pickles, keys and options. Runs in the user's thread.
+
+Keys. A pure task's key is made of its function's name and a hash of the function, the arguments and
+the keys of the futures among them, so the same call has the same key; one that is not pure is
+numbered. A user's own key is taken as it is, and goes along with the same hash, by which two tasks
+of one name are told apart.
+
+Arguments are detached from the objects they were made from (arrays travel beside the pickle, as
+views): the caller may change those as soon as `submit` returns, and the record may be sent again.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+from ..protocol.errors import SerializationError
+from ..protocol.message import MAX_DEPENDENCIES, MAX_KEY_CHARS
+from ..protocol.payload import Blob, Payload
+from ..protocol.serialize import (
+    dumps_arguments,
+    dumps_arguments_many,
+    dumps_function,
+    dumps_with_dependencies,
+    function_name,
+)
+from .submitting import MAX_NBYTES, MAX_TASKS, blob_size
+from .tasks import DEFAULT_OPTIONS, FunctionRecord, Options
+
+_FIRST_CHUNK: Final = 256
+_MAX_FUNCTIONS: Final = 1024
+
+
+class Chunk:
+    """A part of a `map`: some rows, encoded."""
+
+    __slots__ = ("args", "dependencies", "keys", "spec_hashes")
+
+    def __init__(
+        self,
+        keys: list[str],
+        args: list[Blob],
+        dependencies: list[list[str]],
+        spec_hashes: list[bytes] | None,
+    ) -> None:
+        self.keys = keys
+        self.args = args
+        #: [] when no row has any.
+        self.dependencies = dependencies
+        self.spec_hashes = spec_hashes
+
+
+class Encoder:
+    """Encodes the calls of one client. Any thread may call any method."""
+
+    def __init__(self, key_part: str) -> None:
+        #: Tells this client's numbered keys from those of all others.
+        self._key_part = key_part
+        # next() of it is atomic.
+        self._numbers = itertools.count()
+        #: {function id: its record}. Forgetting one costs no more than sending it again.
+        self._functions: dict[bytes, FunctionRecord] = {}
+
+    def function(self, func: Callable[..., Any]) -> FunctionRecord:
+        """Return the record of a function.
+
+        Raises:
+            SerializationError: it cannot be pickled.
+        """
+        function_id, blob = dumps_function(func)
+        record = self._functions.get(function_id)
+        if record is None:
+            if len(self._functions) >= _MAX_FUNCTIONS:
+                self._functions.clear()
+            record = FunctionRecord(function_id, blob, function_name(func))
+            record = self._functions.setdefault(function_id, record)
+        return record
+
+    def number_key(self, name: str) -> str:
+        """Return a key that no other task has."""
+        return f"{name}-{self._key_part}-{next(self._numbers)}"
+
+    def call(
+        self, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Blob, list[str]]:
+        """Encode the arguments of one call; return them and the keys that they depend on."""
+        blob, dependencies = dumps_arguments(function.name, args, kwargs)
+        if len(dependencies) > MAX_DEPENDENCIES:
+            raise too_many_dependencies(function.name, len(dependencies))
+        if blob.__class__ is not bytes:
+            blob = _detached(blob)
+        return blob, dependencies
+
+    def rows(
+        self,
+        function: FunctionRecord,
+        rows: Iterator[tuple[Any, ...]],
+        kwargs: dict[str, Any] | None,
+        keys: list[str] | str | None,
+        pure: bool,
+        max_tasks: int = MAX_TASKS,
+    ) -> Iterator[Chunk]:
+        """Encode many calls of a function, in chunks of at most about a megabyte.
+
+        The first chunk is small, so that the first tasks start early; the size of the others
+        follows the size of the arguments.
+
+        Args:
+            function: what is called.
+            rows: positional arguments of each call.
+            kwargs: keyword arguments that all calls have in common, None = none.
+            keys: a list of keys, a prefix, or None for the function's name as the prefix.
+            pure: whether equal calls share a key.
+            max_tasks: most tasks in a chunk.
+        """
+        n_done = 0
+        size = min(_FIRST_CHUNK, max_tasks)
+        prefix = keys if isinstance(keys, str) else function.name
+        while chunk := list(itertools.islice(rows, size)):
+            try:
+                args, dependencies = dumps_arguments_many(function.name, chunk, kwargs)
+            except SerializationError as error:
+                raise _renumbered(error, n_done) from error.__cause__
+            if {*map(type, args)} != {bytes}:
+                args = [_detached(a) for a in args]
+            nbytes = sum([blob_size(a) for a in args])
+            if not any(dependencies):
+                dependencies = []
+            elif len(max(dependencies, key=len)) > MAX_DEPENDENCIES:
+                raise too_many_dependencies(function.name, max(map(len, dependencies)))
+            n = len(chunk)
+            spec_hashes = None
+            if isinstance(keys, list):
+                chunk_keys = keys[n_done : n_done + n]
+                digests = _digests(function.id, args, dependencies)
+                spec_hashes = [digest.digest() for digest in digests]
+            elif pure:
+                digests = _digests(function.id, args, dependencies)
+                chunk_keys = [f"{prefix}-{digest.hexdigest()}" for digest in digests]
+            else:
+                start = f"{prefix}-{self._key_part}-"
+                chunk_keys = [
+                    start + number for number in map(str, itertools.islice(self._numbers, n))
+                ]
+            n_done += n
+            yield Chunk(chunk_keys, args, dependencies, spec_hashes)
+            size = min(max(n * MAX_NBYTES // max(nbytes, 1), 1), 4 * size, max_tasks)
+
+
+def too_many_dependencies(name: str, n: int) -> ValueError:
+    """Say that one task cannot have so many inputs, and what to do instead."""
+    return ValueError(
+        f"a task of {name} would depend on {n} futures, more than {MAX_DEPENDENCIES}; combine them "
+        "in steps, some thousand at a time, as a tree"
+    )
+
+
+def pure_key(name: str, function_id: bytes, args: Blob, dependencies: list[str]) -> str:
+    """Return the key that names a call by its content."""
+    if args.__class__ is bytes and not dependencies:
+        return f"{name}-{blake2b(args, digest_size=16, key=function_id).hexdigest()}"
+    return f"{name}-{_digest(function_id, args, dependencies).hexdigest()}"
+
+
+def spec_hash(function_id: bytes, args: Blob, dependencies: list[str]) -> bytes:
+    """Return the hash of a call."""
+    return _digest(function_id, args, dependencies).digest()
+
+
+def _digest(function_id: bytes, args: Blob, dependencies: list[str]) -> blake2b:
+    if isinstance(args, Payload):
+        digest = blake2b(args.data, digest_size=16, key=function_id)
+        for buffer in args.buffers:
+            digest.update(buffer)
+    else:
+        digest = blake2b(args, digest_size=16, key=function_id)
+    for key in dependencies:
+        # A length first: the keys "a", "b" are not the key "ab".
+        digest.update(b"%d:" % len(key))
+        digest.update(key.encode("utf-8", "surrogatepass"))
+    return digest
+
+
+def _digests(function_id: bytes, args: list[Blob], dependencies: list[list[str]]) -> list[blake2b]:
+    if not dependencies and {*map(type, args)} == {bytes}:
+        return [blake2b(a, digest_size=16, key=function_id) for a in args]  # type: ignore[arg-type]
+    rows = dependencies or [[]] * len(args)
+    return [_digest(function_id, a, d) for a, d in zip(args, rows, strict=True)]
+
+
+def _detached(blob: Blob) -> Blob:
+    return blob.detached() if isinstance(blob, Payload) else blob
+
+
+def _renumbered(error: SerializationError, n_before: int) -> SerializationError:
+    """Count the calls of the whole `map`, not those of one chunk."""
+    head, _, tail = error.where.rpartition(" (call ")
+    number = tail.removesuffix(")")
+    if not n_before or not head or not number.isdigit():
+        return error
+    where = f"{head} (call {int(number) + n_before})"
+    return SerializationError(where, error.type_name, error.text)
+
+
+# --- What users give as options -------------------------------------------------------------------
+
+
+def bind_constants(
+    func: Callable[..., Any], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], dict[str, Any] | None]:
+    """Make keyword arguments that all calls share a part of the function, to be sent once.
+
+    Futures among them keep them from it: they must be dependencies of each task.
+    """
+    if not kwargs:
+        return func, None
+    _, dependencies = dumps_with_dependencies(kwargs, "the keyword arguments")
+    if dependencies:
+        return func, kwargs
+    return functools.partial(func, **kwargs), None
+
+
+def make_options(
+    priority: int,
+    retries: int | None,
+    workers: str | Iterable[str] | None,
+    allow_other_workers: bool,
+    resources: Mapping[str, float] | None,
+) -> Options:
+    """Check options and put them together.
+
+    Raises:
+        TypeError, ValueError: one of them is not what it should be.
+    """
+    if not priority and not retries and workers is None and not resources:
+        if allow_other_workers:
+            raise ValueError("allow_other_workers= says nothing without workers=")
+        return DEFAULT_OPTIONS
+    if type(priority) is not int or not -512 <= priority <= 511:
+        raise ValueError(f"priority= is a whole number from -512 to 511, not {priority!r}")
+    if retries is not None and (type(retries) is not int or not 0 <= retries < 1 << 31):
+        raise ValueError(f"retries= is a whole number >= 0, not {retries!r}")
+    names = [workers] if isinstance(workers, str) else list(workers or ())
+    if not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"workers= are names, hosts or addresses, not {workers!r}")
+    if workers is not None and not names:
+        raise ValueError("workers= is empty: no worker could run this")
+    if allow_other_workers and not names:
+        raise ValueError("allow_other_workers= says nothing without workers=")
+    amounts: dict[str, float] = {}
+    for name, amount in (resources or {}).items():
+        is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
+        if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
+            raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
+        amounts[name] = amount
+    return Options(priority, retries or 0, names, allow_other_workers, amounts)
+
+
+def check_key(key: object) -> str:
+    """Return a key that a user chose.
+
+    Raises:
+        TypeError, ValueError: it cannot be one.
+    """
+    if not isinstance(key, str):
+        raise TypeError(f"a key is a str, not {type(key).__name__}")
+    if not 0 < len(key) <= MAX_KEY_CHARS:
+        raise ValueError(f"a key has 1 to {MAX_KEY_CHARS} characters, this one has {len(key)}")
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"key {key!r} cannot be sent as text: {error.reason}") from None
+    return key
+
+
+def check_unsupported(**options: object) -> None:
+    """Refuse options of other libraries that would otherwise be silently ignored."""
+    for name, value in options.items():
+        if value:
+            raise TypeError(f"{name}= is not supported by weft")

@@ -1,0 +1,222 @@
+"""`Future`: a user's handle of one result. Many may share a key; the last one gone releases it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.serialize import loads, reduce_future
+from .events import Cancel, Watch
+from .failures import exception_of
+from .tasks import NO_VALUE, FutureState, Watcher
+from .watchers import unready
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Future:
+    """The result of a task, which may not be there yet.
+
+    Made by `Client.submit` and `Client.map`. In an asynchronous client `result`, `exception`,
+    `traceback` and `cancel` return awaitables; a future can be awaited in any client.
+    """
+
+    __slots__ = ("__weakref__", "_engine", "_is_released", "_state")
+
+    def __init__(self, engine: Engine, state: FutureState) -> None:
+        self._engine = engine
+        self._state = state
+        self._is_released = False
+
+    # --- Looking ----------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """The name of the task, unique in the cluster."""
+        return self._state.key
+
+    @property
+    def status(self) -> str:
+        """One of "pending", "finished", "error", "cancelled" and "lost". Never waits."""
+        return self._state.status
+
+    @property
+    def client(self) -> Any:
+        """The client that this future belongs to; None if that is gone."""
+        return self._engine.client()
+
+    def done(self) -> bool:
+        """Whether there is a result or a reason why there is none."""
+        return self._state.status != "pending"
+
+    def cancelled(self) -> bool:
+        """Whether the task was cancelled."""
+        return self._state.status == "cancelled"
+
+    @property
+    def type(self) -> type | None:
+        """The type of the result, if that is in this process; None otherwise."""
+        state = self._state
+        if state.failure is not None or not state.has_data:
+            return None
+        return type(load(state))
+
+    # --- Waiting ----------------------------------------------------------------------------------
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the result, or raise what the task raised.
+
+        Args:
+            timeout: seconds to wait; None = for ever.
+
+        Raises:
+            TimeoutError: it was not there in time; the task goes on.
+        """
+        if self._engine.is_asynchronous:
+            return self._result_async(timeout)
+        state = self._state
+        if state.blob is None and state.value is NO_VALUE and state.failure is None:
+            self._check_usable()
+            if not self._engine.wait_for([state], timeout, wants_data=True):
+                raise TimeoutError(f"no result of {state.key!r} within {timeout:g} s")
+        if state.failure is not None:
+            raise exception_of(state)
+        return load(state)
+
+    async def _result_async(self, timeout: float | None = None) -> Any:
+        state = self._state
+        if unready([state]):
+            self._check_usable()
+            if not await self._engine.wait_for_async([state], timeout, wants_data=True):
+                raise TimeoutError(f"no result of {state.key!r} within {timeout:g} s")
+        if state.failure is not None:
+            raise exception_of(state)
+        return load(state)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result, in any event loop."""
+        return self._result_async().__await__()
+
+    def exception(self, timeout: float | None = None) -> Any:
+        """Return what the task raised, None if it finished. Waits as `result` does."""
+        if self._engine.is_asynchronous:
+            return self._exception_async(timeout)
+        state = self._state
+        if state.status == "pending":
+            self._check_usable()
+            if not self._engine.wait_for([state], timeout, wants_data=False):
+                raise TimeoutError(f"{state.key!r} was not done within {timeout:g} s")
+        return None if state.failure is None else exception_of(state)
+
+    async def _exception_async(self, timeout: float | None) -> BaseException | None:
+        state = self._state
+        if state.status == "pending":
+            self._check_usable()
+            if not await self._engine.wait_for_async([state], timeout, wants_data=False):
+                raise TimeoutError(f"{state.key!r} was not done within {timeout:g} s")
+        return None if state.failure is None else exception_of(state)
+
+    def traceback(self, timeout: float | None = None) -> Any:
+        """Return the traceback of what the task raised, None if it finished."""
+        if self._engine.is_asynchronous:
+            return self._traceback_async(timeout)
+        error = self.exception(timeout)
+        return None if error is None else error.__traceback__
+
+    async def _traceback_async(self, timeout: float | None) -> Any:
+        error = await self._exception_async(timeout)
+        return None if error is None else error.__traceback__
+
+    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+        """Call `fn(self)` when the future is done, in a thread of the client.
+
+        In an asynchronous client it is called by the event loop, and must not block.
+        """
+        self._check_usable()
+        self._engine.post(Watch(_Callback(self, fn), [self._state]))
+        self._engine.check_open()
+
+    # --- Letting go -------------------------------------------------------------------------------
+
+    def cancel(self, reason: str | None = None, force: bool = False) -> Any:
+        """Give the task up if it is not done. A running one is not interrupted.
+
+        Args:
+            reason: for the error that others see.
+            force: even if other clients want its result.
+        """
+        self._check_usable()
+        self._engine.post(Cancel([self._state], force, reason or ""))
+        if self._engine.is_asynchronous:
+            return self._engine.settle_async()
+        self._engine.settle()
+        return None
+
+    def release(self) -> None:
+        """Let go of the result now, without waiting for this object to be collected."""
+        if not self._is_released:
+            self._is_released = True
+            self._engine.post_release(self._state)
+
+    def __del__(self) -> None:
+        # Without __init__ (an interrupt) there is nothing to release. No lock, no log here: this
+        # runs at any point of any thread.
+        try:
+            if not self._is_released:
+                self._is_released = True
+                self._engine.post_release(self._state)
+        except AttributeError:
+            return
+
+    def _check_usable(self) -> None:
+        if self._is_released:
+            raise ValueError(f"the future of {self._state.key!r} was released")
+        self._engine.check_open()
+
+    # --- Being passed around ----------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Become a dependency in the arguments of a task; elsewhere keep the key."""
+        if self._is_released:
+            raise ValueError(f"the future of {self._state.key!r} was released")
+        return reduce_future(self._state.key)
+
+    def __repr__(self) -> str:
+        return f"<Future: {self._state.status}, key: {self._state.key}>"
+
+    def _repr_html_(self) -> str:
+        key, status = html.escape(self._state.key), html.escape(self._state.status)
+        return f"<b>Future</b> <code>{key}</code> · {status}"
+
+
+class _Callback(Watcher):
+    """Keeps the future until the call."""
+
+    __slots__ = ("_fn", "_future")
+
+    def __init__(self, future: Future, fn: Callable[[Future], object]) -> None:
+        super().__init__(wants_data=False)
+        self._future = future
+        self._fn = fn
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self._future._engine.call_back(self._fn, self._future)
+
+
+def load(state: FutureState) -> Any:
+    """Return the result of a finished state whose data is here; unpickled once.
+
+    Raises whatever unpickling raises.
+    """
+    blob = state.blob
+    value = state.value
+    if value is NO_VALUE:
+        # `value` is set before `blob` is cleared, and was looked at after.
+        assert blob is not None
+        value = loads(blob)
+        state.value = value
+        state.blob = None
+    return value

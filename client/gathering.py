@@ -1,0 +1,143 @@
+"""`gather`: futures anywhere in nested containers, and the same containers with their results."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .failures import exception_of
+from .future import Future, load
+from .tasks import FutureState
+from .watchers import unready
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Stands for what `errors="skip"` leaves out.
+_SKIPPED = object()
+
+
+class Gathering:
+    """One call of `gather`: what to wait for, and what to make of it."""
+
+    def __init__(self, engine: Engine, futures: Any, errors: str) -> None:
+        if errors not in ("raise", "skip"):
+            raise ValueError(f'errors= is "raise" or "skip", not {errors!r}')
+        if isinstance(futures, Iterator):
+            futures = list(futures)
+        self._engine = engine
+        self._shape = futures
+        self._skips = errors == "skip"
+        #: In the order of the futures.
+        self._states: list[FutureState] = []
+        self._is_flat = type(futures) is list and {*map(type, futures)} <= {Future}
+        if self._is_flat:
+            if futures and any([f._engine is not engine or f._is_released for f in futures]):  # noqa: C419
+                for future in futures:
+                    self._check(future)
+            self._states = [future._state for future in futures]
+        else:
+            self._collect(futures)
+
+    def run(self, timeout: float | None = None) -> Any:
+        """Wait and return the results."""
+        left = self._to_wait_for()
+        if left:
+            self._engine.check_open()
+            if not self._engine.wait_for(
+                left, timeout, wants_data=True, stops_at_failure=not self._skips
+            ):
+                raise TimeoutError(self._late(timeout))
+        return self._results()
+
+    async def run_async(self, timeout: float | None = None) -> Any:
+        """Do what `run` does, in a coroutine."""
+        left = self._to_wait_for()
+        if left:
+            self._engine.check_open()
+            if not await self._engine.wait_for_async(
+                left, timeout, wants_data=True, stops_at_failure=not self._skips
+            ):
+                raise TimeoutError(self._late(timeout))
+        return self._results()
+
+    def _to_wait_for(self) -> list[FutureState]:
+        states = self._states
+        left = unready(states)
+        if left and not self._skips and any([s.failure is not None for s in states]):  # noqa: C419
+            return []  # it is known already what will be raised
+        return left
+
+    def _late(self, timeout: float | None) -> str:
+        n = len(unready(self._states))
+        return f"{n} of {len(self._states)} results were not there within {timeout:g} s"
+
+    def _results(self) -> Any:
+        states = self._states
+        if not self._skips:
+            for state in states:
+                if state.failure is not None:
+                    raise exception_of(state)
+        if self._is_flat:
+            return [load(state) for state in states if state.failure is None]
+        result = self._fill(self._shape)
+        return None if result is _SKIPPED else result
+
+    # --- Nested containers, subclasses included; what else may be in them is left as it is --------
+
+    def _collect(self, item: Any) -> None:
+        if isinstance(item, Future):
+            self._check(item)
+            self._states.append(item._state)
+        elif isinstance(item, (list, set, frozenset)) or type(item) is tuple or _is_named(item):
+            for part in item:
+                self._collect(part)
+        elif isinstance(item, dict):
+            for part in item.values():
+                self._collect(part)
+
+    def _fill(self, item: Any) -> Any:
+        if isinstance(item, Future):
+            return _SKIPPED if item._state.failure is not None else load(item._state)
+        if isinstance(item, dict):
+            # A copy keeps what a subclass adds: an order, a default.
+            filled = copy.copy(item)
+            filled.clear()
+            for key, value in item.items():
+                part = self._fill(value)
+                if part is not _SKIPPED:
+                    filled[key] = part
+            return filled
+        if _is_named(item):
+            parts = [self._fill(part) for part in item]
+            return type(item)(*[None if part is _SKIPPED else part for part in parts])
+        if isinstance(item, (list, set, frozenset)) or type(item) is tuple:
+            parts = [self._fill(part) for part in item]
+            return type(item)([part for part in parts if part is not _SKIPPED])
+        return item
+
+    def _check(self, future: Future) -> None:
+        if future._engine is not self._engine:
+            raise ValueError(f"the future of {future.key!r} belongs to another client")
+        if future._is_released:
+            raise ValueError(f"the future of {future.key!r} was released")
+
+
+def _is_named(item: object) -> bool:
+    return isinstance(item, tuple) and hasattr(item, "_fields")
+
+
+def states_in(futures: Any) -> list[FutureState]:
+    """Return the states of the futures in nested containers."""
+    found: list[FutureState] = []
+    stack = [futures]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Future):
+            found.append(item._state)
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            stack.extend(item)
+    return found

@@ -1,0 +1,135 @@
+"""Which cluster a client belongs to: a given one, one found by its connection file, or a new one.
+
+A new one is a `LocalCluster`. It lives in the folder above this one, and imports go downwards only;
+so it is looked up by name when it is needed, as a default that nothing here depends on.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any, Protocol
+
+from ..protocol import connection_file as connection_files
+from ..protocol.errors import ConfigError
+from ..protocol.security import Security
+from .link import Finder, SchedulerEnded
+from .loop import LoopThread
+
+
+class Cluster(Protocol):
+    """What `Client` needs of a cluster object.
+
+    It may also have `loop_thread`, a `LoopThread` or None: where a cluster without processes lives,
+    and the only loop from which its inproc:// address can be reached. And `failure`, a str or None:
+    why its scheduler can never come back.
+    """
+
+    scheduler_address: str
+    security: Security
+
+
+class Location:
+    """Answers where the scheduler is, again at each attempt to reach it."""
+
+    def __init__(
+        self,
+        address: str | Cluster | None,
+        connection_file: str | os.PathLike[str] | None,
+        security: Security | None,
+        cluster_options: dict[str, Any],
+    ) -> None:
+        if address is not None and not isinstance(address, str):
+            if not isinstance(getattr(address, "scheduler_address", None), str):
+                raise TypeError(
+                    "address= is a str, or a cluster with scheduler_address and security, not "
+                    f"{type(address).__name__}"
+                )
+            if connection_file is not None:
+                raise TypeError("give a cluster or a connection_file=, not both")
+        self.cluster: Any = None if isinstance(address, str) else address
+        self._address = address if isinstance(address, str) else None
+        self._connection_file = os.fspath(connection_file) if connection_file is not None else None
+        self._security = security
+        self._cluster_options = cluster_options
+        self._owns_cluster = False
+        self._is_local = (
+            address is None
+            and connection_file is None
+            and not os.environ.get("WEFT_CONNECTION_FILE")
+        )
+        if cluster_options and not self._is_local:
+            names = ", ".join(sorted(cluster_options))
+            raise TypeError(
+                f"{names}: options of a LocalCluster, but this client connects to a running one"
+            )
+
+    def start_cluster(self) -> None:
+        """Start a LocalCluster if there is nothing to connect to."""
+        if self._is_local:
+            self.cluster = _local_cluster()(**self._cluster_options)
+            self._owns_cluster = True
+
+    async def start_cluster_async(self) -> None:
+        """Do what `start_cluster` does, in the loop that runs."""
+        if self._is_local:
+            cluster = _local_cluster()(asynchronous=True, **self._cluster_options)
+            self.cluster = await cluster
+            self._owns_cluster = True
+
+    def loop_thread(self) -> LoopThread | None:
+        """Return the thread that the cluster lives in, if it does live in one."""
+        found = getattr(self.cluster, "loop_thread", None)
+        return found if isinstance(found, LoopThread) else None
+
+    def finder(self) -> Finder:
+        """Return what says where the scheduler is now."""
+        return self._find
+
+    def _find(self) -> tuple[list[str], Security]:
+        if self.cluster is not None:
+            failure = getattr(self.cluster, "failure", None)
+            if isinstance(failure, str):
+                raise SchedulerEnded(failure)
+            security = self._security or self.cluster.security
+            if not isinstance(security, Security):
+                raise ConfigError("the cluster object has no security to connect with")
+            return [self.cluster.scheduler_address], security
+        if self._security is not None and self._address is not None:
+            return [self._address], self._security
+        found = connection_files.find(self._connection_file, self._address, os.environ)
+        return list(found.addresses), self._security or found.to_security()
+
+    def close(self) -> None:
+        """End a cluster that was started here."""
+        if self._owns_cluster:
+            self._owns_cluster = False
+            self.cluster.close()
+
+    async def close_async(self) -> None:
+        """Do what `close` does, in a coroutine."""
+        if self._owns_cluster:
+            self._owns_cluster = False
+            await self.cluster.close()
+
+
+def check_options(options: dict[str, Any], client: type) -> None:
+    """Raise TypeError for what is neither an option of `Client` nor of `LocalCluster`."""
+    if not options:
+        return
+    import difflib
+    import inspect
+
+    of_cluster = inspect.signature(_local_cluster()).parameters
+    for name in options:
+        if name in of_cluster:
+            continue
+        known = [*of_cluster, *inspect.signature(client).parameters]
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "see help(weft.Client)"
+        raise TypeError(f"Client has no option {name!r}; {hint}")
+
+
+def _local_cluster() -> Any:
+    package = __name__.partition(".")[0]
+    return import_module(f"{package}.deploy.local").LocalCluster

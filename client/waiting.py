@@ -1,0 +1,396 @@
+"""`wait` and `as_completed`: many futures at once, with constant work for each.
+
+An `as_completed` has one queue that the loop feeds with batches of states; the consumer takes from
+it without asking anybody, and is woken once for each batch that comes while it sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .events import Unwatch, Watch
+from .failures import exception_of
+from .future import Future, load
+from .patience import SLICE_S
+from .tasks import NO_VALUE, FutureState, Watcher
+from .watchers import call_in, pending
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+ALL_COMPLETED = "ALL_COMPLETED"
+FIRST_COMPLETED = "FIRST_COMPLETED"
+FIRST_EXCEPTION = "FIRST_EXCEPTION"
+
+
+class DoneAndNotDone(NamedTuple):
+    """What `wait` returns: two sets of futures."""
+
+    done: set[Future]
+    not_done: set[Future]
+
+
+def wait(
+    fs: Future | Iterable[Future],
+    timeout: float | None = None,
+    return_when: str = ALL_COMPLETED,
+) -> Any:
+    """Wait until futures are done; an awaitable if their client is asynchronous.
+
+    Args:
+        fs: futures of one client.
+        timeout: seconds; None = for ever.
+        return_when: "ALL_COMPLETED", "FIRST_COMPLETED" or "FIRST_EXCEPTION".
+
+    Returns:
+        `DoneAndNotDone(done, not_done)`.
+
+    Raises:
+        TimeoutError: it took longer.
+    """
+    futures = [fs] if isinstance(fs, Future) else list(fs)
+    if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
+        raise ValueError(f"return_when= cannot be {return_when!r}")
+    engine = engine_of(futures)
+    if engine is None:
+        return DoneAndNotDone(set(), set())
+    if engine.is_asynchronous:
+        return _wait_async(engine, futures, timeout, return_when)
+    if arguments := _what_to_wait_for(futures, return_when):
+        states, n, stops = arguments
+        if not engine.wait_for(states, timeout, wants_data=False, n=n, stops_at_failure=stops):
+            raise TimeoutError(_late(futures, timeout))
+    return _divide(futures)
+
+
+async def _wait_async(
+    engine: Engine, futures: list[Future], timeout: float | None, return_when: str
+) -> DoneAndNotDone:
+    if arguments := _what_to_wait_for(futures, return_when):
+        states, n, stops = arguments
+        if not await engine.wait_for_async(
+            states, timeout, wants_data=False, n=n, stops_at_failure=stops
+        ):
+            raise TimeoutError(_late(futures, timeout))
+    return _divide(futures)
+
+
+def _what_to_wait_for(
+    futures: list[Future], return_when: str
+) -> tuple[list[FutureState], int, bool] | None:
+    states = [future._state for future in futures]
+    left = pending(states)
+    if not left or (return_when == FIRST_COMPLETED and len(left) < len(states)):
+        return None
+    stops = return_when == FIRST_EXCEPTION
+    if stops and any(state.failure is not None for state in states):
+        return None
+    return left, 1 if return_when == FIRST_COMPLETED else len(left), stops
+
+
+def _late(futures: list[Future], timeout: float | None) -> str:
+    n = len(pending([future._state for future in futures]))
+    return f"{n} of {len(futures)} futures were not done within {timeout:g} s"
+
+
+def _divide(futures: list[Future]) -> DoneAndNotDone:
+    done = {future for future in futures if future._state.status != "pending"}
+    return DoneAndNotDone(done, set(futures) - done)
+
+
+def engine_of(futures: list[Future]) -> Engine | None:
+    """Return the engine of all these futures, None for no futures.
+
+    Raises:
+        TypeError: something in the list is no future.
+        ValueError: they belong to several clients.
+    """
+    engine: Engine | None = None
+    for future in futures:
+        if not isinstance(future, Future):
+            raise TypeError(f"a Future was expected, not {type(future).__name__}")
+        if future._engine is not engine:
+            if engine is not None:
+                raise ValueError("these futures belong to different clients")
+            engine = future._engine
+    return engine
+
+
+class _Completions(Watcher):
+    """The queue of one `as_completed`: the loop appends batches, consumers take."""
+
+    __slots__ = ("async_waiters", "event", "queue")
+
+    def __init__(self, wants_data: bool) -> None:
+        super().__init__(wants_data)
+        self.queue: deque[FutureState] = deque()
+        self.event = threading.Event()
+        self.async_waiters: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self.queue.extend(items)
+        self.wake()
+
+    def wake(self) -> None:
+        """Make all consumers look again."""
+        self.event.set()
+        while self.async_waiters:
+            loop, future = self.async_waiters.popleft()
+            call_in(loop, _set, future)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class as_completed:
+    """Iterate over futures in the order in which they complete.
+
+    Works in `for` and in `async for`. Futures may be added while it runs; iteration ends when none
+    is left. With results, the data of large ones is fetched ahead of the consumer.
+
+    Args:
+        futures: of one client.
+        loop: ignored; for those who pass it by habit.
+        with_results: yield `(future, result)` instead of the future.
+        raise_errors: with results: raise the exception of a failed future. False: yield
+            `(future, exception)`.
+        timeout: seconds for the whole iteration; then `TimeoutError` is raised.
+    """
+
+    def __init__(
+        self,
+        futures: Iterable[Future] | None = None,
+        loop: object = None,
+        with_results: bool = False,
+        raise_errors: bool = True,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        del loop
+        self.with_results = with_results
+        self.raise_errors = raise_errors
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._engine: Engine | None = None
+        self._completions = _Completions(with_results)
+        #: {state: its futures, not yet yielded}.
+        self._futures: dict[FutureState, Future | list[Future]] = {}
+        #: More futures of a state that was taken from the queue.
+        self._more: deque[Future] = deque()
+        self._n = 0
+        if futures is not None:
+            self.update(futures)
+
+    # --- Which futures ----------------------------------------------------------------------------
+
+    def add(self, future: Future) -> None:
+        """Wait for this future too."""
+        self.update([future])
+
+    def update(self, futures: Iterable[Future]) -> None:
+        """Wait for these futures too."""
+        futures = list(futures)
+        engine = engine_of(futures)
+        if engine is None:
+            return
+        if self._engine is None:
+            self._engine = engine
+        elif self._engine is not engine:
+            raise ValueError("these futures belong to different clients")
+        table = self._futures
+        states: list[FutureState] = []
+        for future in futures:
+            state = future._state
+            known = table.get(state)
+            if known is None:
+                table[state] = future
+                states.append(state)
+            elif isinstance(known, list):
+                known.append(future)
+            else:
+                table[state] = [known, future]
+        self._n += len(futures)
+        ready: list[FutureState] = []
+        waiting: list[FutureState] = []
+        with_results = self.with_results
+        for state in states:
+            if with_results:
+                is_ready = (
+                    state.blob is not None
+                    or state.value is not NO_VALUE
+                    or state.failure is not None
+                )
+            else:
+                is_ready = state.status != "pending"
+            (ready if is_ready else waiting).append(state)
+        if waiting:
+            engine.post(Watch(self._completions, waiting))
+            engine.check_open()
+        if ready:
+            self._completions.on_ready(ready)
+
+    def clear(self) -> None:
+        """Wait for none of the futures any more."""
+        if self._engine is not None:
+            self._engine.post(Unwatch(self._completions, list(self._futures)))
+        self._futures.clear()
+        self._more.clear()
+        self._n = 0
+        self._completions.wake()
+
+    def count(self) -> int:
+        """Return the number of futures that were not yielded yet."""
+        return self._n
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing left to yield."""
+        return self._n == 0
+
+    def has_ready(self) -> bool:
+        """Whether the next future is there already."""
+        return bool(self._more) or any(
+            state in self._futures for state in self._completions.queue.copy()
+        )
+
+    # --- Taking -----------------------------------------------------------------------------------
+
+    def _take(self) -> Future | None:
+        """Return a completed future, None if there is none now."""
+        if self._more:
+            self._n -= 1
+            return self._more.popleft()
+        queue = self._completions.queue
+        while queue:
+            try:
+                state = queue.popleft()
+            except IndexError:  # another consumer was faster
+                return None
+            future = self._futures.pop(state, None)
+            if future is None:
+                continue  # cleared meanwhile
+            if isinstance(future, list):
+                self._more.extend(future[1:])
+                future = future[0]
+            self._n -= 1
+            return future
+        return None
+
+    def _dress(self, future: Future) -> Any:
+        if not self.with_results:
+            return future
+        state = future._state
+        if state.failure is not None:
+            error = exception_of(state)
+            if self.raise_errors:
+                raise error
+            return future, error
+        return future, load(state)
+
+    def _time_left(self) -> float | None:
+        if self._deadline is None:
+            return None
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{self._n} futures were not done within {self._timeout:g} s")
+        return left
+
+    def _next_future(self) -> Future:
+        """Wait for a completed future; StopIteration if there are none to wait for."""
+        event = self._completions.event
+        while True:
+            future = self._take()
+            if future is not None:
+                return future
+            if self._n == 0:
+                raise StopIteration
+            event.clear()
+            if not self._completions.queue and self._n:
+                assert self._engine is not None
+                self._engine._check_may_block()
+                left = self._time_left()
+                event.wait(SLICE_S if left is None else min(left, SLICE_S))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._dress(self._next_future())
+
+    async def _next_future_async(self) -> Future:
+        completions = self._completions
+        while True:
+            future = self._take()
+            if future is not None:
+                return future
+            if self._n == 0:
+                raise StopAsyncIteration
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            completions.async_waiters.append((loop, waiter))
+            # A batch may have come before the waiter was there to be woken.
+            if not completions.queue and self._n:
+                await asyncio.wait([waiter], timeout=self._time_left())
+            waiter.cancel()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._dress(await self._next_future_async())
+
+    def next_batch(self, block: bool = True) -> Any:
+        """Return all that have completed, as a list; wait for one if `block` and there is none."""
+        if self._engine is not None and self._engine.is_asynchronous:
+            return self._next_batch_async(block)
+        batch = []
+        if block:
+            try:
+                batch.append(self._next_future())
+            except StopIteration:
+                return []
+        return self._fill(batch)
+
+    async def _next_batch_async(self, block: bool) -> list[Any]:
+        batch = []
+        if block:
+            try:
+                batch.append(await self._next_future_async())
+            except StopAsyncIteration:
+                return []
+        return self._fill(batch)
+
+    def _fill(self, batch: list[Future]) -> list[Any]:
+        while (future := self._take()) is not None:
+            batch.append(future)
+        return [self._dress(future) for future in batch]
+
+    def batches(self) -> Batches:
+        """Iterate, with `for` or `async for`, over lists of what completed since the last one."""
+        return Batches(self)
+
+
+class Batches:
+    """What `as_completed.batches` returns."""
+
+    def __init__(self, completed: as_completed) -> None:
+        self._completed = completed
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self
+
+    def __next__(self) -> list[Any]:
+        return self._completed._fill([self._completed._next_future()])
+
+    def __aiter__(self) -> AsyncIterator[list[Any]]:
+        return self
+
+    async def __anext__(self) -> list[Any]:
+        return self._completed._fill([await self._completed._next_future_async()])

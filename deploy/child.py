@@ -1,0 +1,336 @@
+"""Child processes of ours: how they get their configuration, tell that they run, and end.
+
+One socket pair per child carries everything. The parent writes one line of JSON, the configuration
+(with the token: never in arguments or the environment, where other users or the child's own
+children could read it). The child answers with lines of JSON: `{"ready": {...}}` or
+`{"error": text}`. The end of file is the order to stop, and since the kernel sends it too when a
+process is gone, neither end outlives the other, however it dies.
+
+Until a child is ready its standard error goes to a file, so that an error of its start can be part
+of the exception that the parent raises; after that it is the parent's own.
+
+This module is imported by the scheduler's process, so it must not import pickle, multiprocessing or
+tornado, nor anything that does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any, Final
+
+from ..protocol.errors import ConfigError, WeftError
+
+_MAX_TAIL_CHARS: Final = 4000
+_KILL_AFTER_S: Final = 5.0
+
+LOG_FORMAT: Final = "%(asctime)s %(name)s %(levelname)s: %(message)s"
+
+
+class ChildFailed(WeftError):
+    """A process that weft needs did not start, or ended at once.
+
+    The text has what it said last: mend that, and start again.
+    """
+
+    __module__ = "weft"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+# --- The parent's end -----------------------------------------------------------------------------
+
+
+class Child:
+    """A process that this one has started. Not thread-safe.
+
+    Args:
+        kind: what it is to be: a key of `_MAINS`.
+        session: give it a session of its own, out of reach of Ctrl-C in our terminal.
+    """
+
+    def __init__(self, kind: str, *, session: bool = True) -> None:
+        self.kind = kind
+        self._received = b""
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self.socket, theirs = socket.socketpair()
+        with theirs, _spare_stderr() as stderr:
+            # First of all the path, so that the child imports what this process would.
+            code = (
+                f"import sys; sys.path[:] = {[p or os.getcwd() for p in sys.path]!r}; "
+                f"from {__name__} import main; main({kind!r}, {theirs.fileno()}, {stderr})"
+            )
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, *_interpreter_flags(), "-c", code],
+                    stdin=subprocess.DEVNULL,
+                    stderr=self._stderr,
+                    pass_fds=(theirs.fileno(), stderr),
+                    start_new_session=session,
+                )
+            except OSError as error:
+                self.socket.close()
+                self._stderr.close()
+                raise ChildFailed(f"cannot start the {kind} process: {error}") from None
+
+    def configure(self, config: dict[str, Any]) -> None:
+        """Send the configuration. One that cannot be taken shows in `wait_ready`."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(json.dumps(config).encode() + b"\n")
+
+    def wait_ready(self, timeout_s: float) -> dict[str, Any]:
+        """Wait until the child runs; return what it says of itself.
+
+        Raises:
+            ChildFailed: it ended, said that it cannot, or took too long.
+            ConfigError: the configuration is at fault.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            answer = self._take_answer()
+            if answer is not None:
+                return answer
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+                self.kill()
+                raise ChildFailed(
+                    f"the {self.kind} process was not ready after {timeout_s:g} s{self._tail()}"
+                )
+            self._take(self.socket.recv(1 << 16))
+
+    async def wait_ready_async(self) -> dict[str, Any]:
+        """Do what `wait_ready` does, in a coroutine and without a limit."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self.socket.setblocking(False)
+        while True:
+            answer = self._take_answer()
+            if answer is not None:
+                return answer
+            self._take(await loop.sock_recv(self.socket, 1 << 16))
+
+    async def wait_ended_async(self) -> str:
+        """Wait until the child has ended; say how."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionResetError):
+            while await loop.sock_recv(self.socket, 1 << 16):
+                continue
+        self.finish(_KILL_AFTER_S)
+        return describe_code(self.process.returncode)
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            self.finish(_KILL_AFTER_S)
+            how = describe_code(self.process.returncode)
+            raise ChildFailed(f"the {self.kind} process ended at its start: {how}{self._tail()}")
+        self._received += data
+
+    def _take_answer(self) -> dict[str, Any] | None:
+        line, separator, rest = self._received.partition(b"\n")
+        if not separator:
+            return None
+        self._received = rest
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            self.finish(_KILL_AFTER_S)
+            if answer.get("is_config"):
+                raise ConfigError(answer["error"])
+            raise ChildFailed(f"the {self.kind} process did not start: {answer['error']}")
+        ready: dict[str, Any] = answer["ready"]
+        self._pass_on_stderr()
+        return ready
+
+    def _pass_on_stderr(self) -> None:
+        text = self._read_stderr()
+        if text:
+            os.write(2, text)
+
+    def _read_stderr(self) -> bytes:
+        # pread: the offset of an open file is shared with the child, which writes there.
+        size = os.fstat(self._stderr.fileno()).st_size
+        return os.pread(self._stderr.fileno(), size, 0)
+
+    def _tail(self) -> str:
+        text = self._read_stderr().decode(errors="replace").strip()
+        return f". It said:\n{text[-_MAX_TAIL_CHARS:]}" if text else ", without a word"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self.process.poll() is None
+
+    def ask_to_stop(self) -> None:
+        """Say that it is over; it then ends by itself."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def finish(self, timeout_s: float) -> int:
+        """Wait for the end, and enforce it after `timeout_s` seconds. Returns the exit code."""
+        self.ask_to_stop()
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self.process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self, timeout_s: float = _KILL_AFTER_S) -> None:
+        """End it and release what it held here. Again: does nothing."""
+        self.finish(timeout_s)
+        self.socket.close()
+        self._stderr.close()
+
+
+@contextlib.contextmanager
+def _spare_stderr() -> Any:
+    """Give the number of a second descriptor of this process's standard error."""
+    try:
+        number = os.dup(2)
+    except OSError:  # a daemon that has closed its own
+        number = os.open(os.devnull, os.O_WRONLY)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def _interpreter_flags() -> list[str]:
+    """Return the options that this interpreter was started with and that a child should have."""
+    flags = [f"-W{option}" for option in sys.warnoptions]
+    flags += ["-O" * sys.flags.optimize] if sys.flags.optimize else []
+    flags += ["-B"] if sys.flags.dont_write_bytecode else []
+    for name, value in sys._xoptions.items():
+        flags.append(f"-X{name}" if value is True else f"-X{name}={value}")
+    return flags
+
+
+def describe_code(code: int | None) -> str:
+    """Say in words how a process ended."""
+    if code is not None and code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+# --- The child's end ------------------------------------------------------------------------------
+
+
+class Parent:
+    """What a child has of the process that started it."""
+
+    def __init__(self, fd: int, stderr_fd: int) -> None:
+        self.socket = socket.socket(fileno=fd)
+        self.socket.set_inheritable(False)
+        os.set_inheritable(stderr_fd, False)
+        self._stderr_fd = stderr_fd
+
+    def read_config(self) -> dict[str, Any]:
+        """Wait for the configuration.
+
+        Raises:
+            SystemExit: there is no parent any more.
+        """
+        data = b""
+        while not data.endswith(b"\n"):
+            part = self.socket.recv(1 << 16)
+            if not part:
+                raise SystemExit(0)
+            data += part
+        config: dict[str, Any] = json.loads(data)
+        logging.basicConfig(level=config.get("log_level", logging.WARNING), format=LOG_FORMAT)
+        return config
+
+    def ready(self, **facts: Any) -> None:
+        """Say that the start is over. From now on standard error is the parent's."""
+        self.take_stderr()
+        self._say({"ready": facts})
+
+    def take_stderr(self) -> None:
+        """Make the parent's standard error ours. Again: does nothing."""
+        if self._stderr_fd >= 0:
+            sys.stderr.flush()
+            os.dup2(self._stderr_fd, 2)
+            os.close(self._stderr_fd)
+            self._stderr_fd = -1
+
+    def close(self) -> None:
+        """Let go of the parent: at the end, and in a forked process that is not the child."""
+        self.socket.close()
+        if self._stderr_fd >= 0:
+            os.close(self._stderr_fd)
+            self._stderr_fd = -1
+
+    def fail(self, error: BaseException) -> None:
+        """Say why there is no start."""
+        text = str(error) if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"
+        self._say({"error": text, "is_config": isinstance(error, ConfigError)})
+
+    def _say(self, what: dict[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.setblocking(True)
+            self.socket.sendall(json.dumps(what).encode() + b"\n")
+
+    async def wait_gone(self) -> None:
+        """Wait until the parent says that it is over, or is gone."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self.socket.setblocking(False)
+        with contextlib.suppress(ConnectionResetError):
+            while await loop.sock_recv(self.socket, 4096):
+                continue
+
+
+def main(kind: str, fd: int, stderr_fd: int) -> None:
+    """Be a child process of the given kind."""
+    parent = Parent(fd, stderr_fd)
+    # Ctrl-C is for the parent, which tells us what is to be done.
+    if kind != "workers":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = _MAINS[kind](parent)
+    except WeftError as error:
+        parent.fail(error)
+        code = 1
+    finally:
+        parent.close()
+    sys.exit(code)
+
+
+def _scheduler_main(parent: Parent) -> int:
+    from .daemon import run_embedded
+
+    return run_embedded(parent)
+
+
+def _http_main(parent: Parent) -> int:
+    from ..scheduler.http import HttpConfig, run
+
+    run(HttpConfig.from_plain(parent.read_config()), parent.ready, parent.wait_gone)
+    return 0
+
+
+def _workers_main(parent: Parent) -> int:
+    from .workers import run_embedded
+
+    return run_embedded(parent)
+
+
+_MAINS: Final = {"scheduler": _scheduler_main, "http": _http_main, "workers": _workers_main}

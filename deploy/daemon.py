@@ -1,0 +1,256 @@
+"""The scheduler's process, embedded or as a daemon: the server, its HTTP process, its files.
+
+HTTP runs in a process of its own because tornado imports pickle, and because a page must not delay
+an assignment. It is our child, connects as a viewer like any other, and ends with us.
+
+Nothing here may import pickle, multiprocessing or tornado.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ..protocol.address import Address, parse_address
+from ..protocol.connection_file import ConnectionFile
+from ..protocol.errors import ConfigError, WeftError
+from ..protocol.security import Security, needs_tls
+from ..scheduler.server import SchedulerConfig, SchedulerServer, run
+from .child import Child, Parent
+
+_log = logging.getLogger("weft.scheduler")
+
+_HTTP_RESTART_S: Final = 1.0
+
+
+@dataclass
+class DaemonConfig:
+    """A scheduler and what belongs to it.
+
+    Attributes:
+        scheduler: the server's own configuration.
+        dashboard_host: where the HTTP pages are, "" = nowhere.
+        dashboard_port: 0 = any free one.
+        dashboard_fallback: take any free port if that one is taken.
+        connection_file: says where to write one, None = nowhere.
+        on_ready: called once, with the server and the dashboard's URL ("" = none).
+        wait_stop: returns when the process is to end, beside SIGINT and SIGTERM.
+    """
+
+    scheduler: SchedulerConfig
+    dashboard_host: str = ""
+    dashboard_port: int = 0
+    dashboard_fallback: bool = False
+    connection_file: Callable[[SchedulerServer], Path] | None = None
+    on_ready: Callable[[SchedulerServer, str], None] | None = None
+    wait_stop: Callable[[], Coroutine[Any, Any, None]] | None = None
+    handle_signals: bool = True
+    #: set when the process stops because of a signal
+    signals: list[int] = field(default_factory=list)
+
+
+class _Daemon:
+    def __init__(self, config: DaemonConfig) -> None:
+        self.config = config
+        self.error: WeftError | None = None
+        self._written: tuple[ConnectionFile, Path] | None = None
+        self._http: Child | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def on_started(self, server: SchedulerServer) -> None:
+        self._server = server
+        loop = asyncio.get_running_loop()
+        if self.config.handle_signals:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._on_signal, number)
+        self._tasks.append(loop.create_task(self._accompany()))
+        if self.config.wait_stop is not None:
+            self._tasks.append(loop.create_task(self._stop_when_told(self.config.wait_stop())))
+
+    def _on_signal(self, number: int) -> None:
+        self.config.signals.append(number)
+        self._tasks.append(
+            asyncio.get_running_loop().create_task(self._server.stop(signal.Signals(number).name))
+        )
+
+    async def _stop_when_told(self, told: Coroutine[Any, Any, None]) -> None:
+        await told
+        await self._server.stop("the owner of this cluster has closed it, or is gone")
+
+    async def _accompany(self) -> None:
+        """Start the HTTP process, write the connection file, say that we run; keep HTTP alive."""
+        try:
+            url = ""
+            if self.config.dashboard_host:
+                url = await self._start_http_somewhere()
+                self._server.state.facts["dashboard"] = url
+            if self.config.connection_file is not None:
+                addresses = [contact_address(address) for address in self._server.addresses]
+                file = ConnectionFile.of_this_process(
+                    self.config.scheduler.security, addresses, url or None
+                )
+                path = self.config.connection_file(self._server)
+                file.write(path)
+                self._written = file, path
+            if self.config.on_ready is not None:
+                self.config.on_ready(self._server, url)
+        except WeftError as error:
+            self.error = error
+            await self._server.stop(f"it could not be started: {error}")
+            return
+        while self._http is not None:
+            how = await self._http.wait_ended_async()
+            self._http.close()
+            self._http = None
+            if await self._is_stopping():
+                return
+            _log.error("the HTTP process ended (%s) and is started again", how)
+            while self._http is None:
+                await asyncio.sleep(_HTTP_RESTART_S)
+                try:
+                    await self._start_http()
+                except WeftError as error:
+                    _log.error("the HTTP process does not start: %s", error)
+
+    async def _is_stopping(self) -> bool:
+        """Tell whether the HTTP process left because the scheduler does, which takes a moment."""
+        try:
+            await asyncio.wait_for(self._server.wait_stopped(), _HTTP_RESTART_S)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def _start_http_somewhere(self) -> str:
+        try:
+            return await self._start_http()
+        except ConfigError:
+            if not self.config.dashboard_fallback or not self.config.dashboard_port:
+                raise
+            self.config.dashboard_port = 0
+            return await self._start_http()
+
+    async def _start_http(self) -> str:
+        security = self.config.scheduler.security
+        child = Child("http", session=False)
+        child.configure(
+            {
+                "host": self.config.dashboard_host,
+                "port": self.config.dashboard_port,
+                "scheduler_address": self._server.addresses[0],
+                "token": security.token.decode(),
+                "cluster_id": (security.cluster_id or b"").hex(),
+                "certificate_pem": security.certificate_pem,
+                "private_key_pem": security.private_key_pem,
+            }
+        )
+        try:
+            facts = await child.wait_ready_async()
+        except BaseException:
+            child.kill()
+            child.close()
+            raise
+        self._http = child
+        # A new one after a failure must take the same port.
+        self.config.dashboard_port = facts["port"]
+        scheme = "https" if needs_tls(self.config.dashboard_host) else "http"
+        bound = Address("tcp", self.config.dashboard_host, facts["port"])
+        return contact_address(str(bound)).replace("tcp", scheme, 1) + "/"
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+        if self._written is not None:
+            file, path = self._written
+            file.remove(path)
+
+
+def run_daemon(config: DaemonConfig) -> None:
+    """Run a scheduler until it is stopped; the only work of this process.
+
+    Raises:
+        WeftError: it could not be started.
+    """
+    daemon = _Daemon(config)
+    try:
+        run(config.scheduler, daemon.on_started)
+    finally:
+        daemon.close()
+    if daemon.error is not None:
+        raise daemon.error
+
+
+def contact_address(address: str) -> str:
+    """Return where others find what listens at `address`: one host, not "every interface"."""
+    parsed = parse_address(address)
+    if parsed.is_tcp and parsed.host in ("0.0.0.0", "::"):
+        parsed = parsed._replace(host=_outward_host(parsed.host))
+    return str(parsed)
+
+
+def _outward_host(wildcard: str) -> str:
+    """Return this machine's address on the way out, or its name if there is no way out."""
+    family, far = (
+        (socket.AF_INET6, "2001:db8::1") if wildcard == "::" else (socket.AF_INET, "192.0.2.1")
+    )
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: only the route is looked up.
+            probe.connect((far, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+def scheduler_facts() -> dict[str, Any]:
+    """What every peer that registers is told about this process."""
+    return {
+        "python": platform.python_version(),
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "platform": sys.platform,
+    }
+
+
+def run_embedded(parent: Parent) -> int:
+    """Be the scheduler process of a `LocalCluster`; see `local.py` for the configuration."""
+    plain = parent.read_config()
+    security = Security(
+        token=plain["token"].encode(), cluster_id=bytes.fromhex(plain["cluster_id"])
+    )
+
+    def on_ready(server: SchedulerServer, url: str) -> None:
+        parent.ready(address=server.addresses[0], dashboard=url)
+
+    try:
+        run_daemon(
+            DaemonConfig(
+                scheduler=SchedulerConfig(
+                    addresses=[plain["address"]],
+                    security=security,
+                    facts=scheduler_facts(),
+                    **plain["options"],
+                ),
+                dashboard_host=plain["dashboard_host"],
+                dashboard_port=plain["dashboard_port"],
+                on_ready=on_ready,
+                wait_stop=parent.wait_gone,
+                handle_signals=False,
+            )
+        )
+    finally:
+        directory = plain["directory"]
+        if directory:
+            # Ours held only the socket; whoever is last removes the directory.
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+    return 0

@@ -1,0 +1,259 @@
+"""What people write for sizes, resources and numbers of workers, and what that means here.
+
+Every function that reads a user's value raises `ConfigError` with the setting's name, what was
+given, and what would be right.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..protocol.errors import ConfigError
+
+#: Below this not even the interpreter fits, and workers would be killed as soon as they start.
+MIN_MEMORY_LIMIT: Final = 64 << 20
+
+_UNITS: Final = {
+    "": 1,
+    "B": 1,
+    **{f"{p}{b}": 1000 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
+    **{f"{p}I{b}": 1024 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
+}
+_NUMBER: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?)\s*([A-Za-z]*)\s*")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class WorkerCounts:
+    """How many workers, and how many threads each."""
+
+    n_workers: int
+    nthreads: int
+
+
+# --- This machine ---------------------------------------------------------------------------------
+
+
+def n_cores() -> int:
+    """Return how many cores this process may use: affinity and the container's quota count."""
+    if hasattr(os, "sched_getaffinity"):
+        n = len(os.sched_getaffinity(0))
+    else:
+        n = os.cpu_count() or 1
+    quota = _cgroup_numbers("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+    if len(quota) == 2 and quota[0] > 0:
+        n = min(n, -(-quota[0] // quota[1]))
+    return max(1, n)
+
+
+def total_memory() -> int:
+    """Return how many bytes this process may use: the machine's, or the container's if less."""
+    import psutil
+
+    total = int(psutil.virtual_memory().total)
+    limit = _cgroup_numbers("memory.max", "memory/memory.limit_in_bytes")
+    if limit and limit[0] > 0:
+        total = min(total, limit[0])
+    return total
+
+
+def _cgroup_numbers(unified: str, *separate: str) -> list[int]:
+    """Read a limit of our control group, of either version; [] = none."""
+    for names in ((unified,), separate):
+        try:
+            words = " ".join((_CGROUP / name).read_text() for name in names).split()
+            return [int(word) for word in words]
+        except (OSError, ValueError):
+            # Not there, or "max"
+            continue
+    return []
+
+
+# --- Sizes ----------------------------------------------------------------------------------------
+
+
+def parse_bytes(text: str, setting: str = "") -> int:
+    """Read a size: `4GB`, `512 MiB`, `2e9`. KB is 1000 bytes, KiB 1024.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    match = _NUMBER.fullmatch(text)
+    factor = _UNITS.get(match[2].upper()) if match else None
+    if match is None or factor is None:
+        raise ConfigError(
+            f"{text!r} is not a size; write for example 4GB, 512MiB or 2e9",
+            setting,
+        )
+    return int(float(match[1]) * factor)
+
+
+def parse_memory_limit(
+    value: str | float | None, counts: WorkerCounts, setting: str = "memory_limit"
+) -> int:
+    """Return one worker's memory limit in bytes, 0 = none.
+
+    Args:
+        value: `auto` (a fair share of this machine's memory), a size, a fraction of this
+            machine's memory up to 1.0, or None, 0 or `none` for no limit.
+        counts: how many workers share the machine.
+        setting: what the user calls it.
+
+    Raises:
+        ConfigError: it is none of these, or too small for a Python process.
+    """
+    hint = "use 'auto', a size such as 4GB, a fraction such as 0.5, or 'none'"
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("none", "0")):
+        return 0
+    if isinstance(value, str):
+        text = value.strip()
+        if text.lower() == "auto":
+            share = min(1 / max(1, counts.n_workers), counts.nthreads / n_cores())
+            return int(total_memory() * share)
+        if re.fullmatch(r"[01]?\.[0-9]+|1\.", text):
+            value = float(text)
+        else:
+            try:
+                value = parse_bytes(text)
+            except ConfigError:
+                raise ConfigError(f"{text!r} is not a memory limit; {hint}", setting) from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ConfigError(f"{value!r} is not a memory limit; {hint}", setting)
+    if isinstance(value, float) and 0 < value <= 1:
+        return int(total_memory() * value)
+    if 0 < value < MIN_MEMORY_LIMIT:
+        raise ConfigError(
+            f"{value:g} bytes is less than a Python process needs "
+            f"({MIN_MEMORY_LIMIT >> 20} MiB); {hint}",
+            setting,
+        )
+    if value == float("inf"):
+        return 0
+    return int(value)
+
+
+def format_bytes(n: int) -> str:
+    """Write a size for people."""
+    if not n:
+        return "none"
+    for unit in ("B", "KB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.3g} {unit}"
+        n /= 1000  # type: ignore[assignment]
+    return f"{n:.3g} TB"
+
+
+# --- Resources and numbers ------------------------------------------------------------------------
+
+
+def parse_resources(
+    value: str | Mapping[str, float] | None, setting: str = "resources"
+) -> dict[str, float]:
+    """Read abstract resources: `"GPU=2 MEM=10e9"` (spaces or commas), or a mapping.
+
+    Raises:
+        ConfigError: it is neither, or an amount is not a number >= 0.
+    """
+    pairs: list[tuple[object, Any]] = []
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        for word in value.replace(",", " ").split():
+            before, separator, after = word.partition("=")
+            if not separator:
+                raise ConfigError(
+                    f"{word!r} is not NAME=AMOUNT; write for example 'GPU=2 MEM=10e9'",
+                    setting,
+                )
+            pairs.append((before, after))
+    elif isinstance(value, Mapping):
+        pairs += value.items()
+    else:
+        raise ConfigError(f"{value!r} is not a mapping of names to amounts", setting)
+    resources = {}
+    for name, amount in pairs:
+        try:
+            number = float(amount)
+        except (TypeError, ValueError):
+            number = -1.0
+        if not isinstance(name, str) or not name or not 0 <= number < float("inf"):
+            raise ConfigError(f"{name!r} = {amount!r} is not a name and an amount >= 0", setting)
+        resources[name] = number
+    return resources
+
+
+def check_count(value: object, setting: str, low: int = 1) -> int:
+    """Return `value` if it is a whole number of at least `low`.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 1 << 20:
+        raise ConfigError(f"{value!r} is not a whole number of at least {low}", setting)
+    return value
+
+
+def decide_counts(
+    n_workers: int | None, nthreads: int | None, *, processes: bool = True
+) -> WorkerCounts:
+    """Choose what was not given, so that every core gets one thread.
+
+    A worker process with one thread per core is the default, because Python threads of one process
+    take turns; without processes it is one worker with all the threads.
+    """
+    cores = n_cores()
+    if n_workers is None and nthreads is None:
+        return WorkerCounts(cores, 1) if processes else WorkerCounts(1, cores)
+    if n_workers is None:
+        nthreads = check_count(nthreads, "threads_per_worker")
+        return WorkerCounts(max(1, cores // nthreads), nthreads)
+    n_workers = check_count(n_workers, "n_workers", 0)
+    if nthreads is None:
+        return WorkerCounts(n_workers, max(1, cores // max(1, n_workers)))
+    return WorkerCounts(n_workers, check_count(nthreads, "threads_per_worker"))
+
+
+def parse_host_port(text: str, setting: str) -> tuple[str, int]:
+    """Read `host:port`, `:port` or `port`; the host defaults to 127.0.0.1.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or (
+        ":" in bare and bare == host
+    ):
+        raise ConfigError(f"{text!r} is not host:port; write for example 127.0.0.1:8787", setting)
+    return bare or "127.0.0.1", int(port)
+
+
+def check_own_host(host: str, setting: str) -> None:
+    """Check that `host` is an address of this machine that others can be told.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    try:
+        infos = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        for family, type_, protocol, _, address in infos:
+            if address[0] in ("0.0.0.0", "::"):
+                raise ConfigError(
+                    f"{host} is every interface, and nobody can connect to that; name one address "
+                    "of this machine",
+                    setting,
+                )
+            with socket.socket(family, type_, protocol) as sock:
+                sock.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{host!r} is not an address of this machine ({reason}); name one that others reach",
+            setting,
+        ) from None

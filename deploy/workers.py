@@ -1,0 +1,120 @@
+"""The process family of the workers: what the embedded cluster and `weft worker` start.
+
+Importing is done first and once, in the spawner; see `worker/spawn.py` for the family.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ..protocol.errors import ConfigError, InternalError, WeftError
+from ..protocol.security import Security
+from ..worker import server, spawn
+from ..worker.config import WorkerConfig
+from ..worker.supervisor import EXIT_CONFIG, SupervisorConfig, WorkerSpec, supervise
+from .child import LOG_FORMAT, Parent
+
+_log = logging.getLogger("weft.worker")
+
+Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
+
+#: Results of a cluster that its owner has closed are of use to nobody.
+_EMBEDDED_GRACE_S: Final = 1.0
+_EMBEDDED_STOP_TIMEOUT_S: Final = 0.1
+_STOP_TIMEOUT_S: Final = 2.0
+
+
+def run_embedded(parent: Parent) -> int:
+    """Be the spawner of a `LocalCluster`; see `local.py` for the configuration."""
+    # What can go wrong without a word of ours, the imports, is over; and workers inherit it.
+    parent.take_stderr()
+
+    def supervisor_main(commands: socket.socket) -> int:
+        plain = parent.read_config()
+        address, security = plain["scheduler_address"], _security(plain)
+        config = SupervisorConfig(
+            find=lambda: ([address], security),
+            workers=[WorkerSpec(**spec) for spec in plain["workers"]],
+            directory=plain["directory"],
+            owns_directory=True,
+            embedded=True,
+            grace_s=_EMBEDDED_GRACE_S,
+        )
+        try:
+            return supervise(config, commands, lifeline=parent.socket, on_started=parent.ready)
+        except WeftError as error:
+            parent.fail(error)
+            return 1
+
+    def worker_main(plain: dict[str, Any]) -> int:
+        parent.close()
+        _start_log(plain)
+        return _work(plain, None, _EMBEDDED_STOP_TIMEOUT_S)
+
+    return spawn.run(supervisor_main, worker_main, embedded=True)
+
+
+def run_daemon(config: SupervisorConfig) -> int:
+    """Run the workers of `weft worker` until told to stop; return the exit code.
+
+    An error of the supervisor is raised in its process, where the caller's stack goes on.
+    """
+
+    def worker_main(plain: dict[str, Any]) -> int:
+        known = plain["scheduler_addresses"], _security(plain)
+
+        def find() -> tuple[Sequence[str], Security]:
+            # While a scheduler is started again there is no connection file for a moment.
+            nonlocal known
+            with contextlib.suppress(ConfigError):
+                known = config.find()
+            return known
+
+        return _work(plain, find, _STOP_TIMEOUT_S)
+
+    return spawn.run(lambda commands: supervise(config, commands), worker_main)
+
+
+def _start_log(plain: dict[str, Any]) -> None:
+    logging.basicConfig(level=plain["log_level"], format=LOG_FORMAT)
+
+
+def _security(plain: dict[str, Any]) -> Security:
+    return Security(
+        token=plain["token"].encode(),
+        cluster_id=bytes.fromhex(plain["cluster_id"]) or None,
+        certificate_pem=plain.get("certificate_pem"),
+    )
+
+
+def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
+    """Be a worker process."""
+    config = WorkerConfig(
+        scheduler=plain["scheduler_addresses"][0],
+        security=_security(plain),
+        name=plain["name"],
+        nthreads=plain["nthreads"],
+        memory_limit=plain["memory_limit"],
+        resources=plain["resources"],
+        local_directory=Path(plain["local_directory"]),
+        listen_address=plain["listen_address"],
+        find=find,
+        supervisor_id=plain["supervisor_id"],
+        worker_id=plain["worker_id"],
+        reconnect=find is not None,
+        started_path=Path(plain["started_path"]),
+        stop_timeout_s=stop_timeout_s,
+    )
+    try:
+        server.main(config)
+    except InternalError:
+        raise  # a bug of ours: the traceback is the report
+    except WeftError as error:
+        _log.error("worker %s: %s", config.name, error)
+        return EXIT_CONFIG if isinstance(error, ConfigError) else 1
+    return 0

@@ -1,0 +1,518 @@
+"""Every exception that weft raises, in one tree under `WeftError`.
+
+Rules of this module, each checked by `tests/protocol/test_errors.py`:
+
+- Constructor arguments are positional and are kept both as fields and as `args`, so that every
+  class survives pickling and copying (exceptions with keyword-only arguments do not).
+- The docstring says what happened and what the reader can do about it; `str(error)` says it about
+  this one case.
+- Nothing heavy is imported: the scheduler uses this module and must run without `pickle`.
+  `concurrent.futures` costs 0.6 ms where `logging` is imported already, asyncio imports it anyway,
+  and it brings no pickle along.
+
+Three families matter to callers: `CommError` (the network; trying again may help), `ProtocolError`
+(somebody sent nonsense; trying again will not help) and `TaskError` (a task has no result).
+`InternalError` is a bug of weft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import CancelledError
+
+__all__ = [
+    "ClientClosed",
+    "CommClosed",
+    "CommError",
+    "ConfigError",
+    "ConnectRefused",
+    "ConnectTimeout",
+    "DataLost",
+    "HandshakeError",
+    "InternalError",
+    "InvalidState",
+    "InvalidTransition",
+    "LocalProtocolError",
+    "NoWorker",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "SerializationError",
+    "StaleEpoch",
+    "TaskCancelled",
+    "TaskErred",
+    "TaskError",
+    "UnpicklableResult",
+    "WeftError",
+    "WorkerDied",
+    "WorkerStartTimeout",
+    "WrongCluster",
+    "WrongRole",
+    "WrongToken",
+    "WrongVersion",
+]
+
+
+class WeftError(Exception):
+    """Something went wrong in weft, not in your function.
+
+    Catch this to handle all of weft's own errors at once. Errors that your tasks raise keep their
+    own type.
+    """
+
+    def __init__(self, *fields: object) -> None:
+        # Not super().__init__: where OSError is a second base it would take the fields for errno,
+        # strerror and filename, and drop the third from `args`.
+        self.args = fields
+
+    def __str__(self) -> str:
+        # Not left to the second base either: OSError formats its arguments in its own way.
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+# --- What was said on a connection ----------------------------------------------------------------
+
+
+class ProtocolError(WeftError):
+    """A message broke the rules of weft's protocol; the connection it came on is closed.
+
+    Usually the other end is a different version of weft or not weft at all: check the address and
+    the versions.
+
+    Args:
+        text: what was wrong with it, in one line.
+        peer: address of the other end, "" when unknown.
+    """
+
+    def __init__(self, text: str, peer: str = "") -> None:
+        super().__init__(text, peer)
+        self.text = text
+        self.peer = peer
+
+    def __str__(self) -> str:
+        return f"{self.text} (peer {self.peer})" if self.peer else self.text
+
+
+class LocalProtocolError(ProtocolError):
+    """This process was about to send something that the protocol forbids; nothing was sent.
+
+    Most often a message beyond a limit: send large data in pieces or as blobs. Otherwise it is a
+    bug; report it.
+    """
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other end sent something that the protocol forbids; only its connection was closed.
+
+    If the peer should be a weft process, compare `weft --version` on both machines.
+    """
+
+
+class HandshakeError(RemoteProtocolError):
+    """A connection ended before both ends had proved who they are; nothing it sent was looked at.
+
+    Check that the address belongs to a weft process of the same cluster. The subclasses name the
+    known causes.
+    """
+
+
+class WrongToken(HandshakeError):
+    """The two ends do not hold the same token.
+
+    Use the connection file that this scheduler wrote, or set WEFT_TOKEN_FILE to a file with its
+    token.
+    """
+
+    def __init__(
+        self, text: str = "the peer does not hold this cluster's token", peer: str = ""
+    ) -> None:
+        super().__init__(text, peer)
+
+
+class WrongVersion(HandshakeError):
+    """The two ends have no protocol version in common.
+
+    The text says which versions each end speaks. Install the same release of weft on both.
+    """
+
+
+class WrongCluster(HandshakeError):
+    """The other end is alive and holds the right token, but belongs to another cluster.
+
+    An old connection file or a re-used port is the usual reason: read the connection file again.
+    """
+
+
+class WrongRole(HandshakeError):
+    """The other end is not the kind of process that was expected at this address.
+
+    For example a worker where a scheduler should be. Clients and workers connect to the scheduler's
+    address, the one in the connection file.
+    """
+
+
+class StaleEpoch(RemoteProtocolError):
+    """A message belongs to an earlier start of the scheduler and was refused.
+
+    Nothing to do: the sender reconnects by itself, learns the present epoch and states again what
+    is true.
+
+    Args:
+        expected: the epoch that is current here.
+        got: the epoch that the message named.
+        peer: address of the sender, "" when unknown.
+    """
+
+    def __init__(self, expected: int | str, got: int | str, peer: str = "") -> None:
+        super().__init__(f"message of epoch {got} refused: the current one is {expected}", peer)
+        self.expected = expected
+        self.got = got
+        self.args = (expected, got, peer)
+
+
+# --- The connection itself ------------------------------------------------------------------------
+
+
+class CommError(WeftError):
+    """A connection could not be made or was lost. Weft tries again by itself where that is safe.
+
+    If it stays, check the address, that the process there runs, and what stands between (firewall,
+    VPN, DNS).
+
+    Args:
+        text: what happened, in one line.
+        address: of the other end, "" when unknown.
+    """
+
+    def __init__(self, text: str, address: str = "") -> None:
+        super().__init__(text, address)
+        self.text = text
+        self.address = address
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.address})" if self.address else self.text
+
+
+class CommClosed(CommError):
+    """The connection is closed, by either end; what was being sent may or may not have arrived.
+
+    Clients and workers reconnect by themselves. If it goes on, look into the log of the process at
+    the other end.
+    """
+
+    def __init__(self, text: str = "the connection is closed", address: str = "") -> None:
+        super().__init__(text, address)
+
+
+class ConnectTimeout(CommError, TimeoutError):
+    """Nobody answered at this address in time.
+
+    Check that the scheduler runs, that its port is open to this machine, and that the address is
+    the one it printed.
+
+    Args:
+        text: what happened, in one line.
+        address: that was tried, "" when unknown.
+        timeout_s: how long it was tried, seconds.
+    """
+
+    def __init__(self, text: str, address: str = "", timeout_s: float | None = None) -> None:
+        super().__init__(text, address)
+        self.timeout_s = timeout_s
+        self.args = (text, address, timeout_s)
+
+    def __str__(self) -> str:
+        waited = f" after {self.timeout_s:g} s" if self.timeout_s is not None else ""
+        return f"{super().__str__()}{waited}"
+
+
+class ConnectRefused(CommError):
+    """The machine answered that nobody listens at this address.
+
+    Start the scheduler, or look for its present address: the connection file may be from an earlier
+    run.
+    """
+
+
+class ConfigError(WeftError):
+    """An option, environment variable or connection file has a value that weft cannot use.
+
+    The text names the setting, the value and what would be accepted; nothing was started.
+
+    Args:
+        text: what is wrong, in one line.
+        setting: name of the option, variable or file, "" when it is in the text.
+    """
+
+    def __init__(self, text: str, setting: str = "") -> None:
+        super().__init__(text, setting)
+        self.text = text
+        self.setting = setting
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.text}" if self.setting else self.text
+
+
+# --- A task has no result -------------------------------------------------------------------------
+
+
+class TaskError(WeftError):
+    """A task has no result, and no exception of its own that could be shown here.
+
+    Subclasses say which reason. `key` is the task's key and always the first argument.
+    """
+
+    def __init__(self, key: str, *fields: object) -> None:
+        super().__init__(key, *fields)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"task {self.key!r} has no result"
+
+
+class TaskErred(TaskError):
+    """The task raised an exception that could not be brought here, except for its type and text.
+
+    The exception refers to something that cannot be pickled, or its class cannot be imported here.
+    Install the module that defines it on this machine too, or raise an exception of a simpler type.
+
+    Args:
+        key: the task's key.
+        type_name: qualified name of the exception's type, as on the worker.
+        text: its message, as on the worker.
+    """
+
+    def __init__(self, key: str, type_name: str, text: str) -> None:
+        super().__init__(key, type_name, text)
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        said = f"{self.type_name}: {self.text}" if self.text else self.type_name
+        return f"task {self.key!r} raised {said}"
+
+
+class WorkerDied(TaskError):
+    """Workers died while they ran this task, more often than allowed, so it was given up.
+
+    Most often it needs more memory than a worker has, or calls native code that crashes. The reason
+    tells which: give the task more memory, split it, or try it alone in this process with
+    `Client(processes=False)`.
+
+    Args:
+        key: the task's key.
+        attempts: how many started attempts ended with the death of their worker.
+        last_worker: name or address of the worker of the last one.
+        reason: how that one ended (exit code or signal, memory), "" when unknown.
+    """
+
+    def __init__(self, key: str, attempts: int, last_worker: str, reason: str = "") -> None:
+        super().__init__(key, attempts, last_worker, reason)
+        self.attempts = attempts
+        self.last_worker = last_worker
+        self.reason = reason
+
+    def __str__(self) -> str:
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        why = f": {self.reason}" if self.reason else ""
+        died = f"its worker died {times}, last on {self.last_worker}"
+        return f"task {self.key!r} was given up: {died}{why}"
+
+
+class TaskCancelled(TaskError, CancelledError):
+    """The task was cancelled before it had a result, by `cancel` or with the client that wanted it.
+
+    Submit it again if you still want it. This is also a `concurrent.futures.CancelledError`.
+
+    Args:
+        key: the task's key.
+        reason: who or what cancelled it, "" when it was the user.
+    """
+
+    def __init__(self, key: str, reason: str = "") -> None:
+        super().__init__(key, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"task {self.key!r} was cancelled" + (f": {self.reason}" if self.reason else "")
+
+
+class DataLost(TaskError):
+    """The only copy of this data was lost and it cannot be computed again.
+
+    Scattered data has no recipe; so has the result of a task that was released. Scatter it again,
+    or keep more copies.
+
+    Args:
+        key: the data's key.
+        reason: how it was lost, "" when unknown.
+    """
+
+    def __init__(self, key: str, reason: str = "") -> None:
+        super().__init__(key, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the data of {self.key!r} was lost" + (f": {self.reason}" if self.reason else "")
+
+
+class UnpicklableResult(TaskError):
+    """The task finished, but its result cannot be pickled and so cannot leave its worker.
+
+    Return plain data instead: the content of a file, not the open file; rows, not the database
+    connection.
+
+    Args:
+        key: the task's key.
+        type_name: qualified name of the type that cannot be pickled.
+        text: what pickle said, and where in the result it is.
+    """
+
+    def __init__(self, key: str, type_name: str, text: str) -> None:
+        super().__init__(key, type_name, text)
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"the result of task {self.key!r} cannot be pickled ({self.type_name}): {self.text}"
+
+
+# --- Using the client -----------------------------------------------------------------------------
+
+
+class SerializationError(WeftError, TypeError):
+    """Something given to weft cannot be pickled; nothing was submitted.
+
+    Pass what it can be made from (a path, a connection string) and make it inside the task, or give
+    its class a `__reduce__`. Locks, open files, sockets, generators and database connections are
+    the usual ones.
+
+    Args:
+        where: what it is, as in "argument args[1].conn of load".
+        type_name: qualified name of the type that cannot be pickled.
+        text: what pickle said.
+    """
+
+    def __init__(self, where: str, type_name: str, text: str) -> None:
+        super().__init__(where, type_name, text)
+        self.where = where
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.where} cannot be pickled (type {self.type_name}): {self.text}"
+
+
+class NoWorker(WeftError):
+    """No worker of the cluster may run this task, so it would wait for ever.
+
+    Start a worker that fits (`weft worker --name ... --resources ...`), or relax the task's
+    `workers=` or `resources=`.
+
+    Args:
+        key: the task's key.
+        restrictions: what it asks for: a mapping of names to amounts, or the workers it is bound
+            to, or a text.
+    """
+
+    def __init__(
+        self, key: str, restrictions: Mapping[str, object] | Iterable[str] | str = ""
+    ) -> None:
+        super().__init__(key, restrictions)
+        self.key = key
+        self.restrictions = restrictions
+
+    def __str__(self) -> str:
+        asked = self.restrictions
+        if isinstance(asked, Mapping):
+            text = ", ".join(f"{name}={amount}" for name, amount in asked.items())
+        else:
+            text = asked if isinstance(asked, str) else ", ".join(map(str, asked))
+        return f"no worker may run task {self.key!r}" + (f": it asks for {text}" if text else "")
+
+
+class ClientClosed(WeftError):
+    """The client was closed, and this call needs it open.
+
+    Make a new `Client`, or move the call before `close()` or into the `with` block. Futures belong
+    to their client.
+    """
+
+    def __init__(self, text: str = "the client is closed") -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class WorkerStartTimeout(WeftError, TimeoutError):
+    """Fewer workers than were asked for arrived in time.
+
+    Look into the workers' logs; on a batch system they may still be queued: raise `timeout`, or ask
+    for fewer.
+
+    Args:
+        wanted: how many workers were waited for.
+        arrived: how many were there when the time was over.
+        timeout_s: how long it was waited, seconds.
+    """
+
+    def __init__(self, wanted: int, arrived: int, timeout_s: float) -> None:
+        super().__init__(wanted, arrived, timeout_s)
+        self.wanted = wanted
+        self.arrived = arrived
+        self.timeout_s = timeout_s
+
+    def __str__(self) -> str:
+        return f"{self.arrived} of {self.wanted} workers arrived in {self.timeout_s:g} s"
+
+
+# --- Bugs of weft ---------------------------------------------------------------------------------
+
+
+class InternalError(WeftError):
+    """Weft contradicts itself. This is a bug of weft, not of your program.
+
+    Please report it with the whole text: it contains the story of the task concerned.
+
+    Args:
+        text: what does not fit, in one line.
+        story: what happened before, oldest first; anything that prints, one item a line.
+    """
+
+    def __init__(self, text: str, story: Iterable[object] = ()) -> None:
+        story = tuple(story)
+        super().__init__(text, story)
+        self.text = text
+        self.story = story
+
+    def __str__(self) -> str:
+        return "\n  ".join([self.text, *map(str, self.story)])
+
+
+class InvalidTransition(InternalError):
+    """A task was to move between two states that have no transition.
+
+    This is a bug of weft; please report it with the whole text.
+
+    Args:
+        key: the task's key.
+        start: the state it is in.
+        finish: the state it was to move to.
+        story: its transitions so far, oldest first.
+    """
+
+    def __init__(self, key: str, start: str, finish: str, story: Iterable[object] = ()) -> None:
+        super().__init__(f"task {key!r} cannot go from {start} to {finish}", story)
+        self.key = key
+        self.start = start
+        self.finish = finish
+        self.args = (key, start, finish, self.story)
+
+
+class InvalidState(InternalError):
+    """An invariant of a state machine does not hold.
+
+    This is a bug of weft; please report it with the whole text.
+
+    Args:
+        text: the invariant, and what was found instead.
+        story: what happened before, oldest first.
+    """

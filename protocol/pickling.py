@@ -1,0 +1,242 @@
+"""How one object becomes bytes: the C pickler first, cloudpickle where that is not enough.
+
+This module owns the choice between the two, the rule which buffers travel out of band, and the
+search for the culprit when an object cannot be pickled. `serialize` is its public side.
+
+cloudpickle is needed for lambdas, closures and nested functions (plain pickle refuses them), for
+everything of `__main__` (plain pickle would send a name that means something else on the worker),
+and for modules that the user registered with `cloudpickle.register_pickle_by_value`. It is about
+ten times slower to start, and 15 ms to import, so it is imported when it is first needed.
+
+Never imported by the scheduler, which must run with `pickle` blocked.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+#: Protocol 5 has out-of-band buffers, and every Python that weft supports reads it.
+PROTOCOL = 5
+
+#: Smaller buffers are copied into the pickle: a buffer of its own costs about a microsecond on
+#: each side (a view, an entry of `writelines`), more than copying this many bytes.
+OUT_OF_BAND_NBYTES = 4096
+
+#: More buffers than this in one value go into the pickle, so that no value exceeds what a frame or
+#: one call of `sendmsg` takes.
+MAX_BUFFERS = 512
+
+#: How pickle writes the module name of a class or function of `__main__` (opcode, length, text).
+#: With opcode and length in it, a text that merely contains "__main__" does not look like one.
+_MAIN_MARK = b"\x8c\x08__main__"
+
+#: A shorter pickle cannot name anything in `__main__`, so tiny ones need no search.
+TINY_NBYTES = 24
+
+_MAX_PATH_DEPTH = 20
+
+
+def buffer_taker(buffers: list[memoryview]) -> Callable[[pickle.PickleBuffer], bool]:
+    """Return a `buffer_callback` that collects large buffers and leaves the others in band."""
+
+    def take(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            view = buffer.raw()
+        except BufferError:  # not contiguous: pickle knows how to say so
+            return True
+        if view.nbytes < OUT_OF_BAND_NBYTES or len(buffers) >= MAX_BUFFERS:
+            return True
+        buffers.append(view)
+        return False
+
+    return take
+
+
+def needs_cloudpickle(data: bytes) -> bool:
+    """Say whether a plain pickle names something that must travel by value instead."""
+    # find, not `in`: half the time on short bytes.
+    if data.find(_MAIN_MARK) >= 0:
+        return True
+    cloudpickle = sys.modules.get("cloudpickle")
+    if cloudpickle is None:
+        return False
+    registered = cloudpickle.list_registry_pickle_by_value()
+    return any(name.encode() in data for name in registered)
+
+
+def cloudpickle_dumps(
+    obj: object, buffer_callback: Callable[[pickle.PickleBuffer], bool] | None = None
+) -> bytes:
+    """Pickle `obj` with what cannot be imported elsewhere by value."""
+    file = io.BytesIO()
+    _cloud_pickler()(file, PROTOCOL, buffer_callback).dump(obj)
+    return file.getvalue()
+
+
+@functools.lru_cache(maxsize=1)
+def _cloud_pickler() -> Callable[..., Any]:
+    import cloudpickle
+
+    class CloudPickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # untyped base
+        """cloudpickle's, which also knows functions under `functools.lru_cache` by value."""
+
+        def reducer_override(self, obj: Any) -> Any:
+            if type(obj) is _LRU_CACHE and not is_importable(obj):
+                return _rebuild_lru_cache, (obj.__wrapped__, obj.cache_parameters())
+            return super().reducer_override(obj)
+
+    return CloudPickler
+
+
+_LRU_CACHE = functools._lru_cache_wrapper
+
+
+def _rebuild_lru_cache(wrapped: Callable[..., Any], parameters: dict[str, Any]) -> object:
+    # The name is of this module, so that a worker finds it; the cache starts empty there.
+    return functools.lru_cache(**parameters)(wrapped)
+
+
+def is_importable(obj: Any) -> bool:
+    """Say whether importing `obj` by its module and name, in another process, gives the same."""
+    module_name = getattr(obj, "__module__", None)
+    name = getattr(obj, "__qualname__", None)
+    if not isinstance(module_name, str) or not isinstance(name, str) or module_name == "__main__":
+        return False
+    found: Any = sys.modules.get(module_name)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not obj:
+        return False
+    cloudpickle = sys.modules.get("cloudpickle")
+    registered = cloudpickle.list_registry_pickle_by_value() if cloudpickle else ()
+    return not any(
+        module_name == by_value or module_name.startswith(by_value + ".") for by_value in registered
+    )
+
+
+# --- Why an object cannot be pickled --------------------------------------------------------------
+
+
+def type_name(obj: object) -> str:
+    """Return the qualified name of the type of `obj`, without "builtins."."""
+    cls = type(obj)
+    prefix = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return f"{prefix}{cls.__qualname__}"
+
+
+def explain_unpicklable(obj: object, name: str) -> str:
+    """Return the path to the innermost part of `obj` that cannot be pickled, and its type.
+
+    For example "args[1].conn (type _thread.lock)". Pickles parts of `obj` again, about
+    log2(length) times at each level of the path, so it is for the failure path only.
+    """
+    path, culprit = find_unpicklable([(name, obj)])
+    return f"{path} (type {type_name(culprit)})"
+
+
+def find_unpicklable(candidates: Iterable[tuple[str, object]]) -> tuple[str, object]:
+    """Return path and object of the innermost culprit below the first bad one of `candidates`."""
+    path, culprit = _first_unpicklable(list(candidates))
+    seen = {id(culprit)}
+    for _ in range(_MAX_PATH_DEPTH):
+        try:
+            parts = [part for part in _parts(culprit, path) if id(part[1]) not in seen]
+        except Exception:  # user code (`__reduce_ex__`) may raise anything at all
+            break
+        if not parts:
+            break
+        inner_path, inner = _first_unpicklable(parts)
+        if _is_picklable(inner):
+            break
+        path, culprit = inner_path, inner
+        seen.add(id(culprit))
+    return path, culprit
+
+
+def _first_unpicklable(parts: list[tuple[str, object]]) -> tuple[str, object]:
+    """Bisect. What is left may be picklable all the same, if `parts` fail only all together."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        first = parts[:half]
+        parts = parts[half:] if _is_picklable([obj for _, obj in first]) else first
+    return parts[0]
+
+
+def _is_picklable(obj: object) -> bool:
+    try:
+        cloudpickle_dumps(obj, lambda _buffer: False)
+    except Exception:  # whatever it was, it says no
+        return False
+    return True
+
+
+def _parts(obj: Any, path: str) -> list[tuple[str, object]]:
+    """Return what pickling `obj` would pickle next, with a path to each."""
+    if isinstance(obj, (tuple, list)):
+        return [(f"{path}[{i}]", item) for i, item in enumerate(obj)]
+    if isinstance(obj, dict):
+        keys = [(f"a key of {path}", key) for key in obj]
+        return keys + [(f"{path}[{_short(key)}]", value) for key, value in obj.items()]
+    if isinstance(obj, (set, frozenset)):
+        return [(f"an element of {path}", item) for item in obj]
+    if isinstance(obj, types.FunctionType):
+        return [(f"variable {name} of {path}", value) for name, value in captured(obj)]
+    if isinstance(obj, types.MethodType):
+        return [(f"{path}.__self__", obj.__self__), (f"{path}.__func__", obj.__func__)]
+    if isinstance(obj, functools.partial):
+        return [(f"{path}.{name}", getattr(obj, name)) for name in ("func", "args", "keywords")]
+    if isinstance(obj, type):
+        attributes = vars(obj).items()
+        return [(f"{path}.{name}", value) for name, value in attributes if name[:2] != "__"]
+    reduced: Any = obj.__reduce_ex__(PROTOCOL)
+    if isinstance(reduced, str):
+        return []
+    parts = [(f"constructor argument {i} of {path}", arg) for i, arg in enumerate(reduced[1])]
+    state: Any = reduced[2] if len(reduced) > 2 else None
+    for fields in state if isinstance(state, tuple) else (state,):
+        if isinstance(fields, dict):
+            parts += [(f"{path}.{name}", value) for name, value in fields.items()]
+    return parts
+
+
+def captured(func: types.FunctionType) -> list[tuple[str, object]]:
+    """Return name and value of all that `func` takes along when it is pickled by value."""
+    found = [(name, cell.cell_contents) for name, cell in closure_cells(func)]
+    found += [(name, func.__globals__[name]) for name in global_names(func)]
+    found += [(f"default {i}", value) for i, value in enumerate(func.__defaults__ or ())]
+    return found + list((func.__kwdefaults__ or {}).items())
+
+
+def closure_cells(func: types.FunctionType) -> list[tuple[str, types.CellType]]:
+    """Return name and cell of each filled closure variable."""
+    cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+    return [(name, cell) for name, cell in cells if _is_filled(cell)]
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading is the only way to ask
+    except ValueError:
+        return False
+    return True
+
+
+def global_names(func: types.FunctionType) -> list[str]:
+    """Return the module variables that `func`, or a function nested in it, may read."""
+    codes = [func.__code__]
+    names: dict[str, None] = {}  # in order
+    for code in codes:  # grows while it is walked
+        names.update(dict.fromkeys(code.co_names))
+        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return [name for name in names if name in func.__globals__]
+
+
+def _short(key: object) -> str:
+    text = repr(key)
+    return text if len(text) <= 60 else f"{text[:57]}..."

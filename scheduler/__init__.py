@@ -1,0 +1,11 @@
+"""The scheduler: a pure core that decides, and a shell that talks to workers and clients.
+
+Its process never imports pickle or cloudpickle: user code and data pass through unopened.
+"""
+
+from __future__ import annotations
+
+# From the checkout root, `import scheduler` would load every module once more under another
+# name, and no class would equal its twin.
+if __name__ != "weft.scheduler":
+    raise ImportError(f"import weft.scheduler, not {__name__}")

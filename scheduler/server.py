@@ -1,0 +1,293 @@
+"""The scheduler's shell: connections to events, out-boxes to frames, a clock, a log.
+
+It decides nothing.
+
+One flush a loop turn: while a turn handles frames, the core only fills out-boxes; they are written
+when the turn ends. While a peer's socket is not writable its out-box stays and grows, so batches
+form by themselves under load, and an idle system answers at once. There are no batching timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..protocol.connection import Connection
+from ..protocol.errors import CommError, LocalProtocolError, ProtocolError
+from ..protocol.handshake import Role
+from ..protocol.listen import one_line
+from ..protocol.message import Message
+from ..protocol.messages import Bye, Welcome
+from ..protocol.security import Security
+from ..protocol.transport import Listener, listen
+from .state import (
+    CloseConnection,
+    Closed,
+    Connected,
+    LogLine,
+    Received,
+    SchedulerState,
+    StopServer,
+    Tick,
+)
+
+_log = logging.getLogger("weft.scheduler")
+
+TICK_S: Final = 0.1
+_ACCEPTED: Final = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER)
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+@dataclass(slots=True)
+class SchedulerConfig:
+    """How to run a scheduler.
+
+    Attributes:
+        addresses: where to listen, e.g. `tcp://127.0.0.1:8786`; port 0 = any free one.
+        security: the cluster's token, id and, for TLS, certificate.
+        client_lease_s: what a lost client wants is kept this long, seconds.
+        handshake_timeout_s: a connection has this long to prove that it holds the token.
+        progress_timeout_s: a frame may pause this long on its way, and not twice as long.
+        facts: told to every peer that registers.
+    """
+
+    addresses: Sequence[str]
+    security: Security
+    client_lease_s: float = 60.0
+    heartbeat_s: float = 2.0
+    handshake_timeout_s: float = 5.0
+    progress_timeout_s: float = 30.0
+    allowed_deaths: int = 3
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class SchedulerServer:
+    """A running scheduler. `await start()`, then `await wait_stopped()`; `stop()` ends it."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+        #: an epoch is the start's time in ns: unique, and larger than any earlier one
+        self.state = SchedulerState(
+            time.time_ns(),
+            client_lease_s=config.client_lease_s,
+            heartbeat_s=config.heartbeat_s,
+            allowed_deaths=config.allowed_deaths,
+        )
+        self.state.facts.update(config.facts)
+        self._listeners: list[Listener] = []
+        self._connections: dict[int, Connection] = {}
+        self._next_peer = 1
+        self._flush_scheduled = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._stopped: asyncio.Event = asyncio.Event()
+        self._stopping = False
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, with real port numbers."""
+        return [listener.address for listener in self._listeners]
+
+    async def start(self) -> None:
+        """Listen. Raises what `listen` raises; nothing is left open then."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            for address in self._config.addresses:
+                listener = await listen(
+                    address,
+                    role=Role.SCHEDULER,
+                    accepted_roles=_ACCEPTED,
+                    security=self._config.security,
+                    on_connection=self._on_connection,
+                    handshake_timeout_s=self._config.handshake_timeout_s,
+                    progress_timeout_s=self._config.progress_timeout_s,
+                )
+                self._listeners.append(listener)
+        except BaseException:
+            await self._close_listeners()
+            raise
+        self._tick = self._loop.call_later(TICK_S, self._on_tick)
+        _log.info("scheduler listens at %s", ", ".join(self.addresses))
+
+    async def wait_stopped(self) -> None:
+        """Wait until a client asked for the end or `stop` was called, and all is closed."""
+        await self._stopped.wait()
+
+    async def stop(self, reason: str = "stopped") -> None:
+        """Say goodbye to all peers, close every connection and listener."""
+        if not self._stopping:
+            self._stopping = True
+            await self._stop(reason)
+        await self._stopped.wait()
+
+    async def _stop(self, reason: str) -> None:
+        _log.info("scheduler stops: %s", reason)
+        if self._tick is not None:
+            self._tick.cancel()
+        self._flush()
+        for connection in list(self._connections.values()):
+            connection.send([Bye(reason=reason)])
+            connection.close()
+        await self._close_listeners()
+        self._stopped.set()
+
+    async def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+        self._listeners.clear()
+
+    # -- connections to events -------------------------------------------------------------------
+    def _on_connection(self, connection: Connection) -> _Peer:
+        peer = self._next_peer
+        self._next_peer = peer + 1
+        self._connections[peer] = connection
+        self.state.handle(Connected(peer, connection.peer_role), time.monotonic())
+        self._schedule_flush()
+        return _Peer(self, peer)
+
+    def on_messages(self, peer: int, messages: list[Message]) -> None:
+        """One frame came."""
+        self.state.handle(Received(peer, messages), time.monotonic())
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def on_closed(self, peer: int, error: CommError | ProtocolError | None) -> None:
+        """A connection is gone; a breach of the protocol was logged by the transport."""
+        if self._connections.pop(peer, None) is not None:
+            if isinstance(error, ProtocolError):
+                self.state.counters.protocol_errors += 1
+            self.state.handle(Closed(peer), time.monotonic())
+            self._schedule_flush()
+
+    def _on_tick(self) -> None:
+        self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
+        self.state.handle(Tick(self._measure()), time.monotonic())
+        self._schedule_flush()
+
+    def _tick_soon(self, due: asyncio.TimerHandle) -> None:
+        if due.when() - self._loop.time() > self.state.next_tick_s:
+            due.cancel()
+            self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
+
+    def _measure(self) -> dict[str, Any]:
+        listeners = self._listeners
+        return {
+            "auth_failures_total": sum(listener.auth_failures for listener in listeners),
+            "bytes_total": {
+                "in": sum(listener.bytes_in for listener in listeners),
+                "out": sum(listener.bytes_out for listener in listeners),
+            },
+            "frames_total": {
+                "in": sum(listener.frames_in for listener in listeners),
+                "out": sum(listener.frames_out for listener in listeners),
+            },
+            "cpu_seconds_total": time.process_time(),
+        }
+
+    # -- out-boxes to frames ---------------------------------------------------------------------
+    def schedule_flush(self) -> None:
+        """Write the out-boxes when this turn of the loop ends."""
+        self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        state = self.state
+        if state.next_tick_s < TICK_S and self._tick is not None:
+            self._tick_soon(self._tick)
+        outboxes = state.outboxes
+        for peer in list(outboxes):
+            connection = self._connections.get(peer)
+            if connection is None:
+                del outboxes[peer]
+            elif connection.writable:
+                messages = outboxes.pop(peer)
+                if type(messages[0]) is Welcome:
+                    connection.wire.epoch = messages[0].epoch
+                    connection.wire.session = messages[0].session
+                try:
+                    connection.send(messages)
+                except LocalProtocolError as error:
+                    # The others must get theirs. This one is told the state when it is back.
+                    _log.error("closing %s: %s", connection.peer_address, error)
+                    connection.abort()
+        if state.actions:
+            actions, state.actions = state.actions, []
+            for action in actions:
+                self._act(action)
+
+    def _act(self, action: CloseConnection | StopServer | LogLine) -> None:
+        if type(action) is LogLine:
+            _log.log(_LEVELS[action.level], "%s", one_line(action.text))
+        elif type(action) is CloseConnection:
+            connection = self._connections.pop(action.peer, None)
+            if connection is not None:
+                level = logging.WARNING if action.is_error else logging.INFO
+                reason = one_line(action.reason)
+                _log.log(level, "closing %s: %s", connection.peer_address, reason)
+                connection.close()
+        elif type(action) is StopServer and not self._stopping:
+            self._stopping = True
+            # Strong reference: the loop holds tasks weakly.
+            self._stop_task = self._loop.create_task(self._stop(action.reason))
+
+
+class _Peer:
+    """What a connection delivers to: the server, with the peer's number."""
+
+    __slots__ = ("_peer", "_server")
+
+    def __init__(self, server: SchedulerServer, peer: int) -> None:
+        self._server = server
+        self._peer = peer
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        self._server.on_messages(self._peer, messages)
+
+    def on_writable(self, connection: Connection) -> None:
+        self._server.schedule_flush()
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        self._server.on_closed(self._peer, error)
+
+
+async def serve(
+    config: SchedulerConfig, on_started: Callable[[SchedulerServer], None] | None = None
+) -> None:
+    """Run a scheduler until it is stopped or this is cancelled."""
+    server = SchedulerServer(config)
+    await server.start()
+    try:
+        if on_started is not None:
+            on_started(server)
+        await server.wait_stopped()
+    finally:
+        await server.stop("interrupted")
+
+
+def run(
+    config: SchedulerConfig, on_started: Callable[[SchedulerServer], None] | None = None
+) -> None:
+    """Run a scheduler as this process's only work: uvloop where present, garbage collection tuned.
+
+    Records live as long as their tasks and free themselves when forgotten (links are cut), so the
+    collector finds next to nothing: it runs seldom, and never over what start-up made.
+    """
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        uvloop.install()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 50)
+    asyncio.run(serve(config, on_started))

@@ -1,0 +1,1 @@
+"""The tests mirror the folders; what several of them share lies here and in conftest.py."""

@@ -1,0 +1,282 @@
+"""The benchmarks run, count right, and survive whatever a system does to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchmarks import bench_scheduler, run, supervise
+from benchmarks.results import GOALS, Cell, Table, ratio, show, to_json
+from benchmarks.supervise import Child, TimedOut
+from benchmarks.systems import SYSTEMS, Floor
+from benchmarks.workloads import WORKLOADS, WrongResult
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench(
+    *arguments: str, json_path: Path
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.run", "--quick", "--json", str(json_path), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    document: dict[str, Any] = json.loads(json_path.read_text()) if json_path.exists() else {}
+    return done, document
+
+
+def child(code: str) -> Child:
+    return Child([sys.executable, "-c", code], cwd=ROOT, environment=dict(os.environ))
+
+
+def soon() -> float:
+    return time.monotonic() + 60
+
+
+@pytest.mark.slow
+def test_every_workload_of_weft_runs_and_finds_the_known_result(tmp_path: Path) -> None:
+    done, document = bench("--peers", "weft", "threads", json_path=tmp_path / "bench.json")
+    cells = {(cell["workload"], cell["peer"]): cell for cell in document["cells"]}
+    assert {name for name, peer in cells if peer == "weft"} == set(WORKLOADS)
+    for (name, peer), cell in cells.items():
+        if peer == "weft":
+            assert cell["note"] is None, f"{name}: {cell['note']}\n{cell['log']}"
+            assert cell["median"] > 0
+    assert done.returncode == 0, done.stderr
+    assert document["ratios_weft_to_peer"]["map"]["threads"] > 0
+
+
+@pytest.mark.slow
+def test_pools_and_floor_run_and_the_table_says_what_they_cannot_do(tmp_path: Path) -> None:
+    done, document = bench(
+        *("--peers", "processes", "floor", "--only", "map", "round-trip", "chain", "as-completed"),
+        json_path=tmp_path / "new" / "bench.json",
+    )
+    assert done.returncode == 0, done.stderr
+    found = {(cell["workload"], cell["peer"]): cell for cell in document["cells"]}
+    assert found.pop(("chain", "processes"))["note"] == "no tasks that depend on tasks"
+    assert found["chain", "floor"]["checksum"] == 50
+    assert all(cell["note"] is None and cell["median"] > 0 for cell in found.values())
+    assert "ProcessPool" in done.stdout
+    assert "[1] no tasks that depend on tasks" in done.stdout
+    assert document["machine"]["cores"] >= 1
+
+
+@pytest.mark.parametrize("name", [n for n, w in WORKLOADS.items() if w.needs_open])
+def test_workload_refuses_a_wrong_result(name: str) -> None:
+    class Wrong(Floor):
+        """Answers, but always a little too much."""
+
+        def open(self) -> None:
+            pass
+
+        def gather(self, handles: Any) -> list[Any]:
+            return [handle + 1 for handle in handles]
+
+        def completed(self, handles: Any) -> Any:
+            return (handle + 1 for handle in handles)
+
+        def call(self, function: Any, *args: Any) -> Any:
+            return function(*args) + 1
+
+    with pytest.raises(WrongResult):
+        WORKLOADS[name].run(Wrong(), 8)
+
+
+@pytest.mark.parametrize("shape", bench_scheduler.SHAPES)
+def test_scheduler_alone_finishes_every_task_and_forgets_all(shape: str) -> None:
+    # More than one batch, so that submissions and answers interleave.
+    outcome = bench_scheduler.run(n_tasks=10_000, n_workers=3, shape=shape)
+    assert outcome.n_finished == 10_000
+    assert outcome.seconds > 0
+
+
+def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SYSTEMS["ray"], "module", "no_such_module_of_ray")
+    work, left_out = run.plan(run.parse(["--peers", "ray", "--only", "map"]))
+    assert work == {}
+    assert left_out["map", "ray"].note == "no_such_module_of_ray is not installed"
+
+
+def test_big_map_of_a_slow_peer_needs_its_name_and_says_how_long_it_would_take() -> None:
+    work, left_out = run.plan(run.parse(["--only", "big-map"]))
+    assert set(work) == {"weft", "threads", "floor"}
+    slow = Cell("processes", "map", runs=[5_000.0])
+    cells = {("map", "processes"): slow, ("big-map", "processes"): left_out["big-map", "processes"]}
+    run.explain_too_slow(cells, is_quick=False)
+    note = cells["big-map", "processes"].note
+    assert note is not None
+    assert "--peers processes" in note
+    assert "about 3 min" in note
+    work, _ = run.plan(run.parse(["--only", "big-map", "--peers", "processes"]))
+    assert work == {"processes": ["big-map"]}
+
+
+def test_child_that_hangs_is_stopped_with_all_that_it_started() -> None:
+    # The grandchild leaves the process group, as daemons do.
+    code = (
+        "import json, subprocess, sys, time\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+        " start_new_session=True)\n"
+        "print('no report', flush=True)\n"
+        "print(json.dumps({'event': 'start', 'pid': p.pid}), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with child(code) as hanging:
+        event = hanging.next_event(soon())
+        assert event is not None
+        grandchild = psutil.Process(event["pid"])
+        with pytest.raises(TimedOut):
+            hanging.next_event(time.monotonic() + 0.05)
+    assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
+
+
+def test_child_that_dies_is_reported_with_its_last_words() -> None:
+    with child("import sys; print('out of luck', file=sys.stderr); sys.exit(3)") as dying:
+        assert dying.next_event(soon()) is None
+        assert dying.exit_code(60) == 3
+        assert "out of luck" in dying.log_tail()
+
+
+@pytest.mark.parametrize(
+    ("code", "note"),
+    [
+        ("import os; os._exit(7)", "the process ended early (exit code 7)"),
+        ("import time; time.sleep(600)", "no end within 0 s"),
+    ],
+)
+def test_system_that_does_not_come_up_costs_its_cells_only(
+    monkeypatch: pytest.MonkeyPatch, code: str, note: str
+) -> None:
+    started = []
+
+    def broken(command: Any, **kwargs: Any) -> Child:
+        started.append(command)
+        return Child([sys.executable, "-c", code], **kwargs)
+
+    monkeypatch.setattr(run, "Child", broken)
+    monkeypatch.setattr(run, "GRACE_S", 5.0)
+    options = run.parse(["--limit", "30" if "exit" in code else "0.05"])
+    names = ["map", "chain"]
+    cells = run.run_peer("weft", names, options, run.Progress(len(names)))
+    assert [cells[name, "weft"].note for name in names] == [note, note]
+    assert len(started) == 1
+
+
+def test_failure_in_one_workload_leaves_the_others_their_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reports: dict[str, list[dict[str, Any]]] = {
+        "map": [{"event": "start", "workload": "map"}, {"event": "open"}],
+        "chain": [
+            {"event": "start", "workload": "chain"},
+            {"event": "open"},
+            {"event": "run", "value": 5.0, "checksum": 1, "extra": {"a": 2.0}, "size": 9},
+            {"event": "end"},
+        ],
+    }
+
+    def scripted(command: Any, **kwargs: Any) -> Child:
+        lines = [json.dumps(event) for event in reports[command[4]]]
+        return Child([sys.executable, "-c", f"print({chr(10).join(lines)!r})"], **kwargs)
+
+    monkeypatch.setattr(run, "Child", scripted)
+    options = run.parse(["--quick"])
+    cells = run.run_peer("weft", ["map", "chain"], options, run.Progress(2))
+    assert cells["map", "weft"].note == "the process ended early (exit code 0)"
+    assert cells["chain", "weft"].note is None
+    assert cells["chain", "weft"].runs == [5.0]
+    assert cells["chain", "weft"].extra == {"a": [2.0]}
+
+
+def test_ratio_above_one_always_means_that_weft_is_faster() -> None:
+    cells = {
+        ("map", "weft"): Cell("weft", "map", runs=[100.0, 300.0, 200.0]),
+        ("map", "dask"): Cell("dask", "map", runs=[10.0]),
+        ("round-trip", "weft"): Cell("weft", "round-trip", runs=[0.5]),
+        ("round-trip", "dask"): Cell("dask", "round-trip", runs=[10.0]),
+        ("chain", "weft"): Cell("weft", "chain", runs=[10.0]),
+        ("chain", "dask"): Cell("dask", "chain", note="it hung"),
+    }
+    assert ratio(cells, "map", "dask") == 20
+    assert ratio(cells, "round-trip", "dask") == 20
+    assert ratio(cells, "chain", "dask") is None
+    assert cells["map", "weft"].spread == 0.5
+    document = to_json(cells, machine={}, versions={}, options={}, is_quick=False)
+    assert document["ratios_weft_to_peer"] == {"map": {"dask": 20}, "round-trip": {"dask": 20}}
+
+
+def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_not_met() -> None:
+    cells = {
+        ("map", "weft"): Cell("weft", "map", runs=[100_000.0]),
+        ("map", "dask-best"): Cell("dask-best", "map", runs=[5_000.0]),
+        ("round-trip", "weft"): Cell("weft", "round-trip", runs=[0.4]),
+        ("big-map", "weft"): Cell(
+            "weft", "big-map", runs=[50_000.0], extra={"scheduler_bytes_per_task": [1100.0, 1.0]}
+        ),
+    }
+    met = {(goal.workload, goal.text): goal.is_met(cells) for goal in GOALS}
+    assert met["map", "60 000"] is True
+    assert met["map", "25 x dask best"] is False
+    assert met["round-trip", "0.5"] is True
+    assert met["big-map", "0.7 of the small map"] is False
+    assert met["big-map", "1 200 B/task"] is True
+    assert met["chain", "20 000"] is None
+    assert "≥ 60 000 met, ≥ 25 x dask best MISSED" in Table(cells, is_quick=False).render(
+        ["map"], ["weft"]
+    )
+
+
+def test_table_is_aligned_and_gives_each_reason_once() -> None:
+    cells = {
+        ("map", "weft"): Cell("weft", "map", runs=[104_321.0, 100_000.0, 110_000.0]),
+        ("map", "dask"): Cell("dask", "map", note="it hung"),
+        ("chain", "dask"): Cell("dask", "chain", note="it hung"),
+    }
+    lines = Table(cells, is_quick=True).render(["map", "chain"], ["weft", "dask"]).splitlines()
+    assert lines == [
+        "| workload             |        weft |  dask |",
+        "| :------------------- | ----------: | ----: |",
+        "| map of 400, tasks/s  | 104 000 ±5% | - [1] |",
+        "| chain of 50, tasks/s |             | - [1] |",
+        "",
+        "[1] it hung",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (104_321, "104 000"),
+        (999.4, "999"),
+        (590.4, "590"),
+        (0.23149, "0.231"),
+        (1_234_567, "1 230 000"),
+    ],
+)
+def test_figures_have_three_digits(value: float, text: str) -> None:
+    assert show(value) == text
+
+
+def test_help_names_every_peer_and_workload(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run.parse(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out.replace("-\n", "-").split()
+    for name in (*SYSTEMS, *WORKLOADS):
+        assert any(word.strip(".,") == name for word in text), name
+
+
+def test_marked_processes_finds_only_its_own() -> None:
+    assert supervise.marked_processes("no such mark") == []

@@ -1,0 +1,102 @@
+"""The same client on the caller's own loop, and futures awaited from other loops."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from weft.client import Client, as_completed, wait
+from weft.protocol.errors import ClientClosed, WorkerStartTimeout
+
+
+def inc(x):
+    return x + 1
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+async def test_everything_can_be_awaited(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        future = client.submit(inc, 1)
+        assert await future == 2
+        assert await future.result() == 2
+        futures = client.map(inc, range(100))
+        assert await client.gather(futures) == list(range(1, 101))
+        assert (await wait(futures)).done == {*futures}
+        bad = client.submit(fail, "boom")
+        with pytest.raises(ValueError, match="boom"):
+            await bad
+        assert isinstance(await bad.exception(), ValueError)
+        assert await bad.traceback() is not None
+        with pytest.raises(ValueError, match="boom"):
+            await client.gather([future, bad])
+        assert "workers" in await client.scheduler_info()
+        with pytest.raises(WorkerStartTimeout):
+            await client.wait_for_workers(5, timeout=0.01)
+        assert Client.current() is client
+    assert client.status == "closed"
+    with pytest.raises(ClientClosed):
+        client.submit(inc, 1)
+
+
+async def test_iterating_asynchronously(scheduler):
+    client = await Client(scheduler, asynchronous=True)
+    futures = client.map(inc, range(200))
+    found = [result async for _, result in as_completed(futures, with_results=True)]
+    assert sorted(found) == list(range(1, 201))
+    batches = [batch async for batch in as_completed(futures).batches()]
+    assert sum(map(len, batches)) == 200
+    assert len(await as_completed(futures).next_batch()) == 200
+    await client.close()
+
+
+async def test_timeouts_and_cancelling(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        scheduler.is_holding = True
+        future = client.submit(inc, 1)
+        with pytest.raises(TimeoutError):
+            await future.result(timeout=0.01)
+        with pytest.raises(TimeoutError):
+            await client.gather([future], timeout=0.01)
+        with pytest.raises(TimeoutError):
+            await anext(as_completed([future], timeout=0.01))
+        await future.cancel()
+        assert future.cancelled()
+        called = asyncio.Event()
+        future.add_done_callback(lambda _: called.set())
+        await asyncio.wait_for(called.wait(), 10)
+
+
+async def test_large_results(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        results = await client.gather(client.map(bytes, [100_000, 100_001]))
+        assert [len(result) for result in results] == [100_000, 100_001]
+
+
+async def test_a_client_that_is_not_open_says_so(scheduler):
+    client = Client(scheduler, asynchronous=True)
+    with pytest.raises(ClientClosed, match="await it first"):
+        client.submit(inc, 1)
+    with pytest.raises(TypeError, match="async with"), client:
+        pass
+    await client.close()
+
+
+async def test_blocking_on_the_clients_own_loop_is_refused(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        scheduler.is_holding = True
+        completed = as_completed([client.submit(inc, 1)])
+        with pytest.raises(RuntimeError, match="would block"):
+            next(completed)
+
+
+def test_futures_of_a_blocking_client_can_be_awaited_in_any_loop(client):
+    async def main():
+        futures = client.map(inc, range(10))
+        results = [result async for _, result in as_completed(futures, with_results=True)]
+        return await client.submit(sum, results)
+
+    assert asyncio.run(main()) == 55

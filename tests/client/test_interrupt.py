@@ -1,0 +1,100 @@
+"""Ctrl-C, as a terminal sends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import sys, tempfile
+from tests.client.scripted import ScriptedScheduler
+from weft.client import Client, as_completed, wait
+
+def inc(x):
+    return x + 1
+
+with tempfile.TemporaryDirectory(prefix="weft") as folder:
+    scheduler = ScriptedScheduler(f"unix://{folder}/s")
+    scheduler.start()
+    client = Client(scheduler)
+    scheduler.is_holding = True
+    future = client.submit(inc, 1)
+    waits = [
+        lambda: future.result(),
+        lambda: future.result(1000),
+        lambda: client.gather([future]),
+        lambda: next(as_completed([future])),
+        lambda: wait([future]),
+        lambda: client.wait_for_workers(5),
+    ]
+    for n, call in enumerate(waits):
+        try:
+            print("waiting", flush=True)
+            call()
+        except KeyboardInterrupt:
+            print("interrupted", n, flush=True)
+    scheduler.go_on()
+    print("result", future.result(20), client.submit(inc, 5).result(20), flush=True)
+    client.close()
+    scheduler.stop()
+"""
+
+
+@pytest.mark.slow
+def test_interrupting_a_wait_leaves_the_client_usable():
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    with program:
+        try:
+            for n in range(6):
+                assert program.stdout.readline() == "waiting\n"
+                # It may not wait yet; then the interrupt comes a moment earlier, and must do no
+                # less.
+                program.send_signal(signal.SIGINT)
+                assert program.stdout.readline() == f"interrupted {n}\n"
+            assert program.stdout.readline() == "result 2 6\n"
+            out, err = program.communicate(timeout=20)
+        finally:
+            program.kill()
+    assert (out, err) == ("", "")
+    assert program.returncode == 0
+
+
+FORGETFUL = """
+import sys, tempfile
+from tests.client.scripted import ScriptedScheduler
+from weft.client import Client
+
+scheduler = ScriptedScheduler(sys.argv[1])
+scheduler.start()
+client = Client(scheduler)
+futures = client.map(len, ["a", "bb"])
+print(client.gather(futures))
+scheduler.is_holding = True
+pending = client.submit(len, "ccc")
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_does_not_close_ends_quietly(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, f"unix://{tmp_path}/s"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("[1, 2]\n", "")

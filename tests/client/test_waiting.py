@@ -1,0 +1,139 @@
+"""`wait` and `as_completed`, blocking."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from weft.client import Client, as_completed, wait
+
+
+def inc(x):
+    return x + 1
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def test_wait_for_all(client):
+    futures = client.map(inc, range(10))
+    done, not_done = wait(futures, timeout=10)
+    assert (done, not_done) == (set(futures), set())
+    assert wait([]) == (set(), set())
+    assert wait(futures[0]).done == {futures[0]}
+
+
+def test_wait_for_the_first(client, scheduler):
+    first = client.submit(inc, 1)
+    first.result(10)
+    scheduler.is_holding = True
+    second = client.submit(inc, 2)
+    assert wait([first, second], 10, "FIRST_COMPLETED") == ({first}, {second})
+    with pytest.raises(TimeoutError, match="1 of 2 futures"):
+        wait([first, second], 0.01)
+    scheduler.go_on()
+    assert wait([second], 10, "FIRST_COMPLETED").done == {second}
+
+
+def test_wait_for_the_first_failure(client, scheduler):
+    bad = client.submit(fail, "x")
+    bad.exception(10)
+    scheduler.is_holding = True
+    good = client.submit(inc, 1)
+    assert wait([good, bad], 10, "FIRST_EXCEPTION") == ({bad}, {good})
+    with pytest.raises(ValueError, match="return_when="):
+        wait([good], 10, "SOMETIMES")
+
+
+def test_wait_refuses_what_is_not_of_one_client(client, scheduler):
+    with Client(scheduler, set_as_default=False) as other:
+        futures = [client.submit(inc, 1), other.submit(inc, 1)]
+        with pytest.raises(ValueError, match="different clients"):
+            wait(futures)
+    with pytest.raises(TypeError, match="a Future was expected"):
+        wait([3])
+
+
+def test_as_completed_yields_each_future_once(client):
+    futures = client.map(inc, range(100))
+    completed = as_completed(futures)
+    assert completed.count() == 100
+    assert {*completed} == {*futures}
+    assert completed.is_empty()
+    assert completed.count() == 0
+    assert [*as_completed()] == []
+    twins = [client.submit(inc, 1), client.submit(inc, 1)]
+    assert {*as_completed(twins)} == {*twins}
+
+
+def test_as_completed_with_results_of_any_size(client, scheduler):
+    sizes = [10, 100_000, 20, 200_000]
+    futures = client.map(bytes, sizes)
+    found = {future: len(result) for future, result in as_completed(futures, with_results=True)}
+    assert [found[future] for future in futures] == sizes
+    assert scheduler.n_fetches >= 1
+
+
+def test_as_completed_grows_while_it_runs(client):
+    completed = as_completed(client.map(inc, range(3)), with_results=True)
+    seen = []
+    for _, result in completed:
+        seen.append(result)
+        if result < 20:
+            completed.add(client.submit(inc, result + 9))
+    assert sorted(seen) == [1, 2, 3, 11, 12, 13, 21, 22, 23]
+    completed.update(client.map(inc, [50]))
+    assert [result for _, result in completed] == [51]
+
+
+def test_as_completed_raises_or_hands_over_errors(client):
+    bad = client.submit(fail, "boom")
+    with pytest.raises(ValueError, match="boom"):
+        next(as_completed([bad], with_results=True))
+    ((future, error),) = as_completed([bad], with_results=True, raise_errors=False)
+    assert future is bad
+    assert isinstance(error, ValueError)
+    assert [*as_completed([bad])] == [bad]
+
+
+def test_batches_hold_all_that_is_ready(client, scheduler):
+    scheduler.is_holding = True
+    futures = client.map(inc, range(50))
+    completed = as_completed(futures)
+    assert completed.next_batch(block=False) == []
+    assert not completed.has_ready()
+    scheduler.go_on()
+    batches = [*completed.batches()]
+    assert all(batches)
+    assert {future for batch in batches for future in batch} == {*futures}
+    assert completed.next_batch() == []
+
+
+def test_as_completed_times_out_and_can_be_cleared(client, scheduler):
+    scheduler.is_holding = True
+    futures = client.map(inc, range(3))
+    with pytest.raises(TimeoutError, match="3 futures"):
+        next(as_completed(futures, timeout=0.01))
+    completed = as_completed(futures)
+    completed.clear()
+    assert [*completed] == []
+    client._engine.settle()
+    scheduler.go_on()
+    client.gather(futures)
+    assert completed.is_empty()
+
+
+def test_several_threads_share_one_iterator(client):
+    futures = client.map(inc, range(500))
+    completed = as_completed(futures, with_results=True)
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(r for _, r in completed)) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(found) == list(range(1, 501))

@@ -1,0 +1,96 @@
+"""What holds for every test.
+
+- A test that passes must leave nothing behind: no thread, open file, socket, child process (also
+  checked for each module as a whole) and no asyncio task. See tests/leaks.py for what counts.
+  A test that failed is not examined; its processes are killed.
+- Hypothesis has no deadlines (a busy machine is not a bug), and with CI set it tries the same
+  examples each time.
+- `wait_until(condition)` instead of sleeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import hypothesis
+import pytest
+
+from tests import leaks
+
+hypothesis.settings.register_profile("weft", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "weft")
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., object]:
+    """Return `leaks.wait_until(condition, timeout_s=10, what="")`."""
+    return leaks.wait_until
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each coroutine test `no_leaked_tasks`, which needs the test's own loop."""
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
+            # Before the first fixture of the test's own scope, so that it is torn down after them
+            # all: they may end the tasks that the test started through them.
+            known = item._fixtureinfo.name2fixturedefs
+            own = (
+                index
+                for index, name in enumerate(item.fixturenames)
+                if name in known and known[name][-1].scope == "function"
+            )
+            item.fixturenames.insert(next(own, len(item.fixturenames)), "no_leaked_tasks")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Note that a test failed, before its fixtures are torn down."""
+    report = yield
+    if report.failed:
+        for node in item.listchain():
+            node.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture
+async def no_leaked_tasks(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """Fail if an asyncio task that the test started outlives it."""
+    before = asyncio.all_tasks()
+    yield
+    if _FAILED in request.node.stash:
+        return
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=leaks.GRACE_S)
+    if left:
+        pytest.fail("asyncio tasks left running:\n" + "\n".join(sorted(map(str, left))))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_by_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail if the test leaves a thread, an open file or a process."""
+    before = leaks.Snapshot.take()
+    yield
+    if request.node.get_closest_marker("shares_resources") is None:
+        _judge(request.node, before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left_by_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail if a fixture of a wider scope leaves a thread, an open file or a process."""
+    before = leaks.Snapshot.take()
+    yield
+    _judge(request.node, before)
+
+
+def _judge(node: pytest.Item | pytest.Collector, before: leaks.Snapshot) -> None:
+    if _FAILED in node.stash:
+        leaks.kill(leaks.Snapshot.take().children - before.children)
+    elif left := leaks.leaks_since(before):
+        pytest.fail("left behind:\n  " + "\n  ".join(left))

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+
+from weft.deploy import settings
+from weft.deploy.settings import WorkerCounts
+from weft.protocol.errors import ConfigError
+
+ONE = WorkerCounts(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("1B", 1),
+        ("4GB", 4 * 10**9),
+        ("4 GB", 4 * 10**9),
+        ("4g", 4 * 10**9),
+        ("512MiB", 512 << 20),
+        ("1.5KiB", 1536),
+        ("2e9", 2 * 10**9),
+        ("1TiB", 1 << 40),
+    ],
+)
+def test_a_size_is_read_with_its_unit(text, expected):
+    assert settings.parse_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "lots", "4 GBs", "-1GB", "1e", "0x10", "nan", "4GB 2"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ConfigError, match="is not a size"):
+        settings.parse_bytes(text, "--memory-limit")
+
+
+def test_a_memory_limit_is_a_size_a_fraction_auto_or_none(monkeypatch):
+    monkeypatch.setattr(settings, "total_memory", lambda: 8 * 10**9)
+    monkeypatch.setattr(settings, "n_cores", lambda: 4)
+    limit = settings.parse_memory_limit
+    assert limit("4GB", ONE) == 4 * 10**9
+    assert limit("0.5", ONE) == 4 * 10**9
+    assert limit(0.25, ONE) == 2 * 10**9
+    assert limit(1.0, ONE) == 8 * 10**9
+    assert limit(10**9, ONE) == 10**9
+    assert limit("auto", ONE) == 2 * 10**9
+    assert limit("auto", WorkerCounts(4, 1)) == 2 * 10**9
+    assert limit("auto", WorkerCounts(1, 4)) == 8 * 10**9
+    assert limit("auto", WorkerCounts(16, 1)) == 5 * 10**8
+    for nothing in (None, 0, "0", "none", "None", float("inf")):
+        assert limit(nothing, ONE) == 0
+
+
+@pytest.mark.parametrize("value", ["lots", "", -1, float("nan"), True, [], "-4GB"])
+def test_what_is_no_memory_limit_is_refused(value):
+    with pytest.raises(ConfigError, match="is not a memory limit; use 'auto'"):
+        settings.parse_memory_limit(value, ONE)
+
+
+def test_a_memory_limit_below_the_interpreter_s_own_need_is_refused():
+    with pytest.raises(ConfigError, match="less than a Python process needs"):
+        settings.parse_memory_limit("1MB", ONE)
+
+
+def test_resources_are_read_from_text_and_mappings():
+    assert settings.parse_resources("GPU=2 MEM=10e9") == {"GPU": 2.0, "MEM": 1e10}
+    assert settings.parse_resources("GPU=2,disk=0") == {"GPU": 2.0, "disk": 0.0}
+    assert settings.parse_resources({"GPU": 1}) == {"GPU": 1.0}
+    assert settings.parse_resources(None) == {}
+
+
+@pytest.mark.parametrize(
+    "value", ["GPU", "GPU=", "GPU=two", "=2", "GPU=-1", "GPU=inf", {"GPU": "x"}, {1: 2}, 3]
+)
+def test_what_are_no_resources_is_refused(value):
+    with pytest.raises(ConfigError):
+        settings.parse_resources(value)
+
+
+def test_by_default_each_core_has_a_worker_with_one_thread(monkeypatch):
+    monkeypatch.setattr(settings, "n_cores", lambda: 8)
+    decide = settings.decide_counts
+    assert decide(None, None) == WorkerCounts(8, 1)
+    assert decide(None, 4) == WorkerCounts(2, 4)
+    assert decide(2, None) == WorkerCounts(2, 4)
+    assert decide(3, 5) == WorkerCounts(3, 5)
+    assert decide(20, None) == WorkerCounts(20, 1)
+    assert decide(None, None, processes=False) == WorkerCounts(1, 8)
+
+
+@pytest.mark.parametrize("counts", [(-1, None), (1.5, None), ("2", None), (True, 1), (None, 0)])
+def test_numbers_of_workers_that_make_no_sense_are_refused(counts):
+    with pytest.raises(ConfigError, match="is not a whole number"):
+        settings.decide_counts(*counts)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8787", ("127.0.0.1", 8787)),
+        (":0", ("127.0.0.1", 0)),
+        ("8787", ("127.0.0.1", 8787)),
+        ("[::1]:80", ("::1", 80)),
+        ("host.example:1", ("host.example", 1)),
+    ],
+)
+def test_a_host_and_port_are_read(text, expected):
+    assert settings.parse_host_port(text, "x") == expected
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "::1:80", "host:-1"])
+def test_what_is_no_host_and_port_is_refused(text):
+    with pytest.raises(ConfigError, match="is not host:port"):
+        settings.parse_host_port(text, "x")
+
+
+def test_sizes_are_written_for_people():
+    assert [settings.format_bytes(n) for n in (0, 999, 1500, 4 * 10**9, 2 * 10**15)] == [
+        "none",
+        "999 B",
+        "1.5 KB",
+        "4 GB",
+        "2e+03 TB",
+    ]
+
+
+def test_this_machine_has_cores_and_memory():
+    assert settings.n_cores() >= 1
+    assert settings.total_memory() > 64 << 20
+
+
+def test_a_container_s_limits_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "_CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("100000000\n")
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert settings.total_memory() == 10**8
+    assert settings.n_cores() == 1
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert settings.total_memory() > 10**8

@@ -1,0 +1,313 @@
+"""What the tests of attacks share: a cluster with a healthy client, and an attacker."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import psutil
+
+import weft
+from tests.deploy.daemons import Daemon
+from tests.leaks import wait_until
+from weft.protocol import messages as m
+from weft.protocol.connection_file import ConnectionFile
+from weft.protocol.errors import HandshakeError
+from weft.protocol.framing import FrameDecoder, frame_header
+from weft.protocol.handshake import ClientHandshake, Role
+from weft.protocol.message import Message
+from weft.protocol.wire import decode_frame
+
+HANDSHAKE_S = 2
+PROGRESS_S = 1
+MAX_UNAUTHENTICATED = 256
+MAX_GROWTH = 100 << 20
+#: For a moment, while a long payload is decoded that will be refused.
+MAX_PEAK = 150 << 20
+SUPPRESSED = "more connections refused"
+
+SCHEDULER = f"""
+import logging, sys
+from pathlib import Path
+from weft.deploy.child import LOG_FORMAT
+from weft.deploy.daemon import DaemonConfig, run_daemon
+from weft.protocol.security import Security, new_cluster_id, new_token
+from weft.scheduler.server import SchedulerConfig
+
+logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+run_daemon(
+    DaemonConfig(
+        SchedulerConfig(
+            ["tcp://127.0.0.1:0"],
+            Security(new_token().encode(), new_cluster_id()),
+            client_lease_s=1,
+            handshake_timeout_s={HANDSHAKE_S},
+            progress_timeout_s={PROGRESS_S},
+        ),
+        connection_file=lambda server: Path("cluster.json").resolve(),
+        on_ready=lambda server, url: print("ready", flush=True),
+    )
+)
+"""
+
+
+def peak_rss(process: psutil.Process) -> int:
+    """The most memory that the process ever had, where that is known; else what it has now."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        return int(process.memory_info().rss)
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) << 10
+
+
+# --- The cluster and its healthy client -----------------------------------------------------------
+
+
+class Cluster:
+    """A scheduler process with its workers, seen from outside."""
+
+    def __init__(self, scheduler: Daemon, file: Path) -> None:
+        self.scheduler = scheduler
+        self.file = file
+        found = ConnectionFile.read(file)
+        self.address = found.addresses[0]
+        self.token = found.token.encode()
+        self.cluster_id = bytes.fromhex(found.cluster_id)
+        self.process = psutil.Process(scheduler.process.pid)
+        self.n_rounds = 0
+        self.wrong: list[Any] = []
+        self._over = threading.Event()
+        self._client = threading.Thread(target=self._use, name="healthy client")
+        #: What was in the log and looked at.
+        self._n_seen = 0
+        #: Whether more was refused than a minute has lines for.
+        self.was_flooded = False
+
+    def _use(self) -> None:
+        try:
+            with weft.Client(connection_file=self.file, set_as_default=False) as client:
+                while not self._over.is_set():
+                    start = self.n_rounds * 1000
+                    futures = client.map(lambda x: x * 2 + 1, range(start, start + 300))
+                    total = client.submit(lambda *xs: sum(xs), *futures)
+                    expected = [x * 2 + 1 for x in range(start, start + 300)]
+                    got = client.gather([*futures, total], timeout=60)
+                    if got != [*expected, sum(expected)]:
+                        self.wrong.append(got)
+                    self.n_rounds += 1
+        except BaseException as error:
+            self.wrong.append(error)
+            raise
+
+    def start(self) -> None:
+        self._client.start()
+        self.works_on(5)
+        self.rss = self.process.memory_info().rss
+        self.peak = peak_rss(self.process)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._client.join()
+
+    def works_on(self, n_rounds: int = 1) -> None:
+        """Two more than asked for: the first may have been under way, the second started before."""
+        enough = self.n_rounds + n_rounds + 1
+
+        def is_enough() -> bool:
+            assert self.wrong == []
+            assert self._client.is_alive() or self.n_rounds >= enough
+            return self.n_rounds >= enough
+
+        wait_until(is_enough, 60, "rounds of the healthy client")
+
+    def complaints(self) -> list[str]:
+        """The lines of the log that are not at info, and not seen before."""
+        lines = self.scheduler.err.splitlines()[self._n_seen :]
+        # The end of the minute in which lines are counted, on a slow machine.
+        return [line for line in lines if " INFO: " not in line and SUPPRESSED not in line]
+
+    def check(self, *expected: str) -> None:
+        """One line for each of `expected`; everybody else works on; nothing grew."""
+        wait_until(lambda: len(self.complaints()) >= len(expected), 30, f"{expected} in the log")
+        self.works_on()
+        assert self.scheduler.process.poll() is None
+        found = self.complaints()
+        assert len(found) == len(expected), found
+        for line, text in zip(found, expected, strict=True):
+            assert " WARNING: " in line
+            assert text in line
+            assert line.isprintable()
+        assert self.process.memory_info().rss - self.rss < MAX_GROWTH
+        self.forgive()
+
+    def forgive(self) -> None:
+        """Take what is in the log for looked at."""
+        self._n_seen = len(self.scheduler.err.splitlines())
+
+    def metrics(self) -> dict[str, Any]:
+        """The scheduler's counters, those of the transport included, not older than this call."""
+        with Attacker(self, Role.VIEWER) as viewer:
+
+            def ask() -> dict[str, Any]:
+                viewer.say(m.GetMetrics(request=1))
+                answer = viewer.hear(m.Metrics)
+                assert isinstance(answer, m.Metrics)
+                return answer.values
+
+            # What the transport counts is looked at a few times a second.
+            before = ask()["cpu_seconds_total"]
+            return wait_until(
+                lambda: found if (found := ask())["cpu_seconds_total"] != before else {}
+            )
+
+
+# --- The attacker ---------------------------------------------------------------------------------
+
+
+class Attacker:
+    """A socket that can do the handshake, number its frames, and say anything."""
+
+    def __init__(self, cluster: Cluster, role: Role | None = None, **options: Any) -> None:
+        host, port = cluster.address.removeprefix("tcp://").rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.numbers = [0, 0, 0, 0]
+        self._decoder = FrameDecoder()
+        self._heard: list[Message] = []
+        if role is None:
+            return
+        handshake = ClientHandshake(
+            options.get("token", cluster.token),
+            options.get("cluster_id", cluster.cluster_id),
+            role,
+            Role.SCHEDULER,
+            b"",
+            secrets.token_bytes(32),
+        )
+        try:
+            self.shake_hands(handshake)
+        except HandshakeError:
+            self.socket.close()
+            raise
+
+    def __enter__(self) -> Attacker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def shake_hands(self, handshake: ClientHandshake) -> None:
+        data = handshake.start()
+        while True:
+            self.socket.sendall(data)
+            if handshake.done:
+                return
+            chunk = self.socket.recv(handshake.bytes_wanted)
+            if not chunk:
+                raise handshake.on_eof()
+            data = handshake.feed(chunk)
+
+    def payload(self, *wire: Any) -> bytes:
+        """An envelope that is right, around anything."""
+        self.numbers[2] += 1
+        packed: bytes = msgpack.packb([*self.numbers, list(wire)], default=_not_packable)
+        return packed
+
+    def say(self, *messages: Message) -> None:
+        self.send_payload(self.payload(*[message.to_wire() for message in messages]))
+
+    def send_payload(self, payload: bytes) -> None:
+        self.send(frame_header(len(payload)) + payload)
+
+    def send(self, data: bytes) -> None:
+        # It may have hung up already, as it should.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(data)
+
+    def hear(self, kind: type[Message]) -> Message:
+        """The next message of a kind; those of other kinds wait."""
+        while True:
+            for message in self._heard:
+                if isinstance(message, kind):
+                    self._heard.remove(message)
+                    return message
+            n = self.socket.recv_into(self._decoder.get_buffer(-1))
+            assert n, "the scheduler has hung up"
+            for frame in self._decoder.received(n):
+                self._heard += decode_frame(frame).messages
+
+    def register(self, message: Message) -> Attacker:
+        self.say(message)
+        welcome = self.hear(m.Welcome)
+        assert isinstance(welcome, m.Welcome)
+        self.numbers[:2] = welcome.epoch, welcome.session
+        return self
+
+    def is_hung_up(self) -> bool:
+        """Wait until the other end has closed."""
+        try:
+            while self.socket.recv(1 << 16):
+                continue
+        except ConnectionResetError:
+            pass
+        return True
+
+
+def _not_packable(value: object) -> Any:
+    raise AssertionError(f"the attack is wrong: {value!r}")
+
+
+def client(**changes: Any) -> m.RegisterClient:
+    fields: dict[str, Any] = {
+        "client_id": secrets.token_hex(8),
+        "name": "attacker",
+        "session": 1,
+        "last_epoch": 0,
+        "facts": {},
+    }
+    return m.RegisterClient(**{**fields, **changes})
+
+
+def worker(**changes: Any) -> m.RegisterWorker:
+    fields: dict[str, Any] = {
+        "worker_id": secrets.token_hex(8),
+        "name": "attacker",
+        "session": 1,
+        "last_epoch": 0,
+        "address": f"tcp://127.0.0.1:1?{secrets.token_hex(4)}",
+        "nthreads": 1,
+        "memory_limit": 0,
+        "resources": {},
+        "supervisor_id": "",
+        "facts": {},
+    }
+    return m.RegisterWorker(**{**fields, **changes})
+
+
+def supervisor() -> m.RegisterSupervisor:
+    return m.RegisterSupervisor(
+        supervisor_id=secrets.token_hex(8), session=1, last_epoch=0, facts={}
+    )
+
+
+def submit(**changes: Any) -> m.SubmitTasks:
+    fields: dict[str, Any] = {
+        "functions": [bytes(16)],
+        "function_names": ["f"],
+        "function_blobs": [b"no pickle"],
+        "function_of": [0],
+        "keys": ["attack"],
+        "args": [b"no pickle either"],
+        "dependencies": [],
+        "spec_hashes": [],
+        "priority": 0,
+        "retries": 0,
+        "workers": ["nobody"],
+        "allow_other_workers": False,
+        "resources": {},
+    }
+    return m.SubmitTasks(**{**fields, **changes})

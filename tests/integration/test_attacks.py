@@ -1,0 +1,517 @@
+"""What strangers and misbehaving peers get from a real scheduler process, and what others notice.
+
+One scheduler, two workers and a client whose `map`s run, and are checked, through all of it. After
+each attack: one line in the scheduler's log, the attacker's connection closed (or the nonsense
+ignored and counted, where that is the design), the same process alive, its memory as before, and
+the client's next maps right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgpack
+import pytest
+
+import weft
+from tests.deploy.daemons import daemon
+from tests.integration.attack_kit import (
+    HANDSHAKE_S,
+    MAX_PEAK,
+    MAX_UNAUTHENTICATED,
+    SCHEDULER,
+    SUPPRESSED,
+    Attacker,
+    Cluster,
+    client,
+    peak_rss,
+    submit,
+    supervisor,
+    worker,
+)
+from tests.leaks import wait_until
+from weft.protocol import messages as m
+from weft.protocol.errors import HandshakeError, WrongCluster, WrongRole, WrongToken, WrongVersion
+from weft.protocol.framing import MAGIC, frame_header
+from weft.protocol.handshake import ClientHandshake, Role
+from weft.protocol.message import MAX_ITEMS, Message
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("attacks")
+    file = folder / "cluster.json"
+    with daemon(folder=folder, code=SCHEDULER) as scheduler:
+        scheduler.wait_for("ready")
+        options = ("--connection-file", str(file), "--nworkers", "2", "--nthreads", "1")
+        with daemon("worker", *options, folder=folder) as workers:
+            workers.wait_for("registered", 2)
+            cluster = Cluster(scheduler, file)
+            cluster.start()
+            try:
+                yield cluster
+            finally:
+                cluster.stop()
+        assert scheduler.stop() == 0
+        assert "Traceback" not in scheduler.err
+        assert " ERROR: " not in scheduler.err
+        assert not cluster.was_flooded or SUPPRESSED in scheduler.err
+
+
+# --- Who does not hold the token ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("role", "options", "error", "line"),
+    [
+        (Role.CLIENT, {"token": b"x" * 43}, WrongToken, "says it is a client does not hold"),
+        (Role.WORKER, {"cluster_id": b"another cluster!"}, WrongCluster, "looks for cluster"),
+        (Role.PEER, {}, WrongRole, "a peer connected to a scheduler"),
+    ],
+    ids=["token", "cluster", "role"],
+)
+def test_stranger_is_refused(
+    cluster: Cluster, role: Role, options: dict[str, Any], error: type[HandshakeError], line: str
+) -> None:
+    n_before = cluster.metrics()["auth_failures_total"]
+    with pytest.raises(error):
+        Attacker(cluster, role, **options)
+    cluster.check(line)
+    wait_until(lambda: cluster.metrics()["auth_failures_total"] == n_before + 1)
+
+
+class NewerHandshake(ClientHandshake):
+    """Of a release that speaks other versions only."""
+
+    def start(self) -> bytes:
+        hello = bytearray(super().start())
+        struct.pack_into(">HH", hello, 5, 7, 9)
+        self._ours = self._ours._replace(raw=bytes(hello), proto_min=7, proto_max=9)
+        return bytes(hello)
+
+
+def test_other_version_is_refused(cluster: Cluster) -> None:
+    nonce = secrets.token_bytes(32)
+    handshake = NewerHandshake(
+        cluster.token, cluster.cluster_id, Role.CLIENT, Role.SCHEDULER, b"", nonce
+    )
+    with Attacker(cluster) as attacker, pytest.raises(WrongVersion):
+        attacker.shake_hands(handshake)
+    cluster.check("no common protocol version: the client speaks 7 to 9")
+
+
+def test_recorded_handshake_is_of_no_use(cluster: Cluster) -> None:
+    handshake = ClientHandshake(
+        cluster.token, cluster.cluster_id, Role.CLIENT, Role.SCHEDULER, b"", bytes(32)
+    )
+    with Attacker(cluster) as honest:
+        recorded = [handshake.start()]
+        honest.socket.sendall(recorded[0])
+        recorded.append(handshake.feed(honest.socket.recv(58, socket.MSG_WAITALL)))
+        honest.socket.sendall(recorded[1])
+        handshake.feed(honest.socket.recv(38, socket.MSG_WAITALL))
+        assert handshake.done
+    with Attacker(cluster) as thief:
+        thief.socket.sendall(recorded[0])
+        assert len(thief.socket.recv(58, socket.MSG_WAITALL)) == 58
+        thief.socket.sendall(recorded[1])
+        thief.is_hung_up()
+    cluster.check("does not hold this cluster's token")
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (b"\x00\xff\x1b[31mred\nWARNING forged line\n" * 5000, "began with"),
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "it speaks HTTP"),
+        # Before the handshake there are no frames, and no lengths to believe.
+        (frame_header((1 << 32) - 1, [1 << 63]), "began with b'WFr1'"),
+    ],
+    ids=["garbage", "http", "frame"],
+)
+def test_garbage_is_refused(cluster: Cluster, said: bytes, line: str) -> None:
+    with Attacker(cluster) as attacker:
+        attacker.send(said)
+        attacker.is_hung_up()
+        cluster.check(line)
+
+
+def test_slow_handshake_meets_its_deadline(cluster: Cluster) -> None:
+    hello = ClientHandshake(
+        cluster.token, cluster.cluster_id, Role.CLIENT, Role.SCHEDULER, b"", bytes(32)
+    ).start()
+    with Attacker(cluster) as attacker:
+        attacker.socket.settimeout(HANDSHAKE_S / 20)
+        answer = None
+        for i in range(len(hello) - 1):
+            attacker.send(hello[i : i + 1])
+            try:
+                answer = attacker.socket.recv(1)
+            except TimeoutError:
+                continue
+            except ConnectionResetError:
+                answer = b""
+            break
+        assert answer == b""
+        cluster.check(f"the handshake was not done within {HANDSHAKE_S} s")
+
+
+def test_flood_of_connections_is_bounded_and_its_lines_too(cluster: Cluster) -> None:
+    """The tenth refusal within a minute is the last that has a line; the others are counted."""
+    n_before = cluster.metrics()["auth_failures_total"]
+    n_files = cluster.process.num_fds()
+    with contextlib.ExitStack() as stack:
+        for _ in range(MAX_UNAUTHENTICATED + 100):
+            attacker = stack.enter_context(Attacker(cluster))
+            # Otherwise it would pass for somebody who has looked whether the port is open.
+            attacker.send(b"WEFT")
+        assert cluster.process.num_fds() <= n_files + MAX_UNAUTHENTICATED + 20
+        cluster.works_on()
+        wait_until(lambda: cluster.process.num_fds() <= n_files + 5, 30, "the end of the flood")
+    n = n_before + MAX_UNAUTHENTICATED + 100
+    wait_until(lambda: cluster.metrics()["auth_failures_total"] == n)
+    cluster.was_flooded = True
+    assert len(cluster.complaints()) <= 10
+    cluster.works_on()
+    cluster.forgive()
+    cluster.check()
+
+
+# --- Frames of somebody who does ------------------------------------------------------------------
+
+EMPTY_ARRAYS = (
+    b"\x95\x00\x00\x01\x00"
+    + b"\xdd\x00\x00\x00\x28"
+    + (b"\xdd\x00\x03\xd0\x90" + b"\x90" * 250_000) * 40
+)
+SHORT_STRINGS = (
+    b"\x95\x00\x00\x01\x00" + b"\x9f" + (b"\xdd\x00\x04\x00\x00" + b"\xa3ab!" * MAX_ITEMS) * 15
+)
+
+
+def framed(payload: bytes) -> bytes:
+    return frame_header(len(payload)) + payload
+
+
+def enveloped(*wire: Any, numbers: tuple[Any, ...] = (0, 0, 1, 0)) -> bytes:
+    packed: bytes = framed(msgpack.packb([*numbers, list(wire)]))
+    return packed
+
+
+def altered(message: Message, **changes: Any) -> bytes:
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return enveloped(message.to_wire())
+
+
+FRAMES: dict[str, tuple[bytes, str]] = {
+    "no frame": (b"GET / HTTP/1.1\r\n\r\n", "a frame began with b'GET '"),
+    "payload of 4 GiB": (frame_header((1 << 32) - 1), "a payload of 4294967295 bytes"),
+    "payload just too long": (frame_header((16 << 20) + 1), "the limit is 16777216"),
+    "4 billion buffers": (struct.pack(">4sII", MAGIC, 0, (1 << 32) - 1), "4294967295 buffers"),
+    "buffer of 2**63": (frame_header(0, [1 << 63]), "9223372036854775808"),
+    "buffers of 2**64 in all": (frame_header(0, [1 << 62] * 4), "18446744073709551616"),
+    "stops in a buffer of 4 GiB": (frame_header(1, [4 << 30]) + bytes(1 << 20), "halfway"),
+    "stops in a payload": (frame_header(1 << 20) + bytes(1000), "halfway"),
+    "stops in a header": (MAGIC, "halfway"),
+    "no MessagePack": (framed(b"\xc1" * 100), "cannot be decoded"),
+    "no envelope": (framed(msgpack.packb({"op": "register"})), "a payload is [epoch"),
+    "nested 100000 times": (framed(b"\x91" * 100_000 + b"\xc0"), "cannot be decoded"),
+    "nested 100000 maps": (framed(b"\x81\xa1a" * 100_000 + b"\xc0"), "cannot be decoded"),
+    "10 MB of empty arrays": (framed(EMPTY_ARRAYS), "arrays and maps"),
+    "15 MB of short strings": (framed(SHORT_STRINGS), "values"),
+    "array of 4 billion": (framed(b"\xdd\xff\xff\xff\xff"), "max_array_len"),
+    "map of 4 billion": (framed(b"\xdf\xff\xff\xff\xff"), "max_map_len"),
+    "extension of 4 GiB": (framed(b"\xc9\xff\xff\xff\xff\x01"), "max_ext_len"),
+    "extension": (framed(b"\xc7\x00\x05"), "extension type 5"),
+    "timestamp": (framed(msgpack.packb(msgpack.Timestamp(2**40))), "max_ext_len"),
+    "invalid utf-8": (framed(b"\xa2\xff\xfe"), "utf-8"),
+    "forged lines in text": (enveloped([m.Bye.code, "x", "\nWARNING: forged\x1b[31m"]), "fields"),
+    "number as a key": (framed(b"\x81\x01\x02"), "map key"),
+    "sequence number": (enveloped(numbers=(0, 0, 2, 0)), "frame 2 came where frame 1"),
+    "acknowledgement": (enveloped(numbers=(0, 0, 1, 9)), "frame 9 was acknowledged"),
+    "negative number": (enveloped(numbers=(0, -1, 1, 0)), "numbers of an envelope"),
+    "unknown code": (enveloped([250, 1]), "unknown message code 250"),
+    "code is text": (enveloped(["submit", 1]), "starts with its code"),
+    "wrong arity": (enveloped([m.Heartbeat.code, {}, {}]), "1 fields expected, 2 came"),
+    "wrong type": (enveloped([m.ReleaseKeys.code, "abc"]), "ReleaseKeys.keys: an array"),
+    "long key": (enveloped([m.ReleaseKeys.code, ["k" * 1_000_000]]), "max_str_len"),
+    "too long key": (enveloped([m.ReleaseKeys.code, ["k" * 2000]]), "1 to 1024 characters"),
+    "blob without buffers": (
+        enveloped([m.AttemptsFinished.code, [1], [1], [1], [[0, 1]]]),
+        "does not carry",
+    ),
+    "unequal columns": (
+        enveloped([m.AttemptsFinished.code, [1, 2], [1], [1], [None]]),
+        "AttemptsFinished.nbytes: 1 items for 2 rows",
+    ),
+    "unequal table": (altered(submit(), function_names=[]), "SubmitTasks.function_names: 0 items"),
+    "index beyond its table": (altered(submit(), function_of=[1]), "function_of points beyond"),
+    "unregistered": (altered(m.ReleaseKeys(keys=["k"])), "ReleaseKeys before registration"),
+    "registered as another": (altered(worker()), "RegisterWorker before registration"),
+}
+
+
+#: The others of the slow ones have their turn in `test_all_at_once`.
+ONE_BY_ONE = [name for name in FRAMES if name not in {"stops in a payload", "stops in a header"}]
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_bad_frame_costs_one_line_and_its_connection(cluster: Cluster, name: str) -> None:
+    data, line = FRAMES[name]
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.send(data)
+        attacker.is_hung_up()
+        cluster.check(line)
+
+
+def test_all_at_once(cluster: Cluster) -> None:
+    with contextlib.ExitStack() as stack:
+        attackers = [stack.enter_context(Attacker(cluster, Role.CLIENT)) for _ in FRAMES]
+        n_before = cluster.metrics()["protocol_errors_total"]
+        for attacker, (data, _) in zip(attackers, FRAMES.values(), strict=True):
+            attacker.send(data)
+        for attacker in attackers:
+            attacker.is_hung_up()
+        wait_until(lambda: len(cluster.complaints()) == len(FRAMES), 30, "all lines")
+        cluster.works_on()
+        assert cluster.metrics()["protocol_errors_total"] == n_before + len(FRAMES)
+        lines = cluster.complaints()
+        for _, text in FRAMES.values():
+            assert any(text in line for line in lines)
+        cluster.forgive()
+        cluster.check()
+
+
+# --- Messages of somebody who is registered -------------------------------------------------------
+
+Registration = Callable[[], Message]
+
+FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
+    "another role's": (
+        Role.CLIENT,
+        client,
+        [m.AttemptsFinished(attempts=[1], nbytes=[1], durations_us=[1], results=[None])],
+        "a client may not send AttemptsFinished",
+    ),
+    "the scheduler's own": (
+        Role.CLIENT,
+        client,
+        [m.ResultsReady(keys=["k"], results=[b""])],
+        "a client may not send ResultsReady",
+    ),
+    "registration again": (Role.CLIENT, client, [client()], "may not send RegisterClient"),
+    "unknown function": (
+        Role.CLIENT,
+        client,
+        [submit(functions=[bytes(16), b"f" * 16], function_names=["f", "g"])],
+        "names a function",
+    ),
+    "no arguments": (Role.CLIENT, client, [submit(args=[None])], "without arguments"),
+    "good before bad": (
+        Role.CLIENT,
+        client,
+        [m.ReleaseKeys(keys=["k"]), submit(), m.GetMetrics(request=1)],
+        "may not send GetMetrics",
+    ),
+    "submission by a supervisor": (
+        Role.SUPERVISOR,
+        supervisor,
+        [submit()],
+        "a supervisor may not send SubmitTasks",
+    ),
+}
+FORBIDDEN["unknown function"][2][0].function_blobs = [b"good", None]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_forbidden_message_costs_one_line_and_its_connection(cluster: Cluster, name: str) -> None:
+    role, registration, messages, line = FORBIDDEN[name]
+    with Attacker(cluster, role) as attacker:
+        attacker.register(registration())
+        attacker.say(*messages)
+        attacker.is_hung_up()
+        cluster.check(line)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [((1, 0), "epoch"), ((0, 1), "came in session")],
+    ids=["epoch", "session"],
+)
+def test_frame_of_another_time_is_refused(
+    cluster: Cluster, change: tuple[int, int], line: str
+) -> None:
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        attacker.numbers[0] -= change[0]
+        attacker.numbers[1] += change[1]
+        attacker.say(m.Heartbeat(facts={}))
+        attacker.is_hung_up()
+        cluster.check(line)
+
+
+@pytest.mark.parametrize(
+    ("role", "registration", "line"),
+    [
+        (Role.CLIENT, client(last_epoch=2**63 - 1), "an older scheduler must not go on"),
+        (
+            Role.WORKER,
+            worker(facts={"python": "2\nWARNING: forged\x1b[31m.7"}),
+            "functions pickled by one",
+        ),
+        (Role.WORKER, worker(nthreads=2**63 - 1), "threads are more than"),
+    ],
+    ids=["later epoch", "other python", "threads"],
+)
+def test_registration_is_refused_with_a_reason(
+    cluster: Cluster, role: Role, registration: Message, line: str
+) -> None:
+    with Attacker(cluster, role) as attacker:
+        attacker.say(registration)
+        refused = attacker.hear(m.Refused)
+        assert isinstance(refused, m.Refused)
+        assert line in refused.reason
+        attacker.is_hung_up()
+        cluster.check(line)
+
+
+def test_names_cannot_forge_lines(cluster: Cluster) -> None:
+    evil = "x\n2020-01-01 weft.scheduler WARNING: forged\x1b[31m\u2028y"
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client(name=evil))
+        with Attacker(cluster, Role.SUPERVISOR) as other:
+            other.register(supervisor())
+            other.say(m.WorkerExited(worker_id="\n" * 9, reason=evil * 1000, running=[1, 2**62]))
+            cluster.check("ended: x?2020-01-01")
+    wait_until(lambda: "client x?" in cluster.scheduler.err)
+    assert cluster.complaints() == []
+
+
+# --- What is ignored and counted ------------------------------------------------------------------
+
+
+def test_client_may_be_wrong_about_keys(cluster: Cluster) -> None:
+    strange = ["never heard of", "\u2028\x00", "k" * 1024]
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        attacker.say(
+            m.ReleaseKeys(keys=strange * 1000),
+            m.CancelKeys(keys=strange, force=True, reason="\n"),
+            m.ReportMissing(keys=strange, holder="tcp://nowhere:1"),
+            m.FetchKeys(request=2**63 - 1, keys=strange),
+            m.WantKeys(keys=strange),
+        )
+        data = attacker.hear(m.KeysData)
+        assert isinstance(data, m.KeysData)
+        assert (data.keys, data.missing) == ([], strange)
+        unknown = attacker.hear(m.KeysUnknown)
+        assert isinstance(unknown, m.KeysUnknown)
+        assert unknown.keys == strange
+        attacker.say(m.ReleaseKeys(keys=strange), m.GetClusterInfo(request=1))
+        attacker.hear(m.ClusterInfo)
+        cluster.check()
+
+
+def test_client_may_be_wrong_about_dependencies(cluster: Cluster) -> None:
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        attacker.say(submit(keys=["a", "b"], function_of=[0, 0], args=[b"", b""]))
+        attacker.say(submit(keys=["itself"], dependencies=[["itself", "unknown"]]))
+        erred = attacker.hear(m.KeysErred)
+        assert isinstance(erred, m.KeysErred)
+        assert erred.keys == ["itself"]
+        attacker.say(m.Bye(reason="done"))
+    cluster.check()
+    wait_until(lambda: cluster.metrics()["tasks"]["no_worker"] == 0)
+
+
+def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
+    """Attempts that are over, those of others and those that never were; keys and relays alike."""
+    n_before = cluster.metrics()["reports_stale_total"]
+    never = [*range(1, 301), *range(2**62, 2**62 + 100)]
+    n = len(never)
+    with Attacker(cluster, Role.WORKER) as attacker:
+        attacker.register(worker())
+        zeros = [0] * n
+        attacker.say(
+            m.AttemptsFinished(attempts=never, nbytes=zeros, durations_us=zeros, results=[b""] * n),
+            m.AttemptsErred(
+                attempts=never, durations_us=zeros, failures=[["exception", "k"] for _ in never]
+            ),
+            m.AttemptsReturned(attempts=never),
+            m.ReplicasAdded(attempts=never, keys=["never heard of"] * n),
+            m.KeysMissing(keys=["never heard of"], holder="tcp://nowhere:1"),
+            m.KeysData(request=2**62, keys=["k"], results=[b""], missing=["m"]),
+            m.Heartbeat(facts={"rss": "much"}),
+        )
+        dropped: list[int] = []
+        while len(dropped) < 2 * n:
+            message = attacker.hear(m.DropAttempts)
+            assert isinstance(message, m.DropAttempts)
+            dropped += message.attempts
+        assert set(dropped) == set(never)
+        assert cluster.metrics()["reports_stale_total"] == n_before + 3 * n + 1
+        # It was given real work meanwhile, which is placed again when it leaves.
+        attacker.say(m.Bye(reason="done"))
+    cluster.check()
+
+
+def test_supervisor_may_be_wrong_about_workers(cluster: Cluster) -> None:
+    with Attacker(cluster, Role.SUPERVISOR) as attacker:
+        attacker.register(supervisor())
+        attacker.say(m.WorkersAlive(worker_ids=["x", "x"], rss=[2**63 - 1, 0]))
+        attacker.say(m.WorkersAlive(worker_ids=[], rss=[]))
+        attacker.say(m.Bye(reason=""))
+    cluster.check()
+
+
+def test_worker_that_breaks_the_rules_loses_its_work_to_others(cluster: Cluster) -> None:
+    n_before = cluster.metrics()["workers_lost_total"]
+    with Attacker(cluster, Role.WORKER) as attacker:
+        attacker.register(worker(name="rogue", nthreads=4))
+        attacker.hear(m.AssignTasks)
+        attacker.say(submit())
+        attacker.is_hung_up()
+        cluster.check("a worker may not send SubmitTasks", "worker rogue is lost")
+    assert cluster.metrics()["workers_lost_total"] == n_before + 1
+
+
+def test_endless_frames_hold_nobody_up(cluster: Cluster) -> None:
+    """A flood of messages that are right, from a client that reads no answer."""
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        for _ in range(200):
+            frames = [
+                framed(attacker.payload(m.Heartbeat(facts={"i": i}).to_wire())) for i in range(100)
+            ]
+            attacker.send(b"".join(frames))
+        attacker.say(m.GetClusterInfo(request=1))
+        attacker.hear(m.ClusterInfo)
+        cluster.check()
+
+
+def test_after_all_that_the_scheduler_is_as_it_was(cluster: Cluster) -> None:
+    """The last one."""
+
+    def is_calm() -> bool:
+        found = cluster.metrics()
+        # The two workers and their supervisor, the client, and who asks.
+        return bool(
+            (found["workers"], found["clients"], found["connections"]) == (2, 1, 5)
+            and not found["tasks"]["no_worker"]
+            and not found["tasks"]["erred"]
+        )
+
+    wait_until(is_calm, 30)
+    assert peak_rss(cluster.process) - cluster.peak < MAX_PEAK
+    with weft.Client(connection_file=cluster.file, set_as_default=False) as newcomer:
+        assert newcomer.gather(newcomer.map(abs, range(-100, 0))) == list(range(100, 0, -1))
+    cluster.check()

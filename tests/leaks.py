@@ -1,0 +1,152 @@
+"""What a test leaves behind: threads, open files and sockets, child processes, asyncio tasks.
+
+`Snapshot.take()` before, `leaks_since(snapshot)` after. The check waits, up to `GRACE_S`, for what
+is already on its way out (a thread that has been told to stop, a socket whose peer has closed), so
+that it fails only on what stays. It does not wait at all when nothing is left, which is the rule.
+
+Not counted as left behind:
+
+- what was replaced: a connection closed and another one opened is the same number of files;
+- files below /dev and regular files of the interpreter (shared libraries): libraries open them once
+  for the whole process;
+- libuv's pipe for signals, which it opens with the first loop of the process: that loop is made
+  when this module is imported;
+- multiprocessing's resource tracker and fork server, their pipes included: the standard library
+  keeps them until the process ends, whoever started them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
+from typing import TypeVar
+
+import psutil
+
+from weft.client.loop import new_event_loop
+
+new_event_loop().close()
+
+T = TypeVar("T")
+
+#: Seconds that threads, processes and tasks have to end after the test has.
+GRACE_S = 5.0
+POLL_S = 0.005
+
+#: /dev/fd lists this process's open files on Linux and macOS alike.
+_OPEN_FILES = "/dev/fd"
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
+    """Return the first true value of `condition()`, or fail after `timeout_s` seconds.
+
+    The limit is there to end a broken test, not to judge a slow machine: choose it generously.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"still not true after {timeout_s:g} s: {what or condition.__qualname__}"
+            )
+        time.sleep(POLL_S)
+    return value
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What this process holds at one moment."""
+
+    threads: frozenset[threading.Thread]
+    #: {(number, what it refers to)}, without what `_is_process_wide` says.
+    files: frozenset[tuple[int, str]]
+    #: psutil tells a process from a later one with the same pid.
+    children: frozenset[psutil.Process]
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        """Look at this process now; costs about 1 ms."""
+        return cls(frozenset(threading.enumerate()), _open_files(), _children())
+
+
+def leaks_since(before: Snapshot) -> list[str]:
+    """Wait for the end of what began after `before`; describe what is still there, [] if nothing.
+
+    Processes that are still there are killed: the tests that follow must not meet them.
+    """
+    left = _left(before)
+    if left:
+        # A cycle may hold a socket or a process that nobody uses any more. That is not a leak.
+        gc.collect()
+        deadline = time.monotonic() + GRACE_S
+        while (left := _left(before)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    kill(_children() - before.children)
+    return left
+
+
+def kill(processes: frozenset[psutil.Process]) -> None:
+    """Kill `processes`, some of which may be gone."""
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _left(before: Snapshot) -> list[str]:
+    now = Snapshot.take()
+    lines = []
+    if len(now.threads) > len(before.threads):
+        lines += [
+            f"thread {thread.name!r}{' (daemon)' if thread.daemon else ''}"
+            for thread in now.threads - before.threads
+        ]
+    if len(now.files) > len(before.files):
+        lines += [f"file {number}: {target}" for number, target in now.files - before.files]
+    lines += [f"process {describe(child)}" for child in now.children - before.children]
+    return sorted(lines)
+
+
+def describe(process: psutil.Process) -> str:
+    """Say which process this is, even if it is about to go or is a zombie."""
+    try:
+        return f"{process.pid} [{process.status()}] {' '.join(process.cmdline())[:200]}"
+    except psutil.Error as error:
+        return f"{process.pid} [{type(error).__name__}]"
+
+
+def _open_files() -> frozenset[tuple[int, str]]:
+    mine = set()
+    process_wide = {
+        getattr(resource_tracker._resource_tracker, "_fd", None),
+        getattr(forkserver._forkserver, "_forkserver_alive_fd", None),
+    }
+    for name in os.listdir(_OPEN_FILES):
+        try:
+            target = os.readlink(f"{_OPEN_FILES}/{name}")
+        except FileNotFoundError:  # the folder itself, which listdir had open
+            continue
+        except OSError:  # macOS: not links, but still one for each open file
+            target = "?"
+        number = int(name)
+        if number not in process_wide and not _is_process_wide(target):
+            mine.add((number, target))
+    return frozenset(mine)
+
+
+def _is_process_wide(target: str) -> bool:
+    return target.startswith("/dev/") or ".so" in target
+
+
+def _children() -> frozenset[psutil.Process]:
+    process_wide = {
+        getattr(resource_tracker._resource_tracker, "_pid", None),
+        getattr(forkserver._forkserver, "_forkserver_pid", None),
+    }
+    family = psutil.Process().children(recursive=True)
+    return frozenset(child for child in family if child.pid not in process_wide)

@@ -1,0 +1,129 @@
+"""The exception tree: every class survives a process border and says something useful."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from weft.protocol import errors
+from weft.protocol.errors import WeftError
+
+EXAMPLES = [
+    errors.WeftError("it broke"),
+    errors.ProtocolError("bad frame", "tcp://a:1"),
+    errors.LocalProtocolError("frame too large"),
+    errors.RemoteProtocolError("frame too large", "tcp://a:1"),
+    errors.HandshakeError("no hello", "tcp://a:1"),
+    errors.WrongToken(),
+    errors.WrongToken("not ours", "tcp://a:1"),
+    errors.WrongVersion("we speak 1 to 2, the peer 3 to 4", "tcp://a:1"),
+    errors.WrongCluster("cluster ab expected, cd found", "tcp://a:1"),
+    errors.WrongRole("a worker answered", "tcp://a:1"),
+    errors.StaleEpoch(7, 6, "tcp://a:1"),
+    errors.CommError("no route to host", "tcp://a:1"),
+    errors.CommClosed(),
+    errors.CommClosed("reset by peer", "tcp://a:1"),
+    errors.ConnectTimeout("nobody answered", "tcp://a:1", 2.5),
+    errors.ConnectTimeout("nobody answered"),
+    errors.ConnectRefused("nobody listens", "tcp://a:1"),
+    errors.ConfigError("must be a number of bytes, not 'many'", "--memory-limit"),
+    errors.TaskError("inc-1"),
+    errors.TaskErred("inc-1", "mylib.Oops", "no such thing"),
+    errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9"),
+    errors.TaskCancelled("inc-1", "the client was closed"),
+    errors.DataLost("data-1", "its only worker died"),
+    errors.UnpicklableResult("inc-1", "_thread.lock", "cannot pickle it"),
+    errors.SerializationError("argument args[1].conn of load", "_thread.lock", "cannot pickle it"),
+    errors.NoWorker("inc-1", {"GPU": 1}),
+    errors.NoWorker("inc-1", ["alice", "bob"]),
+    errors.ClientClosed(),
+    errors.WorkerStartTimeout(4, 1, 30.0),
+    errors.InternalError("does not fit", ["a", "b"]),
+    errors.InvalidTransition("inc-1", "memory", "waiting", ["released -> waiting"]),
+    errors.InvalidState("inc-1 is in two queues", ["inc-1: waiting -> queued"]),
+]
+
+
+def subclasses(cls: type[WeftError]) -> list[type[WeftError]]:
+    return [cls] + [found for sub in cls.__subclasses__() for found in subclasses(sub)]
+
+
+def name(error: WeftError) -> str:
+    return type(error).__name__
+
+
+def test_every_class_has_an_example_and_is_exported():
+    defined = {cls for cls in subclasses(WeftError) if cls.__module__ == errors.__name__}
+    assert {type(example) for example in EXAMPLES} == defined
+    assert {cls.__name__ for cls in defined} == set(errors.__all__)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=name)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_error_survives_pickling(error, protocol):
+    back = pickle.loads(pickle.dumps(error, protocol))
+    assert type(back) is type(error)
+    assert back.args == error.args
+    assert vars(back) == vars(error)
+    assert str(back) == str(error)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=name)
+def test_error_can_be_copied_and_made_again_from_its_arguments(error):
+    for back in (copy.copy(error), type(error)(*error.args)):
+        assert back.args == error.args
+        assert vars(back) == vars(error)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=name)
+def test_every_field_is_in_the_text(error):
+    text = str(error)
+    for value in vars(error).values():
+        for part in value if isinstance(value, (list, tuple, dict)) else [value]:
+            shown = f"{part:g}" if isinstance(part, float) else str(part)
+            assert part in ("", None) or shown in text
+
+
+@pytest.mark.parametrize("cls", subclasses(WeftError))
+def test_docstring_says_what_happened_and_what_to_do(cls):
+    assert cls.__doc__ is not None
+    what_happened, what_to_do = cls.__doc__.split("\n\n")[:2]
+    assert what_happened.endswith(".")
+    assert what_to_do.strip().split("\n")[0] != "Args:"
+
+
+def test_families():
+    assert issubclass(errors.ConnectTimeout, TimeoutError)
+    assert issubclass(errors.WorkerStartTimeout, TimeoutError)
+    assert issubclass(errors.TaskCancelled, concurrent.futures.CancelledError)
+    assert issubclass(errors.SerializationError, TypeError)
+    assert issubclass(errors.StaleEpoch, errors.RemoteProtocolError)
+    for cls in (errors.WrongToken, errors.WrongVersion, errors.WrongCluster, errors.WrongRole):
+        assert issubclass(cls, errors.HandshakeError)
+    for cls in (errors.CommClosed, errors.ConnectTimeout, errors.ConnectRefused):
+        assert issubclass(cls, errors.CommError)
+
+
+def test_timeouts_do_not_pass_their_fields_off_as_errno():
+    assert errors.ConnectTimeout("nobody answered", "tcp://a:1", 2.5).errno is None
+    assert errors.WorkerStartTimeout(4, 1, 30.0).errno is None
+
+
+def test_story_comes_one_item_a_line():
+    error = errors.InvalidTransition("k", "memory", "waiting", iter(["first", "second"]))
+    assert str(error).splitlines()[1:] == ["  first", "  second"]
+    assert error.story == ("first", "second")
+
+
+def test_errors_and_payload_need_no_pickle():
+    script = (
+        "import sys\n"
+        "sys.modules['pickle'] = sys.modules['cloudpickle'] = None\n"
+        "import weft.protocol.errors, weft.protocol.payload\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,237 @@
+"""What the tests of the scheduler's core are written with: a board to play events on, and graphs.
+
+Nothing is mocked: `Board` holds the real core, turns short calls into events, drains the out-boxes
+after each, and validates the core. A test reads: build, one event, compare what went out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from weft.protocol import messages as m
+from weft.protocol.handshake import Role
+from weft.protocol.message import Message
+from weft.scheduler.state import (
+    Action,
+    CloseConnection,
+    Closed,
+    Connected,
+    Event,
+    Received,
+    SchedulerState,
+    Tick,
+)
+from weft.scheduler.tasks import SchedulerTask
+from weft.scheduler.validate import validate
+
+Out = dict[int, list[Message]]
+
+
+def function_id(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=16).digest()
+
+
+def graph(
+    *lines: str,
+    function: str = "inc",
+    blob: bytes | None = b"pickle",
+    named: bool | str = False,
+    **options: Any,
+) -> m.SubmitTasks:
+    """Make a submission from lines like "a b -> c" (c depends on a and b) and "d e" (no inputs).
+
+    Keys on the left that no line has made yet are made as tasks without inputs; a key that begins
+    with ":" is meant to be known already. `named` gives every key a spec hash of this text.
+    """
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        left, arrow, right = line.partition("->")
+        keys = left.split()
+        for key in keys:
+            if not key.startswith(":"):
+                rows.setdefault(key, [])
+        for key in right.split() if arrow else ():
+            rows[key] = [name.removeprefix(":") for name in keys]
+    return m.SubmitTasks(
+        functions=[function_id(function)],
+        function_names=[function],
+        function_blobs=[blob],
+        function_of=[0] * len(rows),
+        keys=list(rows),
+        args=[f"args of {key}".encode() for key in rows],
+        dependencies=list(rows.values()) if any(rows.values()) else [],
+        spec_hashes=[function_id(str(named)) for _ in rows] if named else [],
+        priority=options.get("priority", 0),
+        retries=options.get("retries", 0),
+        workers=options.get("workers", []),
+        allow_other_workers=options.get("allow_other_workers", False),
+        resources=options.get("resources", {}),
+    )
+
+
+class Board:
+    """A scheduler's core, and whoever is connected to it."""
+
+    def __init__(self, **options: Any) -> None:
+        # Functions are dropped with their last task, so that tests see it.
+        self.state = SchedulerState(7, **{"max_idle_functions": 0, **options})
+        self.now = 100.0
+        self.actions: list[Action] = []
+        #: What went out after the last event.
+        self.out: Out = {}
+        self._n_peers = 0
+
+    # -- events -----------------------------------------------------------------------------------
+    def play(self, event: Event) -> Out:
+        """Let one event happen; return what went out, by peer."""
+        self.state.handle(event, self.now)
+        validate(self.state)
+        self.out = dict(self.state.outboxes)
+        self.state.outboxes.clear()
+        self.actions, self.state.actions = self.state.actions, []
+        return self.out
+
+    def send(self, peer: int, *messages: Message) -> Out:
+        """Let messages of a peer arrive, in one batch."""
+        return self.play(Received(peer, list(messages)))
+
+    def close(self, peer: int) -> Out:
+        """Let a connection end."""
+        return self.play(Closed(peer))
+
+    def tick(self, after: float = 0.0) -> Out:
+        """Let time pass."""
+        self.now += after
+        return self.play(Tick())
+
+    def connect(self, role: Role) -> int:
+        """Let a connection be made."""
+        self._n_peers += 1
+        self.play(Connected(self._n_peers, role))
+        return self._n_peers
+
+    def client(self, client_id: str = "alice", *, last_epoch: int = 0) -> int:
+        """Let a client register; return its peer."""
+        peer = self.connect(Role.CLIENT)
+        self.send(
+            peer,
+            m.RegisterClient(
+                client_id=client_id, name=client_id, session=1, last_epoch=last_epoch, facts={}
+            ),
+        )
+        return peer
+
+    def worker(self, name: str = "w", nthreads: int = 1, **options: Any) -> int:
+        """Let a worker register; return its peer."""
+        peer = self.connect(Role.WORKER)
+        self.send(
+            peer,
+            m.RegisterWorker(
+                worker_id=options.get("worker_id", f"id of {name}"),
+                name=name,
+                session=1,
+                last_epoch=options.get("last_epoch", 0),
+                address=options.get("address", f"tcp://{name}"),
+                nthreads=nthreads,
+                memory_limit=0,
+                resources=options.get("resources", {}),
+                supervisor_id=options.get("supervisor_id", ""),
+                facts={"host": options.get("host", "here")},
+            ),
+        )
+        return peer
+
+    def supervisor(self, supervisor_id: str = "sup") -> int:
+        """Let a supervisor register; return its peer."""
+        peer = self.connect(Role.SUPERVISOR)
+        self.send(
+            peer,
+            m.RegisterSupervisor(supervisor_id=supervisor_id, session=1, last_epoch=0, facts={}),
+        )
+        return peer
+
+    def finish(
+        self, peer: int, *keys: str, nbytes: int = 8, us: int = 1000, blob: bytes | None = b"result"
+    ) -> Out:
+        """Let a worker finish tasks that it was given."""
+        attempts = [self.attempt(key) for key in keys]
+        return self.send(peer, finished(attempts, nbytes=nbytes, us=us, blob=blob))
+
+    def raise_(self, peer: int, *keys: str) -> Out:
+        """Let tasks that a worker was given raise."""
+        attempts = [self.attempt(key) for key in keys]
+        return self.send(
+            peer,
+            m.AttemptsErred(
+                attempts=attempts,
+                durations_us=[1000] * len(keys),
+                failures=[["exception", key, "ValueError"] for key in keys],
+            ),
+        )
+
+    # -- what is so -------------------------------------------------------------------------------
+    def task(self, key: str) -> SchedulerTask:
+        """Return the record of a known key."""
+        return self.state.tasks[key]
+
+    def attempt(self, key: str) -> int:
+        """Return a key's current attempt."""
+        return self.task(key).attempt
+
+    def states(self, *keys: str) -> list[str]:
+        """Return the states of keys, "-" for unknown ones."""
+        tasks = self.state.tasks
+        return [tasks[key].state if key in tasks else "-" for key in keys]
+
+    def where(self, key: str) -> int | None:
+        """Return the worker that a task is assigned to."""
+        worker = self.task(key).worker
+        return None if worker is None else worker.peer
+
+    def refused(self) -> list[str]:
+        """Return why the last event closed connections, as errors."""
+        closed = [a for a in self.actions if isinstance(a, CloseConnection)]
+        return [action.reason for action in closed if action.is_error]
+
+
+def finished(
+    attempts: Iterable[int], *, nbytes: int = 8, us: int = 1000, blob: bytes | None = b"result"
+) -> m.AttemptsFinished:
+    attempts = list(attempts)
+    n = len(attempts)
+    return m.AttemptsFinished(
+        attempts=attempts, nbytes=[nbytes] * n, durations_us=[us] * n, results=[blob] * n
+    )
+
+
+def assigned(out: Out, peer: int) -> dict[str, int]:
+    """Return {key: attempt} of what a worker is told to run."""
+    return {
+        key: attempt
+        for message in out.get(peer, [])
+        if isinstance(message, m.AssignTasks)
+        for key, attempt in zip(message.keys, message.attempts, strict=True)
+    }
+
+
+def assignment(out: Out, peer: int) -> m.AssignTasks:
+    """Return the only assignment that a worker gets."""
+    (message,) = [x for x in out[peer] if isinstance(x, m.AssignTasks)]
+    return message
+
+
+def told(out: Out, peer: int, kind: type[Message]) -> list[str]:
+    """Return the keys about which a peer is told something."""
+    return [key for x in out.get(peer, []) if isinstance(x, kind) for key in x.keys]  # type: ignore[attr-defined]
+
+
+def dropped(out: Out, peer: int) -> list[int]:
+    """Return the attempts that a worker is told to drop."""
+    return [
+        attempt
+        for message in out.get(peer, [])
+        if isinstance(message, m.DropAttempts)
+        for attempt in message.attempts
+    ]

@@ -1,0 +1,209 @@
+"""The fused lanes of the scheduler once more, as plain moves of the table, one task at a time.
+
+`submission.on_submit`, `assignment.assign` and `completion.on_finished` do in one loop what these
+do in small steps. A property test compares the two; nothing else uses these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from unittest.mock import patch
+
+from weft.protocol import messages as m
+from weft.scheduler import assignment, completion, submission
+from weft.scheduler.assignment import Draft
+from weft.scheduler.peers import ClientHandle, WorkerHandle
+from weft.scheduler.priority import base_priority
+from weft.scheduler.state import SchedulerState
+from weft.scheduler.tasks import (
+    ERRED,
+    MEMORY,
+    PROCESSING,
+    QUEUED,
+    WAITING,
+    SchedulerTask,
+    TaskClass,
+)
+from weft.scheduler.transitions import (
+    activate,
+    drop_attempt,
+    drop_class,
+    enqueue,
+    move,
+    release_unneeded,
+    retire_function,
+    stop_waiting,
+)
+
+
+def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
+    """Create each task as released, tie it, activate it."""
+    groups = submission._groups(state, message)
+    assert groups is not None
+    known = []
+    queued: dict[TaskClass, None] = {}
+    for row, key in enumerate(message.keys):
+        task = state.tasks.get(key)
+        if task is not None:
+            known.append((task, row))
+            if task.state == ERRED or task.args is None:
+                submission._start_afresh(state, client, message, task, row)
+            continue
+        group = groups[message.function_of[row]]
+        state.next_rank += 1
+        priority = base_priority(message.priority, state.generation) | state.next_rank
+        task = state.tasks[key] = SchedulerTask(key, group, message.args[row], priority)
+        group.function.n_tasks += 1
+        group.task_class.n_tasks += 1
+        state.counters.n_released += 1
+        state.counters.tasks_submitted += 1
+        submission.want(client, task)
+        dependencies = message.dependencies[row] if message.dependencies else []
+        if dependencies:
+            submission._link(state, task, dependencies)
+        elif group.task_class.members:
+            move(state, task, QUEUED)
+            group.task_class.queue.push(task)
+            queued[group.task_class] = None
+        else:
+            activate(state, task)
+    # The class takes its place among those that are ready once, after all rows.
+    state.ready.update(dict.fromkeys(key for key in queued if key not in state.ready))
+    submission._on_known(state, client, message, known)
+    for group in groups:
+        group.function.n_tasks -= 1
+        if not group.function.n_tasks:
+            retire_function(state, group.function)
+        drop_class(state, group.task_class)
+
+
+def slow_assign(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
+) -> None:
+    """Move one task, then whoever may follow it, last found first."""
+    stack = [task]
+    state.touched[ws] = None
+    if not ws.processing:
+        ws.last_progress = state.now
+    draft = drafts.setdefault(ws, Draft())
+    while stack:
+        task = stack.pop()
+        if task.state == PROCESSING:
+            continue
+        if task.state == WAITING:
+            state.counters.tasks_assigned_ahead += 1
+        move(state, task, PROCESSING)
+        task.worker = ws
+        task.attempt = state.next_attempt
+        state.next_attempt += 1
+        task.estimate_ns = task.group.prefix.estimate_ns
+        ws.processing[task.attempt] = task
+        ws.occupancy_ns += task.estimate_ns
+        for name, amount in task.group.task_class.resources:
+            ws.free_resources[name] = round(ws.free_resources[name] - amount, 9)
+        function = task.group.function
+        draft.function_of.append(
+            draft.function_index.setdefault(function, len(draft.function_index))
+        )
+        draft.keys.append(task.key)
+        draft.attempts.append(task.attempt)
+        draft.priorities.append(task.priority)
+        draft.args.append(task.args)
+        draft.wanted.append(int(bool(task.wanted_by)))
+        draft.dependencies.append([d.key for d in task.dependencies])
+        for dependency in task.dependencies:
+            if dependency.state == MEMORY and ws not in dependency.replicas:
+                draft.located[dependency] = None
+        stack.extend(
+            dependent
+            for dependent in task.dependents or ()
+            if dependent.state == WAITING
+            and ws.occupancy_ns < ws.backlog_ns
+            and assignment._ahead_worker(dependent) is ws
+        )
+
+
+def slow_send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
+    """Leave out a column of empty lists, as the lane does from the start."""
+    if not any(draft.dependencies):
+        draft.dependencies = []
+    _send_draft(state, ws, draft)
+
+
+_send_draft = assignment._send_draft
+
+
+def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
+    """Move each finished task to memory, wake who waited, tell who wants it."""
+    rows = []
+    for row, attempt in enumerate(message.attempts):
+        task = ws.processing.get(attempt)
+        if task is None or any(task is other for other, _ in rows):
+            state.counters.reports_stale += 1
+            drop_attempt(state, ws, attempt)
+        else:
+            rows.append((task, row))
+    unneeded: list[SchedulerTask] = []
+    for task, row in rows:
+        attempt = task.attempt
+        move(state, task, MEMORY)
+        task.attempt = attempt
+        task.nbytes = message.nbytes[row]
+        task.replicas = (ws,)
+        ws.has_what[task] = None
+        ws.nbytes += task.nbytes
+        state.counters.tasks_completed += 1
+        for dependent in task.dependents or ():
+            if dependent.state == WAITING:
+                assert dependent.waiting_on is not None
+                del dependent.waiting_on[task]
+                if dependent.waiting_on:
+                    state.ahead[dependent] = None
+                else:
+                    enqueue(state, dependent)
+        stop_waiting(task, unneeded)
+        if not task.wanted_by and not task.n_waiters:
+            unneeded.append(task)
+    for prefix, group in groupby(rows, key=lambda entry: entry[0].group.prefix):
+        durations = [message.durations_us[row] * 1000 for _, row in group]
+        prefix.learn(len(durations), sum(durations))
+    ws.last_progress = state.now
+    state.touched[ws] = None
+    for task, row in rows:
+        blob = message.results[row]
+        if task.wanted_by:
+            task.delivered = blob is not None
+        for client in task.wanted_by:
+            if blob is not None:
+                state.send_client(client, m.ResultsReady(keys=[task.key], results=[blob]))
+            else:
+                state.send_client(
+                    client,
+                    m.KeysInMemory(
+                        keys=[task.key],
+                        nbytes=[task.nbytes],
+                        holder_of=[0],
+                        holders=[ws.address],
+                    ),
+                )
+    release_unneeded(state, unneeded)
+
+
+@contextmanager
+def slow_lanes(state: SchedulerState) -> Iterator[None]:
+    """Let a state use these instead of the fused lanes."""
+    for handlers in state._handlers.values():
+        for kind, slow in (
+            (m.SubmitTasks, slow_on_submit),
+            (m.AttemptsFinished, slow_on_finished),
+        ):
+            if kind in handlers:
+                assert handlers[kind] in {submission.on_submit, completion.on_finished, slow}
+                handlers[kind] = slow
+    with (
+        patch.object(assignment, "assign", slow_assign),
+        patch.object(assignment, "_send_draft", slow_send_draft),
+    ):
+        yield

@@ -1,0 +1,228 @@
+"""The HTTP process, as a browser, a probe and Prometheus see it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.deploy.daemons import daemon, file_of, gone, scheduler
+from weft.deploy.local import LocalCluster
+from weft.protocol.connection_file import ConnectionFile
+from weft.scheduler.info import metrics
+from weft.scheduler.prometheus import render
+from weft.scheduler.state import SchedulerState
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+class Pages:
+    """Asks one server."""
+
+    def __init__(self, url, token):
+        parts = urlsplit(url)
+        self.secure = parts.scheme == "https"
+        self.place = parts.hostname, parts.port
+        self.token = token
+
+    def ask(self, path, method="GET", *, authorized=False, **headers):
+        if self.secure:
+            # Pinned in the connection file, but not for this host's name.
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(*self.place, timeout=30, context=context)
+        else:
+            connection = http.client.HTTPConnection(*self.place, timeout=30)
+        if authorized:
+            headers["Authorization"] = f"Bearer {self.token}"
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer, answer.read().decode()
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(n_workers=1, dashboard_address="127.0.0.1:0") as cluster:
+        with cluster.get_client() as client:
+            assert client.gather(client.map(abs, range(-10, 0))) == list(range(10, 0, -1))
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def pages(cluster):
+    return Pages(cluster.dashboard_link, cluster.security.token.decode())
+
+
+@pytest.mark.parametrize(("path", "word"), [("/healthz", "ok\n"), ("/readyz", "ready\n")])
+def test_probes_need_no_token_and_say_nothing_else(pages, path, word):
+    answer, text = pages.ask(path)
+    assert (answer.status, text) == (200, word)
+    assert "Server" not in answer.headers
+    assert answer.headers["Cache-Control"] == "no-store"
+    answer, text = pages.ask(path, "HEAD")
+    assert (answer.status, text) == (200, "")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/"])
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        "Basic dXNlcjpwYXNz",
+        "Bearer \xff\xfe",
+        "TOKEN",
+    ],
+)
+def test_pages_need_the_token(pages, path, authorization):
+    headers = {} if authorization is None else {"Authorization": authorization}
+    if authorization == "TOKEN":
+        headers["Authorization"] = pages.token
+    answer, text = pages.ask(path, **headers)
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="weft"'
+    assert text.count("\n") == 1
+    assert "Authorization: Bearer" in text
+    assert pages.token not in text
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "localhost.evil.example", "", "127.0.0.1.evil.io"]
+)
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/"])
+def test_a_name_that_is_not_ours_is_refused(pages, path, host):
+    answer, text = pages.ask(path, Host=host, authorized=True)
+    assert answer.status in (400, 421)
+    assert "weft" not in text
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "10.1.2.3:80", "[::1]:8"]
+)
+def test_our_names_and_all_addresses_are_answered(pages, host):
+    assert pages.ask("/healthz", Host=host)[0].status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/"])
+def test_no_other_method_exists(pages, path, method):
+    answer, text = pages.ask(path, method, authorized=True)
+    assert answer.status == 405
+    assert text.count("\n") == 1
+
+
+def test_an_unknown_path_is_one_line(pages):
+    answer, text = pages.ask("/../../etc/passwd")
+    assert (answer.status, text) == (404, "404 Not Found\n")
+
+
+def test_metrics_count_what_happened(pages):
+    answer, text = pages.ask("/metrics", authorized=True)
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    values = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    assert values["weft_scheduler_tasks_submitted_total",] == 10
+    assert values["weft_scheduler_tasks_completed_total",] == 10
+    assert values["weft_scheduler_tasks_finished_total", "abs"] == 10
+    assert values["weft_scheduler_tasks_failed_total", "exception"] == 0
+    assert values["weft_scheduler_workers", "running"] == 1
+    assert values["weft_scheduler_bytes_total", "in"] > 0
+    assert families["weft_scheduler_tasks"].type == "gauge"
+    assert families["weft_scheduler_tasks_submitted"].type == "counter"
+    assert families["weft_build_info"].samples[0].value == 1
+
+
+def test_metrics_are_openmetrics_if_asked_for(pages):
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    answer, text = pages.ask("/metrics", authorized=True, Accept=accept)
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    names = {family.name for family in openmetrics.text_string_to_metric_families(text)}
+    assert "weft_scheduler_tasks_submitted" in names
+    assert text.endswith("# EOF\n")
+
+
+def test_every_metric_of_the_scheduler_has_words():
+    page, _ = render(metrics(SchedulerState(1)), {"version": "1"}, "")
+    for line in page.decode().splitlines():
+        if line.startswith("# HELP"):
+            name, words = line.split(" ", 3)[2:]
+            assert words.endswith(".")
+            assert words.lower().replace(" ", "_").rstrip(".") not in name, f"{name}: no help"
+
+
+def test_the_index_describes_the_cluster(pages):
+    answer, text = pages.ask("/", authorized=True)
+    assert answer.headers["Content-Type"] == "application/json"
+    content = json.loads(text)
+    assert content["cluster"]["n_workers"] == 1
+    assert set(content["pages"]) == {"/", "/healthz", "/metrics", "/readyz"}
+
+
+def test_a_large_request_is_refused_and_the_next_one_served(pages):
+    with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+        pages.ask("/healthz", Cookie="x" * 20_000)
+    assert pages.ask("/healthz")[0].status == 200
+
+
+def test_a_scheduler_that_does_not_answer_is_not_ready(cluster, pages, monkeypatch):
+    process = psutil.Process(cluster._scheduler.process.pid)
+    process.suspend()
+    try:
+        answer, text = pages.ask("/readyz")
+        assert (answer.status, text) == (503, "scheduler-silent\n")
+        assert pages.ask("/healthz")[0].status == 503
+    finally:
+        process.resume()
+    assert pages.ask("/readyz")[0].status == 200
+
+
+def test_pages_beyond_this_machine_are_https(tmp_path):
+    # 127.0.0.1 is reachable by that name too, and nobody else's network is needed.
+    with scheduler("--dashboard-address", "0.0.0.0:0", folder=tmp_path) as started:
+        found = ConnectionFile.read(file_of(started))
+        assert found.dashboard.startswith("https://")
+        pages = Pages(f"https://127.0.0.1:{urlsplit(found.dashboard).port}/", found.token)
+        assert pages.ask("/healthz")[1] == "ok\n"
+        assert "weft_build_info" in pages.ask("/metrics", authorized=True)[1]
+
+
+def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wait_until):
+    with daemon(
+        "scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0", folder=tmp_path
+    ) as started:
+        started.wait_for("connect ")
+        found = ConnectionFile.read(file_of(started))
+        pages = Pages(found.dashboard, found.token)
+        process, http_process = started.family()
+        http_process.kill()
+        started.wait_for("the HTTP process ended (killed by SIGKILL) and is started again")
+
+        def is_back():
+            try:
+                return pages.ask("/healthz")[0].status == 200
+            except OSError:
+                return False
+
+        wait_until(is_back, 30)
+        family = started.family()
+        assert len(family) == 2
+        process.kill()
+        started.process.wait(30)
+        wait_until(lambda: gone(family), 30)

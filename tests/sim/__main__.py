@@ -1,0 +1,57 @@
+"""Run many seeds: `python -m tests.sim --seeds 1000`; `--seed 7` repeats one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from .simulation import Simulation, SimulationFailed
+
+
+def main() -> int:
+    """Run the seeds that the command line names; the exit code says whether all held."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="from which one on")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
+    parser.add_argument("--trace", action="store_true", help="print each run's checksum")
+    parser.add_argument("--plan", action="store_true", help="print each run's plan")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.seeds)
+    if options.seed is not None:
+        seeds = range(options.seed, options.seed + 1)
+    probes: Counter[str] = Counter()
+    n_events = 0
+    seconds = 0.0
+    failed = []
+    start = time.perf_counter()
+    for seed in seeds:
+        simulation = Simulation(seed, traced=options.trace)
+        if options.plan:
+            print(simulation.plan)
+        try:
+            simulation.run()
+        except SimulationFailed as error:
+            failed.append(seed)
+            print(f"seed {seed}: {error}\n", flush=True)
+            if not options.keep_going:
+                break
+        if options.trace:
+            print(seed, f"{simulation.world.trace:08x}", simulation.world.n_events)
+        probes.update(simulation.world.probes)
+        n_events += simulation.world.n_events
+        seconds += simulation.world.now
+    took = time.perf_counter() - start
+    if not options.trace:
+        print(f"{len(seeds)} seeds, {n_events} events, {seconds:.0f} virtual s in {took:.1f} s")
+        for name, n in sorted(probes.items()):
+            print(f"  {n:8} {name}")
+        print(f"failed: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,478 @@
+"""A client process: the real core and table, and a user who submits, shares, cancels and lets go.
+
+The user's actions go through one queue, as in `client/engine.py`: the table is changed at once, by
+the user's thread, and the core sees the operation a little later. What the user then sees of each
+future is compared with the serial interpreter's answer at the moment at which it appears.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft.client.events import (
+    Cancel,
+    Closed,
+    Connected,
+    Disconnected,
+    Event,
+    Fetched,
+    FetchFailed,
+    FetchFrom,
+    Notify,
+    Operations,
+    Received,
+    Tick,
+    Want,
+    Watch,
+)
+from weft.client.state import ClientState
+from weft.client.table import FutureTable
+from weft.client.tasks import (
+    SENT,
+    FunctionRecord,
+    FutureState,
+    Options,
+    TaskColumns,
+    TaskRecord,
+    Watcher,
+)
+from weft.protocol.handshake import Role
+from weft.protocol.message import Message
+from weft.protocol.messages import Bye, GetData, KeysData, RegisterClient, Welcome
+
+from .graphs import Spec, function_id, unpacked
+from .links import Link
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+FAILED = ("error", "cancelled", "lost")
+
+
+@dataclass(eq=False)
+class Future:
+    """One future that the user holds."""
+
+    state: FutureState
+    spec: Spec
+    #: It, or something that it needs, was not submitted by this client: it may be unknown.
+    is_borrowed: bool
+    seen: str = "pending"
+
+
+class UserWatcher(Watcher):
+    """Notes what it is told, and that it is told once."""
+
+    __slots__ = ("awaited", "node")
+
+    def __init__(self, node: ClientNode, states: list[FutureState], wants_data: bool) -> None:
+        super().__init__(wants_data)
+        self.node = node
+        self.awaited = list(states)
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        for state in items:
+            assert state in self.awaited, (
+                f"{state!r} was told twice, or to somebody who never asked"
+            )
+            self.awaited.remove(state)
+            # It may be pending again by now: its only copy was lost in the same breath.
+            if self.wants_data:
+                assert state.has_data or state.failure is not None, f"{state!r} has no data"
+
+
+class ClientNode:
+    """One client process."""
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim = sim
+        self.world = sim.world
+        self.name = name
+        self.client_id = sim.new_id("client")
+        self.table = FutureTable(nullcontext())
+        self.core = ClientState(self.table)
+        self.futures: list[Future] = []
+        self.is_alive = True
+        self.link: Link | None = None
+        self.is_linked = False
+        self._operations: list[Any] = []
+        self._is_woken = False
+        self._functions: dict[str, FunctionRecord] = {}
+        self.n_sessions = 0
+        self._epoch = 0
+        self.watchers: list[UserWatcher] = []
+        self._connect()
+        self.world.at(1.0, self._on_tick, is_work=False)
+
+    def __repr__(self) -> str:
+        return self.client_id
+
+    # -- the user ---------------------------------------------------------------------------------
+    def act(self) -> None:
+        """Do something that users do."""
+        rng, plan = self.world.rng, self.sim.plan
+        specs = self.sim.graph.specs
+        if not self.is_alive:
+            return
+        if self.futures and self.world.chance(plan.p_cancel):
+            self._cancel()
+        elif self.futures and self.world.chance(0.3):
+            self._release(rng.sample(self.futures, k=rng.randint(1, len(self.futures))))
+        elif self.world.chance(plan.p_share) and self._share():
+            return
+        else:
+            n = rng.choice([1, 3, 20, len(specs)])
+            first = rng.randrange(len(specs))
+            self.submit(
+                specs[first : first + n]
+                if rng.random() < 0.7
+                else rng.sample(specs, k=min(n, len(specs)))
+            )
+
+    def submit(self, specs: list[Spec]) -> None:
+        """Submit tasks, and what they need that this client does not hold."""
+        order: dict[Spec, None] = {}
+        held = {future.spec: future for future in self.futures}
+        stack = [(spec, False) for spec in reversed(specs)]
+        again = self.world.chance(self.sim.plan.p_resubmit)
+        while stack:
+            spec, is_expanded = stack.pop()
+            if spec in order:
+                continue
+            future = held.get(spec)
+            if future is not None and (future.state.status not in FAILED or not again):
+                continue
+            if is_expanded:
+                order[spec] = None
+                continue
+            stack.append((spec, True))
+            stack.extend((dependency, False) for dependency in reversed(spec.dependencies))
+        self._post_tasks(list(order))
+        asked = dict.fromkeys(specs)
+        new = self.futures[len(self.futures) - len(order) :] if order else []
+        early = [future for future in new if future.spec not in asked]
+        if early and self.world.chance(self.sim.plan.p_release_early):
+            self.world.probes["released early"] += 1
+            self._release(early)
+        if self.world.chance(self.sim.plan.p_fetch):
+            self.watch([future for future in new if future in self.futures], wants_data=True)
+        elif self.world.chance(0.5):
+            self.watch([future for future in new if future in self.futures], wants_data=False)
+
+    def _post_tasks(self, specs: list[Spec]) -> None:
+        columns = self.world.chance(0.5)
+        batches: list[list[Spec]] = []
+        for spec in specs:
+            last = batches[-1] if batches else None
+            if columns and last is not None and _alike(last[-1], spec):
+                last.append(spec)
+            else:
+                batches.append([spec])
+        for batch in batches:
+            keys = [spec.key for spec in batch]
+            hashes = [spec.spec_hash for spec in batch if spec.spec_hash is not None] or None
+            states, replaced = self.table.attach(keys, hashes)
+            for state, spec in zip(states, batch, strict=True):
+                # A failed future whose key was submitted again says nothing about that key.
+                borrowed = any(
+                    f.is_borrowed or f.state.status in FAILED
+                    for f in self.futures
+                    if f.spec in spec.dependencies
+                )
+                self.futures.append(Future(state, spec, borrowed))
+            spec = batch[0]
+            function = self._function(spec.function)
+            dependencies = [[d.key for d in spec.dependencies] for spec in batch]
+            if columns:
+                has_any = any(dependencies)
+                args = [spec.args for spec in batch]
+                self._post(
+                    TaskColumns(
+                        states,
+                        function,
+                        args,
+                        dependencies if has_any else [],
+                        _options(spec),
+                        hashes,
+                        replaced,
+                    )
+                )
+            else:
+                self._post(
+                    TaskRecord(
+                        states[0],
+                        function,
+                        spec.args,
+                        dependencies[0],
+                        _options(spec),
+                        spec.spec_hash,
+                        replaced[0] if replaced else None,
+                    )
+                )
+            self.sim.n_submitted += len(batch)
+
+    def _function(self, name: str) -> FunctionRecord:
+        record = self._functions.get(name)
+        if record is None:
+            record = FunctionRecord(function_id(name), name.encode(), name)
+            self._functions[name] = record
+        return record
+
+    def _share(self) -> bool:
+        """Take over a future of another client."""
+        others = [c for c in self.sim.clients if c is not self and c.is_alive and c.futures]
+        if not others:
+            return False
+        rng = self.world.rng
+        donor = rng.choice(others)
+        for future in rng.sample(donor.futures, k=min(len(donor.futures), rng.choice([1, 5]))):
+            self.world.probes["shared"] += 1
+            if self.sim.scheduler.known(future.spec.key) is None:
+                # It may be asked for before it is submitted.
+                self.sim.released[future.spec.key] = None
+            state = self.table.find_or_make(future.spec.key)
+            mine = Future(state, future.spec, True)
+            self.futures.append(mine)
+            self._post(Want([state]))
+            if rng.random() < 0.7:
+                self.watch([mine], wants_data=True)
+        return True
+
+    def _cancel(self) -> None:
+        rng = self.world.rng
+        futures = rng.sample(self.futures, k=min(len(self.futures), rng.choice([1, 3])))
+        self.world.probes["cancel"] += 1
+        for future in futures:
+            if future.state.status == "pending":
+                self.sim.cancelled[future.spec.key] = None
+        force = self.world.chance(self.sim.plan.p_force)
+        self._post(Cancel([future.state for future in futures], force=force, reason="user"))
+
+    def _release(self, futures: list[Future]) -> None:
+        for future in futures:
+            self.futures.remove(future)
+            self.sim.released[future.spec.key] = None
+            self._post(future.state)
+
+    def watch(self, futures: list[Future], *, wants_data: bool) -> None:
+        """Wait for futures."""
+        states = list(dict.fromkeys(future.state for future in futures))
+        if states:
+            watcher = UserWatcher(self, states, wants_data)
+            self.watchers.append(watcher)
+            self._post(Watch(watcher, states))
+
+    def _post(self, operation: Any) -> None:
+        self._operations.append(operation)
+        if not self._is_woken:
+            self._is_woken = True
+            self.world.at(self.world.rng.random() * 0.0005, self._flush_operations)
+
+    def _flush_operations(self) -> None:
+        self._is_woken = False
+        operations, self._operations = self._operations, []
+        if operations and self.is_alive:
+            self._handle(Operations(operations))
+
+    # -- the process ------------------------------------------------------------------------------
+    def crash(self) -> None:
+        """End the process at once: its lease has to run out."""
+        if self.is_alive:
+            self.world.note(f"{self!r} crashes")
+            self._end()
+            if self.link is not None:
+                self.link.break_()
+
+    def leave(self) -> None:
+        """Close the client in order."""
+        if not self.is_alive:
+            return
+        self.world.note(f"{self!r} leaves")
+        self._flush_operations()
+        self._handle(Closed())
+        self._end()
+        if self.link is not None:
+            if self.is_linked:
+                self.link.send(0, [Bye(reason="closed")])
+                self.link.close(0)
+            else:
+                self.link.break_()
+
+    def _end(self) -> None:
+        self.is_alive = False
+        for future in self.futures:
+            self.sim.released[future.spec.key] = None
+        self.futures = []
+
+    def release_all(self) -> None:
+        """Let go of every future."""
+        self._release(list(self.futures))
+
+    # -- the session ------------------------------------------------------------------------------
+    def _connect(self) -> None:
+        if self.is_alive and self.link is None:
+            self.sim.connect(self, Role.CLIENT)
+
+    def on_connected(self, link: Link) -> None:
+        """The scheduler accepted the connection."""
+        if not self.is_alive:
+            link.break_()
+            return
+        self.link = link
+        self.n_sessions += 1
+        link.send(
+            0,
+            [
+                RegisterClient(
+                    client_id=self.client_id,
+                    name=self.name,
+                    session=self.n_sessions,
+                    last_epoch=self._epoch,
+                    facts={"python": "3.11"},
+                )
+            ],
+        )
+
+    def on_refused(self) -> None:
+        """Nobody listens there."""
+        self.world.at(0.1 + self.world.rng.random() * 0.4, self._connect)
+
+    def on_messages(self, link: Link, messages: list[Message]) -> None:
+        """See `End`."""
+        if not self.is_alive or link is not self.link:
+            return
+        self.world.note(f"{self!r} <-", messages)
+        if isinstance(messages[0], Welcome):
+            welcome, *messages = messages
+            assert isinstance(welcome, Welcome)
+            assert welcome.epoch >= self._epoch, "the highest epoch seen never decreases"
+            self._epoch = welcome.epoch
+            link.set_numbers(0, welcome.epoch, welcome.session)
+            self.is_linked = True
+            self._handle(Connected(welcome.epoch, welcome.session))
+        if messages:
+            self._handle(Received(messages))
+
+    def on_closed(self, link: Link) -> None:
+        """See `End`."""
+        if not self.is_alive or link is not self.link:
+            return
+        self.link = None
+        if self.is_linked:
+            self.is_linked = False
+            self._handle(Disconnected("broken"))
+        self.world.at(self.world.rng.random() * 0.3, self._connect)
+
+    def _on_tick(self) -> None:
+        if self.is_alive:
+            self._handle(Tick())
+            self.world.at(1.0, self._on_tick, is_work=False)
+
+    # -- the core ---------------------------------------------------------------------------------
+    def _handle(self, event: Event) -> None:
+        core = self.core
+        core.handle(event, self.world.now)
+        self.world.touched[self] = None
+        actions, core.actions = core.actions, []
+        for action in actions:
+            if isinstance(action, Notify):
+                action.watcher.on_ready(action.items)
+            elif isinstance(action, FetchFrom):
+                self._fetch(action)
+        if core.to_scheduler and self.link is not None and self.is_linked:
+            messages, core.to_scheduler = core.to_scheduler, []
+            self.world.note(f"{self!r} ->", messages)
+            self.link.send(0, messages)
+
+    def _fetch(self, action: FetchFrom) -> None:
+        def on_answer(answer: KeysData | None) -> None:
+            if not self.is_alive:
+                return
+            if answer is None:
+                self._handle(FetchFailed(action.request, "lost"))
+            else:
+                self._handle(Fetched(action.request, answer.keys, answer.results, answer.missing))
+
+        request = GetData(request=action.request, keys=action.keys)
+        self.sim.ask(self, action.holder, request, on_answer)
+
+    # -- checks -----------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Validate the core, and what the user sees of each future."""
+        self.core.validate()
+        for future in self.futures:
+            state = future.state
+            status = state.status
+            if status == future.seen and not (state.blob is not None and future.spec is not None):
+                continue
+            if future.seen in FAILED:
+                assert status == future.seen, f"{state!r} was {future.seen} before"
+            if state.blob is not None:
+                value = unpacked(state.blob)
+                assert value == future.spec.value, f"{state!r} has a wrong value"
+                # As if the user had read it: from now on it stays as it is.
+                state.value = value
+                state.blob = None
+            elif future.seen == "finished" and status != "finished":
+                assert state.value is not None
+                assert not state.has_data, f"{state!r} had data and is {status}"
+            if status in FAILED and future.seen != status:
+                self._check_failure(future)
+            future.seen = status
+
+    def _check_failure(self, future: Future) -> None:
+        """Assert that there was a reason for this failure."""
+        state, spec, sim = future.state, future.spec, self.sim
+        assert state.failure is not None
+        kind, culprit = state.failure[0], state.failure[1]
+        self.world.probes[f"failure {kind}"] += 1
+        why = f"{state!r} failed with {state.failure}: there was no reason for it"
+        if kind == "exception":
+            assert culprit in spec.culprits, why
+        elif kind == "worker-died":
+            assert culprit in spec.ancestors, why
+            assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
+        elif kind == "cancelled":
+            assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == "data-lost":
+            text = state.failure[2]
+            if "cannot be reached" in text:
+                assert self.client_id in sim.refused, why
+                assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why
+            else:
+                released = any(key in sim.released for key in spec.ancestors)
+                # A new scheduler, and one that gave up waiting for us, has not what is over.
+                forgot = sim.n_restarts or sim.scheduler.core.counters.clients_expired
+                borrowed = future.is_borrowed or any(
+                    f.is_borrowed and f.spec.key in spec.ancestors for f in self.futures
+                )
+                assert forgot or (borrowed and released), why
+        else:
+            raise AssertionError(why)
+
+    def wants(self) -> list[str]:
+        """Return the keys that the scheduler should know this client to want."""
+        return [key for key, state in self.table.states.items() if state.phase == SENT]
+
+
+def _alike(one: Spec, other: Spec) -> bool:
+    """Whether two tasks may be rows of one `map`."""
+    return (
+        one.function == other.function
+        and (one.spec_hash is None) == (other.spec_hash is None)
+        and one not in other.dependencies
+        and _options(one) == _options(other)
+    )
+
+
+def _options(spec: Spec) -> Options:
+    return Options(
+        priority=spec.priority,
+        retries=spec.retries,
+        workers=spec.workers,
+        allow_other_workers=spec.allow_other_workers,
+        resources=spec.resources,
+    )

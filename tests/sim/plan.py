@@ -1,0 +1,160 @@
+"""What one run is like: sizes, rates and limits, drawn from its seed.
+
+Swarm testing: each run draws which kinds of trouble it has at all and how much of each, so that
+some runs are nothing but worker kills on a chain and others have a little of everything. A run that
+has every fault at once finds less: the faults hide each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from .links import Timing
+
+
+@dataclass
+class Plan:
+    """The draw. Rates are events a second of virtual time; p_x are probabilities."""
+
+    # -- what there is
+    n_clients: int
+    n_workers: int
+    nthreads: int
+    n_tasks: int
+    n_functions: int
+    shape: str
+    duration: float  #: mean of a task, seconds
+    p_long: float  #: share of tasks that take 20 times as long
+    supervised: bool
+    wire: bool  #: messages go through real frames
+    time: float  #: faults and new work come until then, seconds
+
+    # -- tasks
+    p_raise: float  #: share of tasks that always raise
+    p_flaky: float  #: share of tasks that raise a few times first
+    retries: int
+    p_poison: float  #: share of tasks that kill their worker
+    p_large: float  #: share of results that do not ride along
+    p_named: float  #: share of keys that the user named
+    p_priority: float
+    p_restricted: float
+    p_resources: float
+    p_buffers: float  #: share of tasks with out-of-band arguments
+
+    # -- clients
+    client_rate: float
+    p_release_early: float
+    p_cancel: float
+    p_force: float
+    p_share: float
+    p_resubmit: float
+    p_fetch: float
+    p_bye: float
+    p_crash: float
+    lease: float
+
+    # -- the network
+    timing: Timing
+    break_rate: float
+    p_half_open: float
+    p_fetch_refused: float
+    p_fetch_missing: float
+
+    # -- workers
+    kill_rate: float
+    freeze_rate: float
+    leave_rate: float
+    join_rate: float
+    p_same_address: float
+    restart_rate: float  #: of the scheduler
+
+    # -- limits and boundaries
+    allowed_deaths: int
+    heartbeat: float
+    tick: float
+    flush_delay: float
+    chunk_told_after: float
+    ride_along: int
+    limits: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def draw(cls, rng: Random) -> Plan:
+        """Draw a run."""
+
+        def some(probability: float, low: float, high: float) -> float:
+            """Return 0 mostly, or something."""
+            value = low + (high - low) * rng.random()
+            return value if rng.random() < probability else 0.0
+
+        calm = rng.random() < 0.1
+        small = rng.random() < 0.6
+        faults = 0.0 if calm else 1.0
+        timing = Timing(
+            latency=rng.choice([0.0, 0.0001, 0.001, 0.02]),
+            jitter=rng.choice([0.0, 0.0002, 0.002, 0.05]),
+            p_stall=some(0.3 * faults, 0.001, 0.05),
+            stall=rng.choice([0.05, 0.5, 3.0]),
+        )
+        time = rng.choice([0.3, 1.0, 3.0, 10.0])
+        supervised = rng.random() < 0.6
+        return cls(
+            n_clients=rng.choice([1, 1, 2, 3]),
+            n_workers=rng.choice([1, 2, 2, 3, 4, 6]),
+            nthreads=rng.choice([1, 1, 2, 4]),
+            n_tasks=rng.randint(3, 25) if small else rng.randint(25, 110),
+            n_functions=rng.choice([1, 2, 5]),
+            shape=rng.choice(["random", "chains", "layers", "tree", "fan", "wide"]),
+            duration=rng.choice([0.00001, 0.0002, 0.003, 0.05, 0.3]),
+            p_long=some(0.4, 0.02, 0.2),
+            supervised=supervised,
+            wire=rng.random() < 0.25,
+            time=time,
+            p_raise=some(0.3, 0.02, 0.2),
+            p_flaky=some(0.3, 0.05, 0.3),
+            retries=rng.choice([0, 1, 3]),
+            # Without somebody who starts workers again there would be none left.
+            p_poison=some(0.2 * faults, 0.01, 0.08) if supervised else 0.0,
+            p_large=some(0.6, 0.1, 0.9),
+            p_named=some(0.4, 0.1, 0.9),
+            p_priority=some(0.4, 0.1, 0.6),
+            p_restricted=some(0.3, 0.05, 0.5),
+            p_resources=some(0.3, 0.05, 0.5),
+            p_buffers=some(0.2, 0.1, 0.5),
+            client_rate=rng.choice([2.0, 6.0, 20.0]) / time,
+            p_release_early=some(0.6, 0.05, 0.7),
+            p_cancel=some(0.3, 0.02, 0.3),
+            p_force=rng.choice([0.0, 0.5]),
+            p_share=some(0.5, 0.1, 0.6),
+            p_resubmit=some(0.5, 0.1, 0.8),
+            p_fetch=rng.choice([0.2, 0.8]),
+            p_bye=some(0.3, 0.1, 0.6),
+            p_crash=some(0.2 * faults, 0.1, 0.5),
+            lease=rng.choice([0.5, 5.0, 30.0]),
+            timing=timing,
+            break_rate=some(0.4 * faults, 0.5, 6.0) / time,
+            p_half_open=rng.choice([0.0, 0.2]),
+            p_fetch_refused=some(0.3 * faults, 0.02, 0.3),
+            p_fetch_missing=some(0.3 * faults, 0.02, 0.3),
+            kill_rate=some(0.5 * faults, 0.5, 8.0) / time,
+            freeze_rate=some(0.2 * faults, 0.5, 3.0) / time,
+            leave_rate=some(0.2 * faults, 0.5, 3.0) / time,
+            join_rate=some(0.5, 0.5, 4.0) / time,
+            p_same_address=rng.choice([0.0, 0.5, 1.0]),
+            restart_rate=some(0.12 * faults, 0.3, 1.5) / time,
+            allowed_deaths=rng.choice([0, 1, 3]),
+            heartbeat=rng.choice([0.5, 2.0]),
+            tick=rng.choice([0.1, 0.25]),
+            flush_delay=rng.choice([0.0, 0.0, 0.00005, 0.002]),
+            chunk_told_after=rng.choice([0.0, 0.001]),
+            ride_along=rng.choice([0, 64 << 10, 64 << 10]),
+            limits={
+                "client.max_tasks": rng.choice([1, 3, 8192]),
+                "client.in_flight": rng.choice([1, 256 << 20]),
+                "worker.request_keys": rng.choice([1, 2, 4096]),
+                "worker.in_flight": rng.choice([1, 256 << 20]),
+                "worker.chunk_us": rng.choice([0, 100, 1000]),
+                "scheduler.idle_functions": rng.choice([0, 1, 64]),
+                "scheduler.relayed": rng.choice([0, 100_000, 64 << 20]),
+            },
+        )

@@ -1,0 +1,178 @@
+"""The scheduler process: the real core, with a shell that follows `scheduler/server.py`.
+
+Watches over the core from outside as well: attempts are never given out twice, and a completion
+counts at most once (invariant 18; the others are `validate`'s).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.protocol.handshake import Role
+from weft.protocol.message import Message
+from weft.protocol.messages import AssignTasks, AttemptsFinished, Welcome
+from weft.scheduler.state import (
+    CloseConnection,
+    Closed,
+    Connected,
+    Event,
+    LogLine,
+    Received,
+    SchedulerState,
+    Tick,
+)
+from weft.scheduler.validate import validate
+
+from .links import Link
+from .plan import Plan
+from .world import World
+
+#: Tasks up to which everything is checked after each event; of more, only now and then.
+SMALL = 30
+
+
+class SchedulerNode:
+    """One start of the scheduler."""
+
+    def __init__(self, world: World, plan: Plan, epoch: int) -> None:
+        self.world = world
+        self.plan = plan
+        self.core = SchedulerState(
+            epoch,
+            client_lease_s=plan.lease,
+            heartbeat_s=plan.heartbeat,
+            allowed_deaths=plan.allowed_deaths,
+            max_idle_functions=plan.limits["scheduler.idle_functions"],
+        )
+        self.is_alive = True
+        self._links: dict[int, Link] = {}
+        self._peers: dict[Link, int] = {}
+        self._next_peer = 1
+        self._flush_scheduled = False
+        #: {attempt: key} of all that were ever assigned.
+        self.assigned: dict[int, str] = {}
+        self._n_unchecked = 0
+        world.at(plan.tick, self._on_tick, is_work=False)
+
+    def __repr__(self) -> str:
+        return f"scheduler-{self.core.epoch}"
+
+    # -- connections ------------------------------------------------------------------------------
+    def accept(self, link: Link, role: Role) -> None:
+        """A peer has connected."""
+        peer = self._next_peer
+        self._next_peer = peer + 1
+        self._links[peer] = link
+        self._peers[link] = peer
+        self._handle(Connected(peer, role))
+
+    def on_messages(self, link: Link, messages: list[Message]) -> None:
+        """See `End`."""
+        peer = self._peers.get(link)
+        if self.is_alive and peer is not None:
+            self.world.note(f"{self!r} <- {peer}", messages)
+            n_before = self.core.counters.tasks_completed
+            current = self._current(peer, messages)
+            self._handle(Received(peer, messages))
+            n_completed = self.core.counters.tasks_completed - n_before
+            # A completion is applied at most once, and only that of the current attempt.
+            assert n_completed <= current, (
+                f"{n_completed} completions of {current} current attempts"
+            )
+
+    def _current(self, peer: int, messages: list[Message]) -> int:
+        ws = self.core.workers.get(peer)
+        if ws is None:
+            return 0
+        return len(
+            {
+                attempt: None
+                for message in messages
+                if isinstance(message, AttemptsFinished)
+                for attempt in message.attempts
+                if attempt in ws.processing
+            }
+        )
+
+    def on_closed(self, link: Link) -> None:
+        """See `End`."""
+        peer = self._peers.pop(link, None)
+        if self.is_alive and peer is not None:
+            del self._links[peer]
+            self._handle(Closed(peer))
+
+    def kill(self) -> None:
+        """The process ends, with all that it knew."""
+        self.is_alive = False
+        for link in list(self._links.values()):
+            link.break_()
+
+    # -- the core ---------------------------------------------------------------------------------
+    def _on_tick(self) -> None:
+        if self.is_alive:
+            self.world.at(self.plan.tick, self._on_tick, is_work=False)
+            self._handle(Tick())
+
+    def _handle(self, event: Event) -> None:
+        world = self.world
+        if not isinstance(event, (Received, Tick)):
+            world.note(f"{self!r} {event}")
+        self.core.handle(event, world.now)
+        world.touched[self] = None
+        if self.core.outboxes or self.core.actions:
+            if self.plan.flush_delay == 0.0:
+                self._flush()
+            elif not self._flush_scheduled:
+                self._flush_scheduled = True
+                world.at(world.rng.random() * self.plan.flush_delay, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if not self.is_alive:
+            return
+        outboxes = self.core.outboxes
+        for peer in list(outboxes):
+            messages = outboxes.pop(peer)
+            link = self._links.get(peer)
+            if link is None:
+                continue
+            if isinstance(messages[0], Welcome):
+                link.set_numbers(1, messages[0].epoch, messages[0].session)
+            self.world.note(f"{self!r} -> {peer}", messages)
+            self._watch(messages)
+            link.send(1, messages)
+        actions, self.core.actions = self.core.actions, []
+        for action in actions:
+            if isinstance(action, CloseConnection):
+                self.world.note(f"{self!r} closes", action)
+                link = self._links.pop(action.peer, None)
+                if action.is_error:
+                    raise AssertionError(f"the scheduler refuses a peer of ours: {action.reason}")
+                if link is not None:
+                    del self._peers[link]
+                    link.close(1)
+            elif isinstance(action, LogLine):
+                self.world.note(f"{self!r} log", action.text)
+
+    def _watch(self, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, AssignTasks):
+                for key, attempt in zip(message.keys, message.attempts, strict=True):
+                    assert attempt not in self.assigned, f"attempt {attempt} was given out twice"
+                    self.assigned[attempt] = key
+
+    # -- checks -----------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Validate the core: all of it if the graph is small, else a part each time."""
+        self._n_unchecked += 1
+        if len(self.core.tasks) <= SMALL * self._n_unchecked:
+            self._n_unchecked = 0
+            validate(self.core)
+
+    def story(self, key: str) -> list[str]:
+        """Tell what the core remembers of a key."""
+        return self.core.story.of(key)
+
+    def known(self, key: str) -> Any:
+        """Return the core's record of a key."""
+        return self.core.tasks.get(key)

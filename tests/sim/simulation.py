@@ -1,0 +1,505 @@
+"""One run: real cores in a simulated world, first with faults, then healed, then empty.
+
+Three phases. *Trouble*: users work, faults come at the plan's rates; nothing may ever contradict an
+invariant. *Healing*: no more faults, what is missing is added; everything that is wanted must come
+to its end. *Leaving*: all clients go; nothing may remain anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+import weft.client.fetching
+import weft.client.submitting
+import weft.scheduler.recovery
+import weft.worker.fetching
+import weft.worker.state
+from weft.protocol.handshake import Role
+from weft.protocol.messages import GetData, KeysData
+from weft.scheduler.validate import validate as validate_scheduler
+from weft.worker.tasks import WorkerTask
+
+from .client_node import FAILED, ClientNode
+from .graphs import Graph, Spec
+from .links import End, Link, copied
+from .plan import Plan
+from .scheduler_node import SchedulerNode
+from .worker_node import SupervisorNode, WorkerNode
+from .world import World
+
+#: Virtual seconds within which everything wanted must come to its end once there are no faults.
+PATIENCE_S = 400.0
+#: With nothing under way, only timers are left to go on: they get this long.
+SILENCE_S = 45.0
+MAX_EVENTS = 400_000
+
+
+class SimulationFailed(AssertionError):
+    """A run went wrong. The text says how to repeat it."""
+
+
+class Simulation:
+    """Everything of one run."""
+
+    def __init__(self, seed: int, *, traced: bool = False) -> None:
+        self.world = World(seed, traced=traced)
+        self.plan = Plan.draw(self.world.rng)
+        self.graph = Graph(self.plan, self.world.rng)
+        self._by_key = {spec.key: spec for spec in self.graph.specs}
+        self.workers: dict[str, WorkerNode] = {}
+        self.by_address: dict[str, WorkerNode] = {}
+        self.supervisors: list[SupervisorNode] = []
+        self.clients: list[ClientNode] = []
+        self._links: list[tuple[Any, Link]] = []
+        self._n_ids = 0
+        self.n_submitted = 0
+        self.n_restarts = 0
+        self.is_healed = False
+        #: {key: executions begun and executions that raised}
+        self.executions: dict[str, int] = {}
+        self.n_raised: dict[str, int] = {}
+        #: {key: deaths of workers that executed it}
+        self.died: dict[str, int] = {}
+        #: Keys that some client ever cancelled, released.
+        self.cancelled: dict[str, None] = {}
+        self.released: dict[str, None] = {}
+        #: Who was refused by a worker's data port.
+        self.refused: dict[str, None] = {}
+        self.scheduler = SchedulerNode(self.world, self.plan, 1)
+
+    # -- what nodes ask for -----------------------------------------------------------------------
+    def new_id(self, kind: str) -> str:
+        """Return an id that nobody else has."""
+        self._n_ids += 1
+        return f"{kind}-{self._n_ids}"
+
+    def new_address(self) -> str:
+        """Return an address that nobody else ever had."""
+        return f"tcp://10.0.0.1:{self.new_id('port')}"
+
+    def nbytes(self, key: str) -> int:
+        """Return the size of a key's value."""
+        return self._by_key[key].nbytes
+
+    def connect(self, node: Any, role: Role) -> None:
+        """Let a node connect to the scheduler; it hears `on_connected` or `on_refused`."""
+        self.world.at(self.plan.timing.draw(self.world), self._accept, node, role)
+
+    def _accept(self, node: Any, role: Role) -> None:
+        scheduler = self.scheduler
+        if not scheduler.is_alive:
+            node.on_refused()
+            return
+        link = Link(self.world, self.plan.timing, (node, scheduler), wire=self.plan.wire)
+        self._links = [entry for entry in self._links if not entry[1].is_broken]
+        self._links.append((node, link))
+        scheduler.accept(link, role)
+        node.on_connected(link)
+
+    def add_worker(
+        self,
+        name: str,
+        address: str,
+        resources: dict[str, float],
+        host: str,
+        supervisor: SupervisorNode | None,
+    ) -> WorkerNode:
+        """Start a worker process."""
+        worker = WorkerNode(self, name, address, resources, host)
+        self.workers[worker.worker_id] = worker
+        self.by_address[address] = worker
+        if supervisor is not None:
+            supervisor.watch(worker)
+        return worker
+
+    def on_start(self, worker: WorkerNode, task: WorkerTask, spec: Spec) -> None:
+        """A task's function is being called."""
+        self.world.note(f"{worker!r} executes", (task.key, task.attempt))
+        self.executions[spec.key] = self.executions.get(spec.key, 0) + 1
+
+    def raises(self, spec: Spec) -> bool:
+        """Whether an execution that ends now raises."""
+        n = self.n_raised.get(spec.key, 0)
+        if n < spec.n_raises:
+            self.n_raised[spec.key] = n + 1
+            return True
+        return False
+
+    def ask(
+        self,
+        asking: Any,
+        address: str,
+        request: GetData,
+        on_answer: Callable[[KeysData | None], None],
+    ) -> None:
+        """Ask a worker's data port; `on_answer` gets its answer, or None if there is none."""
+        world, plan = self.world, self.plan
+        timing = plan.timing
+        world.probes[f"fetch by {type(asking).__name__}"] += 1
+        refused = not self.is_healed and world.chance(plan.p_fetch_refused)
+        if refused:
+            world.probes["fetch refused"] += 1
+            self.refused[repr(asking)] = None
+
+        def arrive(holder: WorkerNode | None) -> None:
+            if holder is None or not holder.is_alive or refused:
+                world.at(timing.draw(world), on_answer, None)
+                return
+            if not holder.when_awake(arrive, holder):
+                return
+            wanted = request
+            if not self.is_healed and world.chance(plan.p_fetch_missing):
+                world.probes["fetch missing"] += 1
+                wanted = GetData(request=request.request, keys=[])
+            answer = holder.serve(wanted)
+            answer.missing += [key for key in request.keys if key not in wanted.keys]
+            world.note(f"{holder!r} serves {asking!r}", answer)
+            shared = copied(answer)
+            delay = timing.draw(world) + sum(map(self.nbytes, answer.keys)) / 1e9
+            world.at(delay, reply, holder, shared)
+
+        def reply(holder: WorkerNode, answer: KeysData) -> None:
+            on_answer(answer if holder.is_alive else None)
+
+        # The process is found when the connection is made: another one may have taken its place.
+        world.at(timing.draw(world), lambda: arrive(self.by_address.get(address)))
+
+    # -- the run ----------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Run it all.
+
+        Raises:
+            SimulationFailed: an invariant does not hold, or something never ended.
+        """
+        with self._limits():
+            try:
+                self._build()
+                self._trouble()
+                self._heal()
+                self._leave()
+            except Exception as error:
+                raise SimulationFailed(self._report(error)) from error
+
+    def _limits(self) -> ExitStack:
+        """Set the limits of the plan: tiny ones show what happens at them."""
+        limits = self.plan.limits
+        stack = ExitStack()
+        for module, name, value in (
+            (weft.client.submitting, "MAX_TASKS", limits["client.max_tasks"]),
+            (weft.client.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
+            (weft.worker.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
+            (weft.worker.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
+            (weft.worker.state, "CHUNK_US", float(limits["worker.chunk_us"])),
+            (weft.scheduler.recovery, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+        ):
+            stack.enter_context(patch.object(module, name, value))
+        return stack
+
+    def _build(self) -> None:
+        plan, world = self.plan, self.world
+        if plan.supervised:
+            self.supervisors = [
+                SupervisorNode(self, self.new_id("supervisor"))
+                for _ in range(min(2, plan.n_workers))
+            ]
+        for i in range(plan.n_workers):
+            self._start_worker(f"w{i}")
+        for i in range(plan.n_clients):
+            client = ClientNode(self, f"c{i}")
+            self.clients.append(client)
+            if i == 0:
+                world.at(0.001, client.submit, self.graph.specs)
+            self._each(plan.client_rate, client.act)
+        self._each(plan.break_rate, self._break_link)
+        self._each(plan.kill_rate, self._kill_worker)
+        self._each(plan.freeze_rate, self._freeze_worker)
+        self._each(plan.leave_rate, self._retire_worker)
+        self._each(plan.join_rate, self._join)
+        self._each(plan.restart_rate, self._restart_scheduler)
+        if plan.p_bye or plan.p_crash:
+            for client in self.clients[1:]:
+                when = world.rng.random() * plan.time
+                if world.chance(plan.p_bye):
+                    world.at(when, client.leave)
+                elif world.chance(plan.p_crash):
+                    world.at(when, client.crash)
+
+    def _each(self, rate: float, what: Callable[[], None]) -> None:
+        """Let something happen at a rate, until the plan's time is over."""
+        when = 0.0
+        while rate > 0:
+            when += self.world.rng.expovariate(rate)
+            if when > self.plan.time:
+                break
+            self.world.at(when, what)
+
+    def _trouble(self) -> None:
+        while self.world.now < self.plan.time:
+            self._step()
+
+    def _step(self) -> None:
+        world = self.world
+        world.step()
+        for node in world.touched:
+            node.check()
+        world.touched.clear()
+        assert world.n_events < MAX_EVENTS, "a run of its size does not take so many events"
+
+    # -- faults -----------------------------------------------------------------------------------
+    def _pick(self) -> WorkerNode | None:
+        workers = list(self.workers.values())
+        return self.world.rng.choice(workers) if workers else None
+
+    def _start_worker(self, name: str) -> None:
+        rng = self.world.rng
+        if self.is_healed:
+            name = self.new_id("spare")  # the other names are those of workers that may run all
+        resources = rng.choice([{}, {"gpu": 1.0}, {"gpu": 2.0, "mem": 1.0}, {"mem": 0.3}])
+        supervisor = rng.choice(self.supervisors) if self.supervisors else None
+        host = f"host{rng.randrange(2)}"
+        self.add_worker(name, self.new_address(), dict(resources), host, supervisor)
+
+    def _kill_worker(self) -> None:
+        worker = self._pick()
+        if worker is not None:
+            self.world.probes["kill"] += 1
+            worker.kill("SIGKILL")
+            if worker.supervisor is None and self.world.chance(0.7):
+                self.world.at(self.world.rng.random(), self._start_worker, worker.name)
+
+    def _freeze_worker(self) -> None:
+        worker = self._pick()
+        if worker is not None:
+            self.world.probes["freeze"] += 1
+            worker.freeze(self.world.rng.random() * 3.0)
+
+    def _retire_worker(self) -> None:
+        worker = self._pick()
+        if worker is not None:
+            self.world.probes["leave"] += 1
+            worker.leave()
+
+    def _join(self) -> None:
+        self.world.probes["join"] += 1
+        self._start_worker(f"w{len(self.workers)}")
+
+    def _break_link(self) -> None:
+        links = [entry for entry in self._links if not entry[1].is_broken]
+        if not links:
+            return
+        node, link = self.world.rng.choice(links)
+        self.world.probes["break"] += 1
+        delays = None
+        if self.world.chance(self.plan.p_half_open):
+            # One end does not notice for long.
+            late = self.world.rng.random() * 8.0
+            delays = (late, 0.0) if self.world.chance(0.5) else (0.0, late)
+        self.world.note(f"the link of {node!r} breaks", delays)
+        link.break_(delays)
+
+    def _restart_scheduler(self) -> None:
+        if self.scheduler.is_alive:
+            self.world.probes["scheduler restart"] += 1
+            self.n_restarts += 1
+            self.scheduler.kill()
+            self.world.at(self.world.rng.random() * 0.5, self._start_scheduler)
+
+    def _start_scheduler(self) -> None:
+        self.scheduler = SchedulerNode(self.world, self.plan, self.scheduler.core.epoch + 1)
+
+    # -- healing ----------------------------------------------------------------------------------
+    def _heal(self) -> None:
+        world = self.world
+        world.note("healing")
+        self.is_healed = True
+        self.plan.timing.p_stall = 0.0
+        for worker in list(self.workers.values()):
+            worker.thaw()
+        # A name that is taken is given out with a suffix: first make room for the newcomers.
+        for worker in list(self.workers.values()):
+            if worker.is_registered and world.chance(0.5):
+                worker.leave()
+            elif worker.name in {"w0", "w1"}:
+                worker.kill("make room")
+        while [w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}]:
+            self._step()
+        # Somebody who may run anything: what was unrunnable no longer is.
+        everything = {"gpu": 2.0, "mem": 1.5}
+        for name in ("w0", "w1", "nobody", "w9"):
+            supervisor = self.supervisors[0] if self.supervisors else None
+            self.add_worker(name, self.new_address(), dict(everything), "host0", supervisor)
+        self._rest()
+        for client in self.clients:
+            client.watch(client.futures, wants_data=True)
+        self._rest()
+        self._check_ends()
+        self._check_agreement()
+
+    def _rest(self) -> None:
+        """Go on until nothing is under way but timers, and nothing more comes of them."""
+        world = self.world
+        deadline = world.now + PATIENCE_S
+        quiet_since = world.now
+        while world.now - quiet_since < (3.0 if self._all_ended() else SILENCE_S):
+            self._step()
+            if world.n_busy:
+                quiet_since = world.now
+            assert world.now < deadline, "the run does not come to rest"
+
+    def _all_ended(self) -> bool:
+        return all(
+            future.state.status != "pending" for client in self.clients for future in client.futures
+        ) and all(client.lost_at is None for client in self.scheduler.core.clients.values())
+
+    def _check_ends(self) -> None:
+        """Every wanted key has its value or the failure that it deserves."""
+        for client in self.clients:
+            if not client.is_alive:
+                continue
+            assert client.core.is_linked, f"{client!r} is not connected"
+            for future in client.futures:
+                state = future.state
+                assert state.status != "pending", self._why_pending(future.spec.key, state)
+                if state.status == "finished":
+                    assert state.has_data, f"{state!r} was watched and its data never came"
+                    assert future.spec.can_finish, f"{state!r} cannot have finished"
+            for watcher in client.watchers:
+                left = [s for s in watcher.awaited if s.status != "pending" and s.has_data]
+                assert not left, f"{client!r}: {left} are ready and the watcher was not told"
+
+    def _why_pending(self, key: str, state: Any) -> str:
+        known = self.scheduler.known(key)
+        lines = [f"{state!r} never ends (phase {state.phase}); the scheduler has {known!r}"]
+        stack = [known] if known is not None else []
+        while stack and len(lines) < 10:
+            task = stack.pop()
+            lines.append(f"  {task!r} on {task.worker!r} attempt {task.attempt}")
+            stack.extend(d for d in task.waiting_on or ())
+        for worker in self.workers.values():
+            record = worker.core.by_key.get(key)
+            if record is not None:
+                lines.append(f"  {worker!r} has {record!r}")
+        return "\n".join(lines)
+
+    def _check_agreement(self) -> None:
+        """At rest all processes agree about who wants and who has what."""
+        core = self.scheduler.core
+        validate_scheduler(core)
+        for client in self.clients:
+            if not client.is_alive:
+                continue
+            handle = core.clients[client.client_id]
+            for task in handle.wants:
+                if task.delivered:
+                    got = client.table.states[task.key]
+                    # One that failed before it was run again, for others, stays failed.
+                    has = got.has_data or got.failure is not None
+                    assert has, f"{client!r} never got what was delivered: {got!r}"
+            theirs = {task.key: None for task in handle.wants}
+            mine = client.wants()
+            odd = [key for key in theirs if key not in mine]
+            assert not odd, f"the scheduler thinks that {client!r} wants {odd}"
+            # What failed is of no use to anybody. What is over is not told to a scheduler that is
+            # new, gave up waiting, or missed the last submission of what an earlier one had made.
+            forgot = self.n_restarts or core.counters.clients_expired or client.n_sessions > 1
+            over = (*FAILED, "finished") if forgot else FAILED
+            odd = [key for key in mine if key not in theirs]
+            odd = [key for key in odd if client.table.states[key].status not in over]
+            # A forced cancel ends the wishes of others too, not what they have got before.
+            odd = [key for key in odd if key not in self.cancelled]
+            assert not odd, f"the scheduler does not know that {client!r} wants {odd}"
+        assert len(core.workers) == len(self.workers), "all workers are registered"
+        for worker in self.workers.values():
+            ws = core.workers_by_id[worker.worker_id]
+            theirs_held = sorted((task.key, task.attempt) for task in ws.has_what)
+            held = sorted(
+                (record.key, record.attempt)
+                for record in worker.core.by_key.values()
+                if record.state == "memory"
+            )
+            assert theirs_held == held, f"{worker!r} has {held}, the scheduler thinks {theirs_held}"
+            for task in ws.processing.values():
+                record = worker.core.by_attempt.get(task.attempt)
+                assert record is not None, f"{worker!r} does not have {task!r}"
+            worker.check_at_rest()
+
+    # -- leaving ----------------------------------------------------------------------------------
+    def _leave(self) -> None:
+        world = self.world
+        for client in self.clients:
+            if world.chance(0.5):
+                client.release_all()
+            else:
+                client.leave()
+        self._rest()
+        while any(client.lost_at is not None for client in self.scheduler.core.clients.values()):
+            self._step()
+        self._rest()
+        core = self.scheduler.core
+        validate_scheduler(core)
+        assert not core.tasks, f"tasks are left: {list(core.tasks.values())}"
+        used = [f for f in core.functions.values() if f not in core.idle_functions]
+        assert not used, "functions are left"
+        waited_for = [ws for ws in core.workers.values() if ws.zombies]
+        assert not waited_for, f"attempts that never ended, it seems: {waited_for}"
+        assert list(core.classes.values()) == [core.default_class], "classes are left"
+        assert not core.relays, "relays are left"
+        for client in self.clients:
+            if client.is_alive:
+                assert not client.table.states, f"{client!r} has futures left"
+                assert not client.core.held
+        for worker in self.workers.values():
+            worker.check_at_rest()
+            assert not worker.core.by_key, f"{worker!r} keeps {list(worker.core.by_key.values())}"
+            assert not worker.store, f"{worker!r} keeps values"
+            ws = core.workers_by_id[worker.worker_id]
+            sent = [f.function_id for f in core.idle_functions if ws in f.workers]
+            assert sorted(worker.core.functions) == sorted(sent), f"{worker!r} keeps functions"
+        self._count_probes()
+
+    def _count_probes(self) -> None:
+        counters = self.scheduler.core.counters
+        for name in (
+            "tasks_completed",
+            "tasks_failed_worker_died",
+            "tasks_retried",
+            "tasks_recomputed",
+            "tasks_returned",
+            "tasks_assigned_ahead",
+            "tasks_cancelled",
+            "reports_stale",
+            "replicas_missing",
+            "clients_expired",
+        ):
+            self.world.probes[name] += getattr(counters, name)
+
+    # -- failures ---------------------------------------------------------------------------------
+    def _report(self, error: Exception) -> str:
+        text = f"{type(error).__name__}: {error}"
+        keys = [spec.key for spec in self.graph.specs if _names(text, spec.key)][:2]
+        lines = [
+            f"at {self.world.now:.6f} s, event {self.world.n_events}: {text}",
+            f"replay: WEFT_SIM_SEED={self.world.seed} "
+            ".venv/bin/python -m pytest tests/sim -k replay",
+        ]
+        for key in keys:
+            attempts = [str(attempt) for attempt, k in self.scheduler.assigned.items() if k == key]
+            lines.append(f"story of {key} (attempts {', '.join(attempts)}):")
+            lines += self.world.story(f"'{key}'", limit=25)
+        if not keys:
+            lines.append("the last events:")
+            lines += self.world.story("", limit=12)
+        return "\n".join(lines)
+
+
+def _names(text: str, key: str) -> bool:
+    """Whether a text is about this key and not one that begins like it."""
+    return any(
+        f"{left}{key}{right}" in text for left in (" ", "'") for right in (" ", "'", ":", ",")
+    )
+
+
+__all__ = ["FAILED", "End", "Simulation", "SimulationFailed"]

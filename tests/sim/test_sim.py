@@ -1,0 +1,126 @@
+"""Many simulated runs, one seed each. A failure prints the command that repeats it (README.md)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from weft.scheduler import completion, recovery
+
+from .simulation import Simulation, SimulationFailed
+
+ROOT = Path(__file__).resolve().parents[2]
+N_BATCHES = 10
+SEEDS_PER_BATCH = 20
+
+#: What must have come about somewhere in the seeds, or they show less than they seem to.
+EXPECTED = {
+    "break",
+    "cancel",
+    "clients_expired",
+    "failure cancelled",
+    "failure exception",
+    "failure worker-died",
+    "fetch missing",
+    "fetch refused",
+    "freeze",
+    "join",
+    "kill",
+    "leave",
+    "poison",
+    "released early",
+    "replicas_missing",
+    "reports_stale",
+    "scheduler restart",
+    "shared",
+    "stall",
+    "tasks_assigned_ahead",
+    "tasks_cancelled",
+    "tasks_failed_worker_died",
+    "tasks_recomputed",
+    "tasks_retried",
+    "tasks_returned",
+}
+
+_probes: Counter[str] = Counter()
+_batches: list[int] = []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(N_BATCHES))
+def test_every_seed_holds_all_invariants_and_ends_as_the_serial_run(batch):
+    first = batch * SEEDS_PER_BATCH
+    for seed in range(first, first + SEEDS_PER_BATCH):
+        simulation = Simulation(seed)
+        simulation.run()
+        _probes.update(simulation.world.probes)
+    _batches.append(batch)
+
+
+@pytest.mark.slow
+def test_the_seeds_reach_every_rare_situation():
+    if sorted(_batches) != list(range(N_BATCHES)):
+        pytest.skip("only together with all batches")
+    assert {name for name, n in _probes.items() if n} >= EXPECTED
+
+
+def test_replay():
+    """Repeat the seed of WEFT_SIM_SEED."""
+    Simulation(int(os.environ.get("WEFT_SIM_SEED", "0"))).run()
+
+
+@pytest.mark.slow
+def test_a_seed_is_the_same_run_whatever_the_order_of_hashes():
+    def traces(hash_seed: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.sim", "--seeds", "6", "--first", "3", "--trace"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    first = traces("1")
+    assert len(first.splitlines()) == 6
+    assert traces("2") == first
+
+
+def run_until_failure(n: int) -> str:
+    for seed in range(n):
+        try:
+            Simulation(seed).run()
+        except SimulationFailed as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.slow
+def test_a_lost_wake_up_is_found_and_told_with_the_command_that_repeats_it():
+    with patch.object(recovery, "replace_lost", lambda _state, _lost: None):
+        report = run_until_failure(40)
+    assert "replay: WEFT_SIM_SEED=" in report
+    assert "-m pytest tests/sim -k replay" in report
+    assert "story of" in report
+
+
+@pytest.mark.slow
+def test_a_wrong_count_is_found_at_the_event_that_makes_it_wrong():
+    free = completion.free_resources
+
+    turns = itertools.cycle([True, False])
+
+    def forget_half(ws, resources) -> None:
+        if next(turns):
+            free(ws, resources)
+
+    with patch.object(completion, "free_resources", forget_half):
+        assert "InvalidState: free + held" in run_until_failure(60)

@@ -1,0 +1,460 @@
+"""A worker process and its supervisor: the real core, with hands that do what the executor does.
+
+Each slot takes tasks from its chunk, one after the other, and tells what it did at the end of the
+chunk or when the last time is long ago, as `worker/executor.py` does. Values are kept in a store
+under the attempt that made them; what is not there when a task starts or ends is a bug.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.protocol.handshake import Role
+from weft.protocol.message import Message
+from weft.protocol.messages import (
+    Bye,
+    FetchKeys,
+    GetData,
+    Heartbeat,
+    KeysData,
+    RegisterSupervisor,
+    RegisterWorker,
+    Welcome,
+    WorkerExited,
+    WorkersAlive,
+)
+from weft.worker.events import (
+    ChunkDone,
+    Event,
+    Fetch,
+    Fetched,
+    FetchFailed,
+    Forget,
+    Received,
+    Run,
+    SchedulerLost,
+)
+from weft.worker.state import WorkerState
+from weft.worker.tasks import WorkerTask
+from weft.worker.validate import validate
+
+from .graphs import packed, unpacked, value_of
+from .links import Link
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+
+class WorkerNode:
+    """One worker process, from its start to its end."""
+
+    def __init__(
+        self, sim: Simulation, name: str, address: str, resources: dict[str, float], host: str
+    ) -> None:
+        self.sim = sim
+        self.world = sim.world
+        self.name = name
+        self.address = address
+        self.host = host
+        self.resources = resources
+        self.worker_id = sim.new_id("worker")
+        self.core = WorkerState(sim.plan.nthreads, address)
+        self.store: dict[int, bytes] = {}
+        self.is_alive = True
+        self.is_leaving = False
+        self.is_frozen = False
+        self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
+        self.link: Link | None = None
+        self.is_registered = False
+        self.supervisor: SupervisorNode | None = None
+        self._n_sessions = 0
+        self._epoch = 0
+        self._flush_scheduled = False
+        #: What each slot executes.
+        self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
+        #: Runs that a slot that sleeps has not seen.
+        self._woken = [False] * sim.plan.nthreads
+        self._connect()
+        self.world.at(sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+
+    def __repr__(self) -> str:
+        return self.worker_id
+
+    # -- the process ------------------------------------------------------------------------------
+    def when_awake(self, what: Any, *args: Any) -> bool:
+        """Put an event off while the process is stopped. False = it is dead or asleep."""
+        if self.is_alive and self.is_frozen:
+            self._deferred.append((what, args))
+        return self.is_alive and not self.is_frozen
+
+    def freeze(self, seconds: float) -> None:
+        """Stop the process for a while (SIGSTOP)."""
+        if not self.is_frozen:
+            self.is_frozen = True
+            self.world.at(seconds, self.thaw)
+
+    def thaw(self) -> None:
+        """Go on, with what came meanwhile first, in order (SIGCONT)."""
+        self.is_frozen = False
+        deferred, self._deferred = self._deferred, []
+        for what, args in deferred:
+            what(*args)
+
+    def kill(self, reason: str) -> None:
+        """End the process at once (SIGKILL)."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        self.world.note(f"{self!r} is killed", reason)
+        running = []
+        for task in self.running:
+            if task is not None:
+                running.append(task.attempt)
+                self.sim.died[task.key] = self.sim.died.get(task.key, 0) + 1
+        del self.sim.workers[self.worker_id]
+        if self.sim.by_address.get(self.address) is self:
+            del self.sim.by_address[self.address]
+        self.thaw()  # who waited for an answer hears that there is none
+        if self.link is not None:
+            self.link.break_()
+        if self.supervisor is not None:
+            self.supervisor.on_exit(self, reason, running)
+
+    def leave(self) -> None:
+        """End the process in order."""
+        if self.is_alive and self.is_registered:
+            self._send([*self._take(), Bye(reason="retired")])
+            assert self.link is not None
+            self.link.close(0)
+            self.link = None
+            self.is_leaving = True
+            self.kill("left")
+
+    # -- the session ------------------------------------------------------------------------------
+    def _connect(self) -> None:
+        if self.is_alive and self.link is None:
+            self.sim.connect(self, Role.WORKER)
+
+    def on_connected(self, link: Link) -> None:
+        """The scheduler accepted the connection."""
+        if not self.is_alive:
+            link.break_()
+            return
+        self.link = link
+        self._n_sessions += 1
+        link.send(
+            0,
+            [
+                RegisterWorker(
+                    worker_id=self.worker_id,
+                    name=self.name,
+                    session=self._n_sessions,
+                    last_epoch=self._epoch,
+                    address=self.address,
+                    nthreads=self.sim.plan.nthreads,
+                    memory_limit=0,
+                    resources=self.resources,
+                    supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
+                    facts={"host": self.host, "python": "3.11"},
+                )
+            ],
+        )
+
+    def on_refused(self) -> None:
+        """Nobody listens there."""
+        self.world.at(0.2 + self.world.rng.random() * 0.3, self._connect)
+
+    def on_messages(self, link: Link, messages: list[Message]) -> None:
+        """See `End`."""
+        if not self.when_awake(self.on_messages, link, messages) or link is not self.link:
+            return
+        batch = []
+        for message in messages:
+            if isinstance(message, Welcome):
+                self.is_registered = True
+                self._epoch = message.epoch
+                link.set_numbers(0, message.epoch, message.session)
+            elif isinstance(message, FetchKeys):
+                self._relay(message)
+            else:
+                batch.append(message)
+        if batch:
+            self._handle(Received(batch))
+
+    def _relay(self, message: FetchKeys) -> None:
+        keys, blobs = self.read(message.keys)
+        missing = [key for key in message.keys if key not in keys]
+        answer = KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+        self._send([*self._take(), answer])
+
+    def on_closed(self, link: Link) -> None:
+        """See `End`."""
+        if not self.when_awake(self.on_closed, link) or link is not self.link:
+            return
+        self.world.note(f"{self!r} lost the scheduler")
+        self.link = None
+        self.is_registered = False
+        self._handle(SchedulerLost())
+        self.core.to_scheduler = []
+        self.world.at(self.world.rng.random() * 0.3, self._connect)
+
+    def _on_heartbeat(self) -> None:
+        if self.is_alive:
+            if not self.is_frozen and self.is_registered:
+                self._send([*self._take(), Heartbeat(facts={})])
+            self.world.at(self.sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+
+    # -- the core ---------------------------------------------------------------------------------
+    def _handle(self, event: Event) -> None:
+        self.core.handle(event, self.world.now)
+        self.world.touched[self] = None
+        actions, self.core.actions = self.core.actions, []
+        for action in actions:
+            if isinstance(action, Run):
+                assert action.chunk is self.core.slots[action.slot].chunk
+                self._woken[action.slot] = True
+                self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
+            elif isinstance(action, Fetch):
+                self._fetch(action)
+            elif isinstance(action, Forget):
+                for attempt in action.attempts:
+                    self.store.pop(attempt, None)
+        if self.core.to_scheduler and not self._flush_scheduled:
+            if self.sim.plan.flush_delay == 0.0:
+                self._flush()
+            else:
+                self._flush_scheduled = True
+                self.world.at(self.world.rng.random() * self.sim.plan.flush_delay, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self.is_alive and self.is_registered:
+            self._send(self._take())
+
+    def _take(self) -> list[Message]:
+        messages, self.core.to_scheduler = self.core.to_scheduler, []
+        return messages
+
+    def _send(self, messages: list[Message]) -> None:
+        if messages and self.link is not None:
+            self.world.note(f"{self!r} ->", messages)
+            self.link.send(0, messages)
+
+    # -- slots ------------------------------------------------------------------------------------
+    def _wake(self, slot: int) -> None:
+        if self.when_awake(self._wake, slot):
+            assert self._woken[slot]
+            self._woken[slot] = False
+            assert self.running[slot] is None
+            self._next(slot, ChunkDone(slot, [], [], [], []), self.world.now)
+
+    def _next(self, slot: int, report: ChunkDone, told: float) -> None:
+        """Take the next task of the chunk and start it, or ask for another chunk."""
+        while True:
+            chunk = self.core.slots[slot].chunk
+            if chunk:
+                break
+            self._handle(report)
+            if not self.is_alive or not self.core.slots[slot].busy:
+                return
+            report = ChunkDone(slot, [], [], [], [])
+            told = self.world.now
+        task = chunk.popleft()
+        spec = self.sim.graph.spec_of(task.args)
+        self.sim.on_start(self, task, spec)
+        self.running[slot] = task
+        assert task.function.blob is not None, f"{self!r} runs {task!r} without its function"
+        assert task.function.blob == spec.function.encode()
+        assert [record.key for record in task.inputs] == [d.key for d in spec.dependencies]
+        inputs = [self.store[record.attempt] for record in task.inputs]
+        for value, dependency in zip(inputs, spec.dependencies, strict=True):
+            assert value == dependency.value, f"{task!r} reads a wrong value of {dependency!r}"
+        if spec.kills:
+            self.world.probes["poison"] += 1
+            self.world.at(0.0, self.kill, f"by {spec.key}")
+            return
+        self.world.at(spec.duration, self._finish, slot, task, inputs, report, told)
+
+    def _finish(
+        self, slot: int, task: WorkerTask, inputs: list[bytes], report: ChunkDone, told: float
+    ) -> None:
+        if not self.when_awake(self._finish, slot, task, inputs, report, told):
+            return
+        plan = self.sim.plan
+        spec = self.sim.graph.spec_of(task.args)
+        for record in task.inputs:  # pinned until the end
+            assert record.attempt in self.store, f"{record!r} went while {task!r} used it"
+        self.running[slot] = None
+        duration_us = int(spec.duration * 1e6)
+        if self.sim.raises(spec):
+            report.failed_attempts.append(task.attempt)
+            report.failed_durations_us.append(duration_us)
+            report.failures.append(["exception", task.key, "type", "text"])
+        else:
+            value = value_of(spec.function, task.args or b"", inputs)
+            self.store[task.attempt] = value
+            rides = task.wanted and spec.nbytes <= plan.ride_along
+            report.attempts.append(task.attempt)
+            report.nbytes.append(spec.nbytes)
+            report.durations_us.append(duration_us)
+            report.results.append(packed(value, spec.nbytes) if rides else None)
+        if self.world.now - told > plan.chunk_told_after and self.world.chance(0.8):
+            told = self.world.now
+            report.finished = False
+            self._handle(report)
+            report = ChunkDone(slot, [], [], [], [])
+        self._next(slot, report, told)
+
+    # -- data -------------------------------------------------------------------------------------
+    def read(self, keys: list[str]) -> tuple[list[str], list[Any]]:
+        """Return those keys that are in memory here, and their pickles, as `Executor.lookup`."""
+        found, blobs = [], []
+        for key in keys:
+            record = self.core.by_key.get(key)
+            if record is not None and record.state == "memory":
+                found.append(key)
+                nbytes = self.sim.nbytes(key)
+                blobs.append(packed(self.store[record.attempt], nbytes))
+        return found, blobs
+
+    def serve(self, message: GetData) -> KeysData:
+        """Answer a request on the data port."""
+        keys, blobs = self.read(message.keys)
+        missing = [key for key in message.keys if key not in keys]
+        return KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+
+    def _fetch(self, action: Fetch) -> None:
+        attempts = dict(zip(action.keys, action.attempts, strict=True))
+        request = GetData(request=action.request, keys=action.keys)
+
+        def on_answer(answer: KeysData | None) -> None:
+            if not self.when_awake(on_answer, answer):
+                return
+            if answer is None:
+                self._handle(FetchFailed(action.holder, action.request, "lost"))
+                return
+            for key, blob in zip(answer.keys, answer.results, strict=True):
+                self.store[attempts[key]] = unpacked(blob)
+            nbytes = [self.sim.nbytes(key) for key in answer.keys]
+            self._handle(
+                Fetched(action.holder, action.request, answer.keys, nbytes, answer.missing)
+            )
+
+        self.sim.ask(self, action.holder, request, on_answer)
+
+    # -- checks -----------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Validate the core, and the store beside it."""
+        core = self.core
+        validate(core)
+        for records in (core.by_attempt, core.released):
+            for attempt, record in records.items():
+                if record.state in {"memory", "released"}:
+                    assert attempt in self.store, f"{self!r}: {record!r} is not in the store"
+
+    def check_at_rest(self) -> None:
+        """At rest the store holds nothing that the core does not know."""
+        core = self.core
+        known = [*core.by_attempt, *core.released]
+        left = [attempt for attempt in self.store if attempt not in known]
+        assert not left, f"{self!r} keeps values of {left}, which nobody wants"
+        assert not core.cancelled, f"{self!r} runs cancelled tasks for ever"
+        assert not core.released, f"{self!r} keeps released data"
+        assert not core.fetching.requests, f"{self!r} waits for peers"
+
+
+class SupervisorNode:
+    """Watches workers: says that they are alive, says why they died, starts others."""
+
+    def __init__(self, sim: Simulation, supervisor_id: str) -> None:
+        self.sim = sim
+        self.world = sim.world
+        self.supervisor_id = supervisor_id
+        self.workers: dict[str, WorkerNode] = {}
+        self.link: Link | None = None
+        self.is_registered = False
+        self._reports: list[Message] = []
+        self._n_sessions = 0
+        self._epoch = 0
+        self._connect()
+        self.world.at(sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+
+    def __repr__(self) -> str:
+        return self.supervisor_id
+
+    def watch(self, worker: WorkerNode) -> None:
+        """Take charge of a worker."""
+        self.workers[worker.worker_id] = worker
+        worker.supervisor = self
+
+    def on_exit(self, worker: WorkerNode, reason: str, running: list[int]) -> None:
+        """A worker's process ended."""
+        del self.workers[worker.worker_id]
+        self._reports.append(
+            WorkerExited(worker_id=worker.worker_id, reason=reason, running=running)
+        )
+        self.world.at(self.world.rng.random() * 0.1, self._report)
+        if not worker.is_leaving:
+            self.world.at(self.world.rng.random() * 0.5, self._restart, worker)
+
+    def _restart(self, dead: WorkerNode) -> None:
+        address = dead.address
+        if address in self.sim.by_address or not self.world.chance(self.sim.plan.p_same_address):
+            address = self.sim.new_address()
+        name = dead.name
+        if self.sim.is_healed and not dead.resources.get("mem", 0) > 1:
+            name = self.sim.new_id("spare")  # its name is now that of a worker that may run all
+        worker = self.sim.add_worker(name, address, dead.resources, dead.host, self)
+        self.world.note(f"{self!r} starts", worker)
+
+    def _report(self) -> None:
+        if self.is_registered and self.link is not None and self._reports:
+            reports, self._reports = self._reports, []
+            self.world.note(f"{self!r} ->", reports)
+            self.link.send(0, reports)
+
+    def _connect(self) -> None:
+        if self.link is None:
+            self.sim.connect(self, Role.SUPERVISOR)
+
+    def on_connected(self, link: Link) -> None:
+        """The scheduler accepted the connection."""
+        self.link = link
+        self._n_sessions += 1
+        link.send(
+            0,
+            [
+                RegisterSupervisor(
+                    supervisor_id=self.supervisor_id,
+                    session=self._n_sessions,
+                    last_epoch=self._epoch,
+                    facts={},
+                )
+            ],
+        )
+
+    def on_refused(self) -> None:
+        """Nobody listens there."""
+        self.world.at(0.2 + self.world.rng.random() * 0.3, self._connect)
+
+    def on_messages(self, link: Link, messages: list[Message]) -> None:
+        """See `End`."""
+        for message in messages:
+            if isinstance(message, Welcome) and link is self.link:
+                link.set_numbers(0, message.epoch, message.session)
+                self._epoch = message.epoch
+                self.is_registered = True
+                self._report()
+
+    def on_closed(self, link: Link) -> None:
+        """See `End`."""
+        if link is self.link:
+            self.link = None
+            self.is_registered = False
+            self.world.at(self.world.rng.random() * 0.3, self._connect)
+
+    def _on_heartbeat(self) -> None:
+        self.world.at(self.sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+        if self.is_registered and self.link is not None:
+            ids = list(self.workers)
+            self.link.send(0, [WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))])

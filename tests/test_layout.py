@@ -1,0 +1,180 @@
+"""The source folders, the links in weft/ and pyproject.toml describe the same package.
+
+Each test stands for a way to break it that an editable install does not show: a folder that the
+wheel lacks, a link that nobody made, a module that can be imported twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.protocol import errors
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it where tomllib is missing
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ["client", "deploy", "protocol", "scheduler", "worker"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+
+#: Modules with these names decide: each must be in the list of core modules of pyproject.toml.
+CORE_NAMES = {
+    "explain",
+    "graph",
+    "messages",
+    "placement",
+    "queues",
+    "session",
+    "state",
+    "stealing",
+    "story",
+    "task",
+    "tasks",
+    "transitions",
+    "validate",
+}
+
+#: Imported where they are needed, never by `import weft`.
+HEAVY = {
+    "asyncio",
+    "click",
+    "cloudpickle",
+    "cryptography",
+    "msgpack",
+    "numpy",
+    "pandas",
+    "pickle",
+    "prometheus_client",
+    "psutil",
+    "pyarrow",
+    "tornado",
+    "uvloop",
+}
+
+
+def python(code: str) -> str:
+    """Run `code` in a fresh interpreter at the root of the checkout; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_every_folder_with_code_is_a_listed_package():
+    on_disk = {"weft"}
+    for folder in FOLDERS:
+        for source in sources(folder):
+            on_disk.add(".".join(["weft", *source.parent.relative_to(ROOT).parts]))
+    assert set(SETUPTOOLS["packages"]) == on_disk
+    assert len(SETUPTOOLS["packages"]) == len(on_disk)
+
+
+def test_every_package_has_an_init():
+    for package in SETUPTOOLS["packages"]:
+        folder = ROOT / package.removeprefix("weft.").replace(".", "/")
+        assert (folder / "__init__.py").is_file(), folder
+
+
+def test_package_dir_maps_each_folder():
+    expected = {"weft": "weft"} | {f"weft.{folder}": folder for folder in FOLDERS}
+    assert SETUPTOOLS["package-dir"] == expected
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a clone there has no symbolic links")
+def test_weft_holds_the_facade_and_one_link_for_each_folder():
+    links = {p.name: os.readlink(p) for p in (ROOT / "weft").iterdir() if p.is_symlink()}
+    assert links == {folder: f"../{folder}" for folder in FOLDERS}
+    others = {p.name for p in (ROOT / "weft").iterdir() if not p.is_symlink()}
+    assert others - {"__pycache__"} == {"__init__.py", "__main__.py", "py.typed"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder_is_not_importable_under_its_bare_name(folder):
+    code = f"""
+try:
+    import {folder}
+except ImportError as error:
+    print(error)
+"""
+    assert python(code) == f"import weft.{folder}, not {folder}\n"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_inside_imports_are_relative_and_leave_the_facade_alone(folder):
+    for source in sources(folder):
+        package = ["weft", *source.parent.relative_to(ROOT).parts]
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1]
+                assert base, f"{source}:{node.lineno} reaches beyond weft"
+                # `from .. import x` names the façade, unless x is one of the folders.
+                reached = node.module is not None or base != ["weft"]
+                assert reached or {alias.name for alias in node.names} <= {*FOLDERS}, (
+                    f"{source}:{node.lineno} imports the façade"
+                )
+                continue
+            else:
+                continue
+            for name in names:
+                assert name.split(".")[0] not in {"weft", *FOLDERS}, f"{source}:{node.lineno}"
+
+
+def test_every_core_module_is_under_the_import_contract():
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    (listed,) = [c["source_modules"] for c in contracts if c["name"].startswith("cores import no")]
+    named_like_a_core = {
+        ".".join(["weft", *source.relative_to(ROOT).with_suffix("").parts])
+        for folder in {*FOLDERS} - {"deploy"}
+        for source in sources(folder)
+        if source.stem in CORE_NAMES
+    }
+    assert named_like_a_core <= {*listed}
+
+
+def test_import_weft_is_light():
+    code = "import sys; before = {*sys.modules}; import weft; print(*({*sys.modules} - before))"
+    assert not HEAVY & {*python(code).split()}
+
+
+def test_every_public_name_resolves():
+    for name in weft.__all__:
+        assert getattr(weft, name) is not None
+    assert {*weft.__all__} <= {*dir(weft)}
+
+
+def test_every_error_is_public():
+    assert {*errors.__all__} <= {*weft.__all__}
+    assert len(weft.__all__) == len({*weft.__all__})
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Cleint'"):
+        _ = weft.Cleint
+
+
+def test_version_is_the_same_everywhere():
+    assert weft.__version__ == PROJECT["project"]["version"]

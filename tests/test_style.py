@@ -1,0 +1,122 @@
+"""House rules that no linter knows, checked on every file of the tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LINES_LIMIT = 600
+
+#: What a finished file does not contain. Split here so that this file does not either.
+LEFTOVERS = re.compile(
+    r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|\bbreakpoint\(\)|^(<{7}|>{7}) |^={7}$", re.MULTILINE
+)
+#: A task that sleeps is a workload, not a wait; it says so on its line.
+WORKLOAD = "# workload"
+#: wait_until is made of the one sleep that the tests have.
+MAY_SLEEP = {"tests/leaks.py"}
+
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".cfg", ".yaml", ".yml", ".sh", ".html", ".js", ""}
+
+
+def tree(*suffixes: str) -> Iterator[Path]:
+    """Every file of ours with one of `suffixes`: no links, nothing that was installed or built."""
+    folders = [ROOT]
+    while folders:
+        for path in sorted(folders.pop().iterdir()):
+            if path.is_symlink() or path.name in {"__pycache__", "build", "dist"}:
+                continue
+            if path.is_dir():
+                if (path.name == ".ci" or not path.name.startswith(".")) and not path.name.endswith(
+                    ".egg-info"
+                ):
+                    folders.append(path)
+            elif path.suffix in suffixes:
+                yield path
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+PYTHON_FILES = [name_of(path) for path in tree(".py")]
+TEXT_FILES = [name_of(path) for path in tree(*TEXT_SUFFIXES)]
+
+
+def parse(name: str) -> ast.Module:
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
+
+
+def test_the_tree_was_found():
+    assert {"protocol/__init__.py", "tests/test_style.py", ".ci/wheel_smoke.py"} <= {*PYTHON_FILES}
+    assert {"Makefile", "LICENSE", "pyproject.toml", ".ci/run"} <= {*TEXT_FILES}
+    assert not [name for name in TEXT_FILES if name.startswith((".venv", "weft/protocol"))]
+
+
+@pytest.mark.parametrize("name", [n for n in PYTHON_FILES if not n.startswith("tests/")])
+def test_file_is_short_enough_to_read_at_one_go(name):
+    n_lines = (ROOT / name).read_text(encoding="utf-8").count("\n")
+    assert n_lines <= LINES_LIMIT, f"{name} has {n_lines} lines: it is two files"
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_nothing_is_left_over(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = [text.count("\n", 0, match.start()) + 1 for match in LEFTOVERS.finditer(text)]
+    assert not found, f"{name}, lines {found}: finish it, or say it in an issue"
+
+
+@pytest.mark.parametrize("name", PYTHON_FILES)
+def test_no_error_is_swallowed(name):
+    """`except Exception: pass` hides the bug that it was not meant for."""
+    found = [
+        handler.lineno
+        for handler in ast.walk(parse(name))
+        if isinstance(handler, ast.ExceptHandler)
+        and (handler.type is None or ast.unparse(handler.type) in {"Exception", "BaseException"})
+        and all(isinstance(line, (ast.Pass, ast.Continue)) for line in handler.body)
+    ]
+    assert not found, f"{name}, lines {found}: name the errors that are expected, and why"
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in PYTHON_FILES if n.startswith("tests/") and n not in MAY_SLEEP]
+)
+def test_tests_wait_for_conditions_and_do_not_sleep(name):
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    found = [
+        call.lineno
+        for call in ast.walk(parse(name))
+        if isinstance(call, ast.Call) and sleeps(call) and WORKLOAD not in lines[call.lineno - 1]
+    ]
+    assert not found, (
+        f"{name}, lines {found}: use wait_until; a task that sleeps says '{WORKLOAD}' on the line"
+    )
+
+
+def sleeps(call: ast.Call) -> bool:
+    """Return whether this is a call of sleep; `asyncio.sleep(0)` only lets others run."""
+    if ast.unparse(call.func) not in {"sleep", "time.sleep", "asyncio.sleep"}:
+        return False
+    return ast.unparse(call) != "asyncio.sleep(0)"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("time.sleep(1)", True),
+        ("sleep(0.1)", True),
+        ("asyncio.sleep(0.1)", True),
+        ("asyncio.sleep(0)", False),
+        ("thread.join(1)", False),
+    ],
+)
+def test_sleeps_knows_a_sleep(code, expected):
+    call = ast.parse(code, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert sleeps(call) is expected

@@ -1,0 +1,246 @@
+"""What the tests of the worker's core are written with: messages by builders, an executor by hand.
+
+Nothing is mocked: the core is the real one, and `Hands` does what a slot's thread does, one step at
+a time and when the test says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from weft.protocol.message import Message
+from weft.protocol.messages import (
+    AssignTasks,
+    DropAttempts,
+    LocatedKeys,
+    ReturnAttempts,
+)
+from weft.worker.events import (
+    Action,
+    ChunkDone,
+    Event,
+    Fetch,
+    Fetched,
+    FetchFailed,
+    Forget,
+    ForgetFunctions,
+    Received,
+    Run,
+)
+from weft.worker.state import WorkerState
+from weft.worker.tasks import WorkerTask
+from weft.worker.validate import validate
+
+INC = b"function-of-inc!"
+SLOW = b"function-of-slow"
+
+#: (key, attempt, nbytes, holders)
+Location = tuple[str, int, int, list[str]]
+
+
+def assign(
+    *lines: str,
+    located: Iterable[Location] = (),
+    priority: int | None = None,
+    function: bytes = INC,
+    wanted: int = 0,
+) -> AssignTasks:
+    """Make an assignment from lines like "1 a" (attempt, key) and "2 b <- a other".
+
+    Priorities are the attempts unless one is given.
+    """
+    keys, attempts, dependencies = [], [], []
+    for line in lines:
+        head, _, tail = line.partition("<-")
+        number, key = head.split()
+        keys.append(key)
+        attempts.append(int(number))
+        dependencies.append(tail.split())
+    rows = list(located)
+    return AssignTasks(
+        functions=[function],
+        function_blobs=[b"blob"],
+        function_of=[0] * len(keys),
+        keys=keys,
+        attempts=attempts,
+        priorities=[attempt if priority is None else priority for attempt in attempts],
+        args=[b"args"] * len(keys),
+        wanted=[wanted] * len(keys),
+        dependencies=dependencies if any(dependencies) else [],
+        located_keys=[row[0] for row in rows],
+        located_attempts=[row[1] for row in rows],
+        located_nbytes=[row[2] for row in rows],
+        located_holders=[row[3] for row in rows],
+    )
+
+
+def drop(*attempts: int) -> DropAttempts:
+    return DropAttempts(attempts=list(attempts))
+
+
+def give_back(count: int) -> ReturnAttempts:
+    return ReturnAttempts(count=count)
+
+
+def locate(*rows: Location) -> LocatedKeys:
+    return LocatedKeys(
+        keys=[row[0] for row in rows],
+        attempts=[row[1] for row in rows],
+        nbytes=[row[2] for row in rows],
+        holders=[row[3] for row in rows],
+    )
+
+
+class Hands:
+    """A core, and what its shell holds: threads that run by hand, a store, requests to peers.
+
+    After each event the core is validated, and so is what the shell knows better: that the inputs
+    of a task that starts are in the store, and that nothing is forgotten that is in use.
+    """
+
+    def __init__(self, nthreads: int = 1) -> None:
+        self.state = WorkerState(nthreads, "tcp://me")
+        self.messages: list[Message] = []
+        #: {slot: the tasks that it has started and not told of}
+        self.started: dict[int, list[WorkerTask]] = {i: [] for i in range(nthreads)}
+        #: Slots whose thread is awake.
+        self.awake: set[int] = set()
+        #: Attempts whose values are in the store.
+        self.store: set[int] = set()
+        self.fetches: dict[int, Fetch] = {}
+        self.n_runs = 0
+
+    # --- Events -----------------------------------------------------------------------------------
+
+    def receive(self, *messages: Message) -> list[Message]:
+        """Let the core handle messages; return what it has to say."""
+        return self.handle(Received(messages))
+
+    def handle(self, event: Event) -> list[Message]:
+        self.state.handle(event, 0.0)
+        actions, self.state.actions = self.state.actions, []
+        for action in actions:
+            self._do(action)
+        validate(self.state)
+        self._check()
+        told, self.state.to_scheduler = self.state.to_scheduler, []
+        self.messages += told
+        return told
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, Run):
+            assert action.slot not in self.awake
+            assert action.chunk is self.state.slots[action.slot].chunk
+            self.awake.add(action.slot)
+            self.n_runs += 1
+        elif isinstance(action, Fetch):
+            assert action.request not in self.fetches
+            assert all(fetch.holder != action.holder for fetch in self.fetches.values())
+            self.fetches[action.request] = action
+        elif isinstance(action, Forget):
+            self.store.difference_update(action.attempts)
+        else:
+            assert isinstance(action, ForgetFunctions)
+
+    def _check(self) -> None:
+        state = self.state
+        held = {a for a, record in state.by_attempt.items() if record.state == "memory"}
+        unfinished = {t.attempt for tasks in self.started.values() for t in tasks}
+        assert held | set(state.released) <= self.store
+        assert self.store <= held | set(state.released) | unfinished
+        for slot in state.slots:
+            assert slot.busy == (slot.index in self.awake)
+        for tasks in self.started.values():
+            for task in tasks:
+                if task.state == "executing":
+                    assert all(record.attempt in self.store for record in task.inputs)
+
+    # --- A slot's thread --------------------------------------------------------------------------
+
+    def start(self, slot: int = 0) -> WorkerTask | None:
+        """Take the next task of a slot's chunk; None when there is none."""
+        chunk = self.state.slots[slot].chunk
+        if not chunk:
+            return None
+        assert slot in self.awake
+        task = chunk.popleft()
+        assert all(record.attempt in self.store for record in task.inputs), task
+        self.started[slot].append(task)
+        return task
+
+    def tell(
+        self, slot: int = 0, *, failed: Iterable[str] = (), duration_us: int = 10
+    ) -> list[Message]:
+        """Report what was started as done; ask for more if the chunk is empty."""
+        assert slot in self.awake
+        tasks, self.started[slot] = self.started[slot], []
+        failed = set(failed)
+        good = [task for task in tasks if task.key not in failed]
+        bad = [task for task in tasks if task.key in failed]
+        self.store.update(task.attempt for task in good)
+        finished = not self.state.slots[slot].chunk
+        if finished:
+            self.awake.discard(slot)  # awake again if there is something in the chunk afterwards
+        event = ChunkDone(
+            slot,
+            [task.attempt for task in good],
+            [100] * len(good),
+            [duration_us] * len(good),
+            [b"result" if task.wanted else None for task in good],
+            [task.attempt for task in bad],
+            [duration_us] * len(bad),
+            [["exception", task.key, b"", "ValueError", "", "", b""] for task in bad],
+            finished,
+        )
+        self.state.handle(event, 0.0)
+        if finished and self.state.slots[slot].busy:
+            self.awake.add(slot)
+        actions, self.state.actions = self.state.actions, []
+        for action in actions:
+            self._do(action)
+        validate(self.state)
+        self._check()
+        told, self.state.to_scheduler = self.state.to_scheduler, []
+        self.messages += told
+        return told
+
+    def run(self, slot: int = 0, n: int = 1) -> list[str]:
+        """Start `n` tasks and tell of them; return their keys."""
+        keys = []
+        for _ in range(n):
+            task = self.start(slot)
+            if task is None:
+                break
+            keys.append(task.key)
+        self.tell(slot)
+        return keys
+
+    def run_all(self, slot: int = 0) -> list[str]:
+        """Run until the slot sleeps; return the keys in order."""
+        keys = []
+        while slot in self.awake:
+            keys += self.run(slot)
+        return keys
+
+    # --- Peers ------------------------------------------------------------------------------------
+
+    def answer(self, holder: str, *, missing: Iterable[str] = ()) -> list[Message]:
+        """Let a peer answer what it was asked."""
+        fetch = self._take(holder)
+        missing = [key for key in fetch.keys if key in set(missing)]
+        keys = [key for key in fetch.keys if key not in missing]
+        by_key = dict(zip(fetch.keys, fetch.attempts, strict=True))
+        self.store.update(by_key[key] for key in keys)
+        return self.handle(Fetched(holder, fetch.request, keys, [100] * len(keys), missing))
+
+    def fail(self, holder: str) -> list[Message]:
+        """Let a peer be out of reach."""
+        return self.handle(FetchFailed(holder, self._take(holder).request, "gone"))
+
+    def asked(self, holder: str) -> list[str]:
+        """Return what a peer is being asked for."""
+        return next((f.keys for f in self.fetches.values() if f.holder == holder), [])
+
+    def _take(self, holder: str) -> Fetch:
+        fetch = next(fetch for fetch in self.fetches.values() if fetch.holder == holder)
+        return self.fetches.pop(fetch.request)

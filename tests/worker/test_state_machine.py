@@ -1,0 +1,186 @@
+"""The worker's core under anything: a scheduler that is wrong, peers that fail, threads at will.
+
+`Hands` validates the core after each event. On top of that, whatever is said must be true: no
+attempt is reported twice, or after it was dropped or given back, and what was given back had not
+started.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
+from weft.protocol.messages import (
+    AttemptsErred,
+    AttemptsFinished,
+    AttemptsReturned,
+    DropFunctions,
+)
+from weft.worker.events import SchedulerLost
+
+KEYS = [f"k{i}" for i in range(9)]
+PEERS = ["tcp://a", "tcp://b", "tcp://c"]
+
+keys = st.sampled_from(KEYS)
+holders = st.lists(st.sampled_from([*PEERS, "tcp://me"]), max_size=3, unique=True)
+
+
+class Worker(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.hands = Hands(2)
+        self.last_attempt = 0
+        #: Attempts that must not be mentioned (again) in this session.
+        self.over: set[int] = set()
+        self.assigned: set[int] = set()
+
+    def new_attempt(self) -> int:
+        self.last_attempt += 1
+        return self.last_attempt
+
+    def any_attempt(self, data) -> int:
+        attempt: int = data.draw(st.integers(1, self.last_attempt + 1), label="attempt")
+        self.last_attempt = max(self.last_attempt, attempt)
+        return attempt
+
+    def listen(self, messages):
+        for message in messages:
+            if isinstance(message, AttemptsFinished | AttemptsErred):
+                lengths = {len(message.attempts), len(message.durations_us)}
+                assert len(lengths) == 1
+            if isinstance(message, AttemptsFinished | AttemptsErred | AttemptsReturned):
+                for attempt in message.attempts:
+                    assert attempt in self.assigned
+                    assert attempt not in self.over
+                    self.over.add(attempt)
+
+    @rule(
+        data=st.data(),
+        rows=st.lists(st.tuples(keys, st.lists(keys, max_size=3)), min_size=1, max_size=5),
+        function=st.sampled_from([INC, SLOW]),
+        located=st.lists(st.tuples(keys, st.integers(1, 200), holders), max_size=3),
+        priority=st.none() | st.integers(0, 3),
+    )
+    def assign(self, data, rows, function, located, priority):
+        lines = []
+        for key, inputs in rows:
+            attempt = self.new_attempt()
+            self.assigned.add(attempt)
+            lines.append(f"{attempt} {key} <- {' '.join(k for k in inputs if k != key)}")
+        where = []
+        for key, nbytes, at in located:
+            fresh = data.draw(st.booleans(), label="fresh")
+            attempt = self.new_attempt() if fresh else self.any_attempt(data)
+            where.append((key, attempt, nbytes, at))
+        # The older attempts of these keys, whether they are here or in this very message.
+        current = self.hands.state.by_key
+        newest: dict[str, int] = {key: current[key].attempt for key, _ in rows if key in current}
+        for line in lines:
+            attempt, key, *_ = line.split()
+            if key in newest:
+                self.over.add(newest[key])
+            newest[key] = int(attempt)
+        message = assign(*lines, located=where, function=function, priority=priority)
+        self.listen(self.hands.receive(message))
+
+    @rule(data=st.data())
+    def assign_again(self, data):
+        attempt = self.any_attempt(data)
+        self.assigned.add(attempt)
+        key = data.draw(keys)
+        current = self.hands.state.by_key.get(key)
+        state = self.hands.state
+        known = attempt in state.by_attempt or attempt in state.cancelled | state.released
+        if not known:
+            self.over.discard(attempt)
+            if current is not None:
+                self.over.add(current.attempt)
+        self.listen(self.hands.receive(assign(f"{attempt} {key}")))
+
+    @rule(data=st.data())
+    def drop(self, data):
+        attempts = [self.any_attempt(data) for _ in range(data.draw(st.integers(1, 4)))]
+        self.over |= {attempt for attempt in attempts if attempt in self.hands.state.by_attempt}
+        self.listen(self.hands.receive(drop(*attempts)))
+
+    @rule(count=st.integers(0, 6))
+    def give_back(self, count):
+        started = {t.attempt for tasks in self.hands.started.values() for t in tasks}
+        (answer,) = (
+            m for m in self.hands.receive(give_back(count)) if isinstance(m, AttemptsReturned)
+        )
+        assert len(answer.attempts) <= count
+        assert not started & set(answer.attempts)
+        self.listen([answer])
+        if len(answer.attempts) < count:  # then there was nothing else, cycles apart
+            left = [*self.hands.state.ready, *self.hands.state.waiting.values()]
+            assert all(task.pins for task in left)
+
+    @rule(data=st.data(), key=keys, at=holders)
+    def locate(self, data, key, at):
+        self.listen(self.hands.receive(locate((key, self.any_attempt(data), 50, at))))
+
+    @rule(function=st.sampled_from([INC, SLOW]))
+    def drop_function(self, function):
+        self.listen(self.hands.receive(DropFunctions(functions=[function])))
+
+    @rule(slot=st.integers(0, 1))
+    def start(self, slot):
+        task = self.hands.start(slot)
+        assert task is None or task.state in {"executing", "cancelled"}
+
+    @precondition(lambda self: self.hands.awake)
+    @rule(
+        slot=st.integers(0, 1),
+        failed=st.sets(keys, max_size=1),
+        duration_us=st.sampled_from([3, 40, 400, 5000]),
+    )
+    def tell(self, slot, failed, duration_us):
+        if slot in self.hands.awake:
+            self.listen(self.hands.tell(slot, failed=failed, duration_us=duration_us))
+
+    @precondition(lambda self: self.hands.fetches)
+    @rule(data=st.data(), missing=st.sets(keys, max_size=2))
+    def answer(self, data, missing):
+        asked = [fetch.holder for fetch in self.hands.fetches.values()]
+        self.listen(self.hands.answer(data.draw(st.sampled_from(asked)), missing=missing))
+
+    @precondition(lambda self: self.hands.fetches)
+    @rule(data=st.data())
+    def fail(self, data):
+        asked = [fetch.holder for fetch in self.hands.fetches.values()]
+        self.listen(self.hands.fail(data.draw(st.sampled_from(asked))))
+
+    @rule()
+    def lose_the_scheduler(self):
+        assert self.hands.handle(SchedulerLost()) == []
+        assert self.hands.state.by_key == {}
+        self.over |= self.assigned
+
+    @invariant()
+    def nobody_sleeps_while_there_is_work(self):
+        assert not self.hands.state.ready.n or len(self.hands.awake) == 2
+
+    def teardown(self):
+        # Nothing gets stuck: when all threads and peers have done their part, what is left waits
+        # for something that is missing, or for another that waits.
+        hands = self.hands
+        while hands.awake or hands.fetches:
+            for slot in list(hands.awake):
+                hands.start(slot)
+                self.listen(hands.tell(slot))
+            for fetch in list(hands.fetches.values()):
+                self.listen(hands.answer(fetch.holder))
+        assert not hands.state.cancelled
+        assert not hands.state.ready.n
+        for task in hands.state.waiting.values():
+            assert any(record.state in {"missing", "waiting"} for record in task.inputs)
+        self.listen(hands.handle(SchedulerLost()))
+        assert hands.store == set()
+        assert hands.state.fetching.peers == {}
+
+
+TestWorker = Worker.TestCase
+TestWorker.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

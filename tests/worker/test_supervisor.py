@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import psutil
+import pytest
+
+import weft
+from tests.deploy.daemons import gone
+from weft.deploy.local import LocalCluster
+from weft.worker import spawn
+from weft.worker.supervisor import describe_exit
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "exit code 0"),
+        (3 << 8, "exit code 3"),
+        (signal.SIGSEGV, "killed by SIGSEGV"),
+        (
+            signal.SIGKILL,
+            "killed by SIGKILL, by somebody else or the kernel's out-of-memory killer",
+        ),
+    ],
+)
+def test_an_exit_is_described_in_words(status, words):
+    assert describe_exit(int(status)) == words
+
+
+@pytest.fixture
+def cluster():
+    with LocalCluster(n_workers=2, threads_per_worker=1, silence_logs=50) as cluster:
+        cluster.wait_for_workers(timeout=30)
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with cluster.get_client() as client:
+        yield client
+
+
+def processes_of(cluster):
+    """Return the spawner, the supervisor and the workers of a cluster."""
+    spawner = psutil.Process(cluster._workers.process.pid)
+    supervisor, *workers = sorted(spawner.children(), key=lambda child: child.create_time())
+    return spawner, supervisor, workers
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_started_again_and_the_map_completes(cluster, client, wait_until):
+    _, _, workers = processes_of(cluster)
+    gate = cluster._directory + "/gate"
+    open(gate, "w").close()
+
+    def work(i):
+        import os
+
+        while i == 50 and os.path.exists(gate):
+            os.sched_yield()
+        return i, os.getpid()
+
+    futures = client.map(work, range(400))
+    weft.wait([futures[0]], timeout=30)
+    workers[0].kill()
+    os.unlink(gate)
+    results = client.gather(futures, timeout=60)
+    assert [i for i, _ in results] == list(range(400))
+    client.wait_for_workers(2, timeout=30)
+    wait_until(lambda: gone(workers[:1]) and len(processes_of(cluster)[2]) == 2)
+    wait_until(lambda: workers[0] not in processes_of(cluster)[2])
+    assert workers[1] in processes_of(cluster)[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("poison", "words"),
+    [
+        (lambda: os._exit(3), "exit code 3"),
+        (lambda: os._exit(0), "exit code 0"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "killed by SIGKILL"),
+        (lambda: os.abort(), "killed by SIGABRT"),
+    ],
+)
+def test_a_task_that_kills_its_workers_is_given_up_with_the_reason(client, poison, words):
+    innocent = client.map(abs, range(100))
+    future = client.submit(poison)
+    with pytest.raises(weft.WorkerDied) as caught:
+        future.result(timeout=60)
+    assert words in str(caught.value)
+    assert caught.value.attempts == 4
+    assert client.gather(innocent, timeout=60) == list(range(100))
+    assert client.submit(abs, -1).result(timeout=60) == 1
+
+
+@pytest.mark.slow
+def test_a_worker_above_its_memory_limit_is_killed_and_said_so():
+    def gorge():
+        held = []
+        while True:
+            held.append(bytearray(os.urandom(1 << 20) * 4))
+
+    with (
+        LocalCluster(n_workers=1, memory_limit="200MB", silence_logs=50) as cluster,
+        cluster.get_client() as client,
+    ):
+        with pytest.raises(weft.WorkerDied) as caught:
+            client.submit(gorge).result(timeout=120)
+        assert "memory limit: 0." in str(caught.value)
+        assert "of 0.20 GB" in str(caught.value)
+        assert client.submit(abs, -1).result(timeout=60) == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_sleeps_in_c_and_one_that_burns_are_not_taken_for_dead(cluster, client):
+    # Both hold the interpreter lock or the thread for longer than a heartbeat.
+    burning = client.submit(sum, range(10**7))
+    assert burning.result(timeout=60) == sum(range(10**7))
+    assert cluster.scheduler_info["n_workers"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1], ids=["spawner", "supervisor"])
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
+def test_nobody_outlives_the_family(victim, is_busy, wait_until):
+    with LocalCluster(n_workers=2, silence_logs=50) as cluster:
+        cluster.wait_for_workers(timeout=30)
+        spawner, supervisor, workers = processes_of(cluster)
+        assert len(workers) == 2
+        with cluster.get_client() as client:
+            if is_busy:
+                # Each holds the interpreter lock in one long call into C, and hears no signal.
+                busy = client.map(pow, [3, 5], [10**8, 10**8], pure=False)
+                wait_until(lambda: any(w.cpu_percent() > 10 for w in workers), 30)
+            (spawner, supervisor)[victim].kill()
+            wait_until(lambda: gone([spawner, supervisor, *workers]), 30)
+            if is_busy:
+                client.cancel(busy)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_told_to_end_is_not_started_again(cluster, client, wait_until):
+    _, _, workers = processes_of(cluster)
+    workers[0].terminate()  # what the supervisor itself sends, and what ends in order
+    wait_until(lambda: gone(workers[:1]))
+    wait_until(lambda: cluster.scheduler_info["n_workers"] == 1)
+    assert client.submit(abs, -1).result(timeout=30) == 1
+    assert processes_of(cluster)[2] == workers[1:]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the other way is the only one")
+@pytest.mark.slow
+def test_where_the_kernel_does_not_help_workers_see_the_end_of_a_pipe(tmp_path, wait_until):
+    import subprocess
+
+    from tests.deploy.daemons import ROOT
+
+    code = """
+import os, signal, sys
+from weft.worker import spawn
+spawn._ask_kernel_to_kill_with_parent = lambda: False
+def supervise(commands):
+    commands.sendall(b'["start", {"worker_id": "w"}]\\n')
+    while commands.recv(4096):
+        pass
+    return 0
+def work(plain):
+    print(os.getpid(), flush=True)
+    while True:
+        signal.pause()
+sys.exit(spawn.run(supervise, work))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdout is not None
+        worker = psutil.Process(int(process.stdout.readline()))
+        family = psutil.Process(process.pid).children()
+        assert worker in family
+        process.kill()
+        wait_until(lambda: gone(family), 30)
+
+
+def test_thread_pools_are_limited_by_the_usual_names():
+    assert "OMP_NUM_THREADS" in spawn.THREAD_DEFAULTS
+    assert set(spawn.THREAD_DEFAULTS.values()) == {"1"}

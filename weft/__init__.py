@@ -1,0 +1,61 @@
+"""Weft runs Python functions on many machines.
+
+    import weft
+
+    with weft.Client() as client:                       # nothing to start; or Client("tcp://host:port")
+        futures = client.map(len, ["a", "bb", "ccc"])
+        print(client.gather(futures))
+
+This module is the façade: what users import, from where it lives, at first use (PEP 562), so that
+``import weft`` alone takes milliseconds. Nothing inside the five folders imports it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .protocol import errors
+from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's exceptions
+
+if TYPE_CHECKING:
+    from .client import Client, Future, as_completed, wait
+    from .deploy.local import LocalCluster
+    from .worker.context import get_worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Future",
+    "LocalCluster",
+    "__version__",
+    "as_completed",
+    "get_worker",
+    "wait",
+]
+__all__ += errors.__all__
+
+#: {public name: module below weft that defines it}. The same names as under TYPE_CHECKING.
+_HOMES = {
+    "Client": "client",
+    "Future": "client",
+    "LocalCluster": "deploy.local",
+    "as_completed": "client",
+    "get_worker": "worker.context",
+    "wait": "client",
+}
+
+if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f".{home}", __name__), name)
+        globals()[name] = value  # the next access does not come here
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,0 +1,70 @@
+"""What a worker is told when it starts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..protocol.address import Address, parse_address
+from ..protocol.security import Security, is_loopback
+
+
+@dataclass(kw_only=True)
+class WorkerConfig:
+    """Where the scheduler is, and what this worker is and may use.
+
+    Args:
+        scheduler: the scheduler's address.
+        security: the cluster's secret; with certificate and key for a `tls://` data port, or the
+            worker makes a certificate of its own.
+        name: for people; "" = the address.
+        nthreads: how many tasks run at the same time, >= 1.
+        memory_limit: bytes; 0 = none.
+        resources: {name: amount} that tasks may ask for.
+        local_directory: for files of this worker; None = it writes none.
+        listen_address: the data port; "" = of the scheduler's kind, where the scheduler's network
+            reaches it, on any free port.
+        find: called at each attempt to connect instead of looking at `scheduler` and `security`;
+            returns addresses to try and the secret, from a connection file for instance.
+        supervisor_id: of the process that watches this one, "" = none.
+        worker_id: names this process for ever.
+        reconnect: come back when the scheduler is lost; otherwise `run` returns then.
+        started_path: file in which to note the attempts being executed, for the supervisor.
+        stop_timeout_s: how long the end waits for tasks that run.
+    """
+
+    scheduler: str
+    security: Security
+    name: str = ""
+    nthreads: int = 1
+    memory_limit: int = 0
+    resources: dict[str, float] = field(default_factory=dict)
+    local_directory: Path | None = None
+    listen_address: str = ""
+    find: Callable[[], tuple[Sequence[str], Security]] | None = None
+    supervisor_id: str = ""
+    worker_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    reconnect: bool = True
+    started_path: Path | None = None
+    stop_timeout_s: float = 2.0
+
+    def data_address(self, scheduler_address: str, own_host: str) -> str:
+        """Decide where to listen for peers and clients.
+
+        Args:
+            scheduler_address: where the scheduler was found.
+            own_host: the address of this machine from which the scheduler is reached.
+        """
+        if self.listen_address:
+            return self.listen_address
+        scheduler = parse_address(scheduler_address)
+        short_id = self.worker_id[:12]
+        if scheduler.scheme == "inproc":
+            return f"inproc://worker-{self.worker_id}"
+        if scheduler.scheme == "unix":
+            # Beside the scheduler's: that folder is private, and paths of sockets must be short.
+            return f"unix://{Path(scheduler.host).parent / f'weft-worker-{short_id}.sock'}"
+        host = scheduler.host if is_loopback(scheduler.host) else own_host
+        return str(Address(scheduler.scheme, "127.0.0.1" if host == "localhost" else host, 0))

@@ -1,0 +1,53 @@
+"""What a task may know of the worker that runs it."""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["WorkerContext", "get_worker"]
+
+
+class WorkerContext:
+    """The worker and the task of one executor thread.
+
+    Attributes:
+        name: the worker's name, for people.
+        address: where peers and clients fetch data from it.
+        worker_id: names this process for ever, across connections.
+        key: of the task that this thread runs, "" between tasks.
+    """
+
+    __slots__ = ("address", "key", "name", "worker_id")
+
+    def __init__(self, name: str, address: str, worker_id: str) -> None:
+        self.name = name
+        self.address = address
+        self.worker_id = worker_id
+        self.key = ""
+
+    def __repr__(self) -> str:
+        return f"<WorkerContext of {self.name!r} at {self.address}>"
+
+
+class _Local(threading.local):
+    context: WorkerContext | None = None
+
+
+_local = _Local()
+
+
+def get_worker() -> WorkerContext:
+    """Return the worker that runs the calling task.
+
+    Raises:
+        RuntimeError: the caller is not in a task, or in a thread that the task started.
+    """
+    context = _local.context
+    if context is None:
+        raise RuntimeError("get_worker() works only in a task, on the thread that runs it")
+    return context
+
+
+def set_worker(context: WorkerContext) -> None:
+    """Make `get_worker` on this thread return `context`."""
+    _local.context = context

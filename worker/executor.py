@@ -1,0 +1,281 @@
+"""Runs tasks on threads: the shell around `WorkerState` that needs no event loop.
+
+Owns the core, the one lock that guards it, the store, and a thread for each slot. Whoever has an
+event calls `handle`, on whatever thread: a slot's thread reports what it did, learns what is next
+and goes on, without a hop to the loop in between. So a chain of tasks that was assigned ahead runs
+at the speed of this file. The loop is woken only when there is something to send, and only once
+until it comes (`drain`).
+
+User code runs outside the lock, and so do destructors of the values that are forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..protocol.errors import InternalError
+from ..protocol.exceptions import pack_exception
+from ..protocol.failure import Failure
+from ..protocol.message import Message
+from ..protocol.payload import Blob, Payload, blob_nbytes
+from ..protocol.serialize import loads, loads_arguments
+from ..protocol.sizeof import sizeof
+from .context import WorkerContext, set_worker
+from .events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, Run
+from .started import StartedRecord
+from .state import WorkerState
+from .tasks import WorkerFunction, WorkerTask
+from .values import RIDE_ALONG_BYTES, pack_result, unpack
+
+#: What is done is told at the end of a chunk, or when the last time is longer ago than this.
+_TELL_AFTER_NS = 1_000_000
+
+#: Results of these types are pickled without asking for their size first.
+_SMALL_TYPES = frozenset({bool, float, int, type(None)})
+
+
+class Executor:
+    """The core with threads that do what it says.
+
+    Args:
+        state: the core; only this object calls it from now on.
+        context: the worker, as its tasks see it.
+        wake: called on any thread, without the lock, when there is something to `drain`; not again
+            until `drain` was called.
+        crashed: called on a thread of ours that ends by a bug of weft.
+        started: where to note which attempts are being executed, if anywhere.
+    """
+
+    def __init__(
+        self,
+        state: WorkerState,
+        context: WorkerContext,
+        *,
+        wake: Callable[[], object],
+        crashed: Callable[[BaseException], object],
+        started: StartedRecord | None = None,
+    ) -> None:
+        self.state = state
+        #: {attempt: value}. At least those in state memory and released. Reading and writing single
+        #: items needs no lock; what is in use is pinned by the core.
+        self.store: dict[int, Any] = {}
+        self._context = context
+        self._wake = wake
+        self._crashed = crashed
+        self._started = started
+        self._lock = threading.Lock()
+        self._load_lock = threading.Lock()
+        self._fetches: list[Fetch] = []
+        #: `_wake` was called and `drain` was not.
+        self._wake_pending = False
+        #: What the last `drain` was told.
+        self._writable = True
+        #: One for each slot: True = there is a chunk, False = end.
+        self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads. They are daemons: a task that never ends does not hold the process."""
+        for slot in self.state.slots:
+            thread = threading.Thread(
+                target=self._run_slot,
+                args=(slot.index,),
+                name=f"weft-{self._context.name}-{slot.index}",
+                daemon=True,
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """Let each thread end after the task that it is in. What has not started should be gone."""
+        for inbox in self._inboxes:
+            inbox.put(False)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the threads to end, `timeout_s` at most in all; say whether they have."""
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def handle(self, event: Event) -> None:
+        """Hand an event to the core and do what it says. Any thread may call this."""
+        self._handle(event, None)
+
+    def drain(self, writable: bool = True) -> tuple[list[Message], list[Fetch]]:
+        """Take what is to be sent to the scheduler, and the fetches to be made.
+
+        Unless `writable`, the messages stay, and only fetches are a reason to `wake` until the next
+        call.
+        """
+        messages: list[Message] = []
+        with self._lock:
+            self._wake_pending = False
+            self._writable = writable
+            if writable:
+                messages, self.state.to_scheduler = self.state.to_scheduler, messages
+            fetches, self._fetches = self._fetches, []
+        return messages, fetches
+
+    def lookup(self, keys: list[str]) -> list[tuple[str, int, int]]:
+        """Return key, attempt and nbytes of those keys whose values are in the store."""
+        found = []
+        with self._lock:
+            for key in keys:
+                record = self.state.by_key.get(key)
+                if record is not None and record.state == "memory":
+                    found.append((key, record.attempt, record.nbytes))
+        return found
+
+    def _handle(self, event: Event, slot: int | None) -> bool:
+        """Return whether slot `slot` has something in its chunk."""
+        state = self.state
+        garbage: list[Any] = []
+        with self._lock:
+            state.handle(event, time.monotonic())
+            more = slot is not None and state.slots[slot].busy
+            if state.actions:
+                actions, state.actions = state.actions, []
+                for action in actions:
+                    if action.__class__ is Run:
+                        self._inboxes[action.slot].put(True)
+                    elif action.__class__ is Fetch:
+                        self._fetches.append(action)
+                    elif action.__class__ is Forget:
+                        pop = self.store.pop
+                        garbage += [pop(attempt, None) for attempt in action.attempts]
+                    else:
+                        assert isinstance(action, ForgetFunctions)
+                        garbage.append(action)
+            wake = not self._wake_pending and bool(
+                self._fetches or (state.to_scheduler and self._writable)
+            )
+            if wake:
+                self._wake_pending = True
+        if wake:
+            self._wake()
+        return more
+
+    # --- On a slot's thread -----------------------------------------------------------------------
+
+    def _run_slot(self, slot: int) -> None:
+        try:
+            context = WorkerContext(
+                self._context.name, self._context.address, self._context.worker_id
+            )
+            set_worker(context)
+            inbox = self._inboxes[slot]
+            while inbox.get():
+                self._run_chunks(slot, context)
+        except BaseException as error:  # a bug of ours: without this thread its tasks would hang
+            self._crashed(error)
+
+    def _run_chunks(self, slot: int, context: WorkerContext) -> None:
+        """Run what is in the slot's chunk until there is nothing more."""
+        take = self.state.slots[slot].chunk.popleft
+        store = self.store
+        clock = time.perf_counter_ns
+        note = self._started.note if self._started is not None else None
+        report = ChunkDone(slot, [], [], [], [])
+        start = told = clock()
+        while True:
+            try:
+                task = take()
+            except IndexError:
+                context.key = ""
+                if note is not None:
+                    note(slot, 0)
+                if not self._handle(report, slot):
+                    return
+                report = ChunkDone(slot, [], [], [], [])
+                start = told = clock()
+                continue
+            if note is not None:
+                note(slot, task.attempt)
+            context.key = task.key
+            value: Any
+            try:
+                call = task.function.call
+                if call is None:
+                    call = self._load(task.function)
+                    start = clock()  # loading (importing) says nothing about the next task
+                inputs = task.inputs
+                if inputs:
+                    args, kwargs = loads_arguments(
+                        task.args, [unpack(store, record.attempt) for record in inputs]
+                    )
+                else:
+                    args, kwargs = loads_arguments(task.args)
+                value = call(*args, **kwargs)
+                blob: Blob | None = None
+                if task.wanted and value.__class__ in _SMALL_TYPES:
+                    blob = pack_result(value, task.key)
+                    nbytes = blob_nbytes(blob)
+                    if nbytes > RIDE_ALONG_BYTES:
+                        blob = None
+                else:
+                    nbytes = sizeof(value)
+                    if task.wanted and nbytes <= RIDE_ALONG_BYTES:
+                        blob = _ride_along(value, task.key)
+            except BaseException as error:  # the user's: SystemExit ends the task, not the worker
+                failure = self._failure(error, task)
+                end = clock()
+                report.failed_attempts.append(task.attempt)
+                report.failed_durations_us.append((end - start) // 1000)
+                report.failures.append(failure)
+            else:
+                store[task.attempt] = value
+                end = clock()
+                report.attempts.append(task.attempt)
+                report.nbytes.append(nbytes)
+                report.durations_us.append((end - start) // 1000)
+                report.results.append(blob)
+            # Nothing of a task may live on here while the next one runs, or while none does.
+            task = call = inputs = args = kwargs = value = blob = None  # type: ignore[assignment]
+            start = end
+            if end - told > _TELL_AFTER_NS:
+                told = end
+                report.finished = False
+                self._handle(report, None)
+                report = ChunkDone(slot, [], [], [], [])
+
+    def _load(self, function: WorkerFunction) -> Callable[..., Any]:
+        """Unpickle a function, once. One that fails is tried again by the next task."""
+        with self._load_lock:
+            if function.call is None:
+                if function.blob is None:
+                    raise InternalError(f"the function {function.id.hex()} was never sent here")
+                call = loads(function.blob)
+                if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+                    getattr(call, "__call__", None)  # noqa: B004 - of an object, not of a function
+                ):
+                    call = functools.partial(_run_coroutine, call)
+                function.call = call
+            return function.call  # type: ignore[no-any-return]
+
+    def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
+        packed = pack_exception(error, task.key, self._context.name, task.attempt)
+        return ["exception", task.key, *packed]
+
+
+def _ride_along(value: object, key: str) -> Blob | None:
+    """Pickle a result that is probably small; None if it is not."""
+    blob = pack_result(value, key)
+    if blob_nbytes(blob) > RIDE_ALONG_BYTES:
+        return None
+    if blob.__class__ is Payload and blob.buffers:
+        # A task that runs before the bytes are sent may change the value in place.
+        return blob.detached()
+    return blob
+
+
+def _run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a coroutine function to its end, on a loop of its own."""
+    return asyncio.run(function(*args, **kwargs))

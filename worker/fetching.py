@@ -1,0 +1,160 @@
+"""Which peer is asked for what, and when: batches by holder, one request a holder, limited bytes.
+
+Owns the queues and the bytes in flight. It knows copies (records in fetch and flight), not tasks:
+what a copy that came, or will not come, means for them is decided in `state`.
+"""
+
+from __future__ import annotations
+
+from .events import Action, Fetch
+from .tasks import WorkerTask
+
+#: Largest sum of (expected) sizes of one request; a single larger value goes alone. Small enough
+#: for the first tasks to start while the rest is on its way.
+REQUEST_BYTES = 64 << 20
+#: Largest sum over all requests, before another one is begun.
+IN_FLIGHT_BYTES = 256 << 20
+#: Most keys of one request.
+REQUEST_KEYS = 4096
+
+
+class Peer:
+    """Another worker that holds something we need."""
+
+    __slots__ = ("address", "nbytes", "queue", "request")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        #: Copies in state "fetch" that this peer will be asked for, oldest first.
+        self.queue: dict[WorkerTask, None] = {}
+        #: Its only outstanding request.
+        self.request: Request | None = None
+        #: Sum of nbytes over the queue and the request.
+        self.nbytes = 0
+
+
+class Request:
+    """What a peer has been asked for."""
+
+    __slots__ = ("attempts", "copies", "nbytes", "number", "peer")
+
+    def __init__(self, number: int, peer: Peer) -> None:
+        self.number = number
+        self.peer = peer
+        #: {key: the copy, in state "flight"}; None = it was dropped meanwhile.
+        self.copies: dict[str, WorkerTask | None] = {}
+        #: {key: attempt under which the shell stores it}
+        self.attempts: dict[str, int] = {}
+        #: What was expected when it was asked; counted in Peer.nbytes and Fetching.nbytes.
+        self.nbytes = 0
+
+
+class Fetching:
+    """All copies in state "fetch" or "flight"."""
+
+    def __init__(self) -> None:
+        #: {address: peer}. All and only those with a queue or a request.
+        self.peers: dict[str, Peer] = {}
+        #: {number: request}. Each is the request of its peer.
+        self.requests: dict[int, Request] = {}
+        #: Sum of nbytes over `requests`.
+        self.nbytes = 0
+        #: Peers with a queue and no request, longest waiting first.
+        self.waiting: dict[Peer, None] = {}
+        #: Keys never have two requests of one number, not even after `SchedulerLost`.
+        self._last_request = 0
+
+    def add(self, copy: WorkerTask) -> None:
+        """Queue a copy at the holder that has least to send us. Needs at least one holder."""
+        best: Peer | None = None
+        for address in copy.holders:
+            peer = self.peers.get(address)
+            if peer is None:
+                best = self.peers[address] = Peer(address)
+                break
+            if best is None or peer.nbytes < best.nbytes:
+                best = peer
+        assert best is not None
+        copy.state = "fetch"
+        copy.peer = best
+        best.queue[copy] = None
+        best.nbytes += copy.nbytes
+        if best.request is None:
+            self.waiting[best] = None
+
+    def remove(self, copy: WorkerTask) -> None:
+        """Take out a copy that nobody needs any more, or that is to be asked for elsewhere.
+
+        One that is in flight may still come; nobody waits for it then.
+        """
+        peer = copy.peer
+        assert peer is not None
+        copy.peer = None
+        if copy.state == "fetch":
+            del peer.queue[copy]
+            peer.nbytes -= copy.nbytes
+            self._clean(peer)
+        else:
+            assert peer.request is not None
+            peer.request.copies[copy.key] = None
+
+    def start(self, actions: list[Action]) -> None:
+        """Ask every peer that may be asked."""
+        while self.waiting and (not self.requests or self.nbytes < IN_FLIGHT_BYTES):
+            peer = next(iter(self.waiting))
+            del self.waiting[peer]
+            self._last_request += 1
+            request = Request(self._last_request, peer)
+            for copy in peer.queue:
+                nbytes = request.nbytes + copy.nbytes
+                n = len(request.copies)
+                if n and (nbytes > REQUEST_BYTES or n == REQUEST_KEYS):
+                    break
+                copy.state = "flight"
+                request.copies[copy.key] = copy
+                request.attempts[copy.key] = copy.attempt
+                request.nbytes = nbytes
+            for asked in request.copies.values():
+                assert asked is not None
+                del peer.queue[asked]
+            peer.request = self.requests[request.number] = request
+            self.nbytes += request.nbytes
+            keys = list(request.copies)
+            attempts = list(request.attempts.values())
+            actions.append(Fetch(peer.address, request.number, keys, attempts))
+
+    def end(self, number: int) -> Request | None:
+        """End a request; its copies are in no container of this class any more."""
+        request = self.requests.pop(number, None)
+        if request is not None:
+            for copy in request.copies.values():
+                if copy is not None:
+                    copy.peer = None
+            peer = request.peer
+            peer.request = None
+            peer.nbytes -= request.nbytes
+            self.nbytes -= request.nbytes
+            if peer.queue:
+                self.waiting[peer] = None
+            self._clean(peer)
+        return request
+
+    def give_up(self, address: str) -> list[WorkerTask]:
+        """Return the copies that were queued at a holder out of reach; they are in no queue now."""
+        peer = self.peers.get(address)
+        if peer is None:
+            return []
+        copies = list(peer.queue)
+        for copy in copies:
+            copy.peer = None
+            peer.nbytes -= copy.nbytes
+        peer.queue.clear()
+        self._clean(peer)
+        return copies
+
+    def _clean(self, peer: Peer) -> None:
+        if not peer.queue:
+            self.waiting.pop(peer, None)
+            if peer.request is None:
+                assert peer.nbytes == 0
+                del self.peers[peer.address]

@@ -1,0 +1,497 @@
+"""The worker process's event loop side: the scheduler's connection, the data port, the peers.
+
+A shell: turns messages into events and what the core wants sent into messages, and decides nothing
+about tasks. It holds no global state, so several workers can live in one loop (`processes=False`).
+
+What is to be sent is written once per turn of the loop. While the socket is not writable the core's
+out-box grows, and columns in it with it, so that batches form by themselves under load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import platform
+import random
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+from ..protocol.address import parse_address
+from ..protocol.connection import Connection
+from ..protocol.errors import (
+    CommClosed,
+    CommError,
+    ConfigError,
+    HandshakeError,
+    InternalError,
+    ProtocolError,
+    RemoteProtocolError,
+)
+from ..protocol.handshake import Role
+from ..protocol.message import Message
+from ..protocol.messages import (
+    AssignTasks,
+    Bye,
+    DropAttempts,
+    DropFunctions,
+    FetchKeys,
+    Heartbeat,
+    LocatedKeys,
+    Refused,
+    RegisterWorker,
+    ReturnAttempts,
+    Stop,
+    Welcome,
+)
+from ..protocol.security import Security, generate_certificate, is_loopback
+from ..protocol.transport import Listener, connect, listen
+from .config import WorkerConfig
+from .context import WorkerContext
+from .events import Event, Received, SchedulerLost
+from .executor import Executor
+from .peers import Peers
+from .serving import DataServer
+from .started import StartedRecord
+from .state import WorkerState
+
+__all__ = ["SWITCH_INTERVAL_S", "WorkerServer", "main", "run_worker"]
+
+logger = logging.getLogger("weft.worker")
+
+#: How long a thread may hold the GIL while the loop waits for it, in a worker process.
+SWITCH_INTERVAL_S = 0.0005
+
+_FIRST_DELAY_S = 0.1
+_MAX_DELAY_S = 5.0
+
+_FOR_CORE = frozenset({AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, DropFunctions})
+
+
+class WorkerServer:
+    """One worker. `run` is its whole life; `stop` ends it from outside."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        #: Of the data port; "" until it listens.
+        self.address = ""
+        self.name = config.name
+        #: Set while the worker is registered.
+        self.registered = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        self._rng = random.Random(config.worker_id)
+        self._executor: Executor | None = None
+        self._listener: Listener | None = None
+        self._server: DataServer | None = None
+        self._peers: Peers | None = None
+        self._started: StartedRecord | None = None
+        self._process: Any = None
+        self._connection: Connection | None = None
+        self._session = 0
+        self._epoch = 0
+        #: The scheduler is not there, and that was said.
+        self._is_lost = False
+        #: Ends the session under way: with None to stop, with an error to try again or give up.
+        self._session_end: asyncio.Future[BaseException | None] | None = None
+        self._stop_reason: str | None = None
+        self._fatal: BaseException | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def executor(self) -> Executor:
+        """The executor; there is one from the first connection on."""
+        assert self._executor is not None
+        return self._executor
+
+    # --- Life -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until the scheduler or `stop` says that it is enough.
+
+        Raises:
+            HandshakeError: the scheduler does not want this worker; trying again will not help.
+            ConfigError: no data port can be opened where the configuration says.
+            CommError: the scheduler is out of reach and `config.reconnect` is off.
+            InternalError: a bug of weft.
+        """
+        delay_s = _FIRST_DELAY_S
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._run_session()
+                    delay_s = _FIRST_DELAY_S
+                except CommError as error:
+                    if not self.config.reconnect:
+                        if self._session:
+                            logger.info("the scheduler is gone: %s", error)
+                            return
+                        raise
+                    self._say_lost(error)
+                if self._stopping.is_set():
+                    break
+                await self._pause(self._rng.uniform(0, delay_s))
+                delay_s = min(2 * delay_s, _MAX_DELAY_S)
+        finally:
+            await self._close()
+
+    def _say_lost(self, error: CommError) -> None:
+        # A supervisor says it for all its workers.
+        is_news = not (self._is_lost or self.config.supervisor_id)
+        self._is_lost = True
+        what = "the scheduler is gone" if self.registered_once else "no scheduler yet"
+        level = logging.WARNING if is_news else logging.DEBUG
+        logger.log(level, "%s: %s; trying again", what, error)
+
+    def _say_nonsense(self, error: ProtocolError) -> None:
+        logger.warning("the scheduler sent nonsense: %s", error)
+        self._is_lost = True  # which this line has said
+
+    @property
+    def registered_once(self) -> bool:
+        """Whether a scheduler has ever accepted this worker."""
+        return self._epoch != 0
+
+    def stop(self, reason: str) -> None:
+        """End the worker, for the loop's thread. `run` returns soon after."""
+        if self._stopping.is_set():
+            return
+        self._stop_reason = reason
+        logger.info("worker %s stops: %s", self.name or self.config.worker_id, reason)
+        self._stopping.set()
+        self._end_session(None)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except asyncio.TimeoutError:
+            return
+
+    async def _run_session(self) -> None:
+        """Connect, register, and work until the connection ends."""
+        self._session_end = self._loop.create_future()
+        address, security, connection = await self._connect()
+        self._connection = connection
+        try:
+            if self._executor is None:
+                await self._begin(address, security, connection.cluster_id)
+            self._session += 1
+            connection.send([self._registration()])
+            error = await self._session_end
+            if error is not None:
+                raise error
+        finally:
+            self._leave_session()
+            connection.close()
+
+    async def _connect(self) -> tuple[str, Security, Connection]:
+        """Connect to the first address that answers; they may be others each time."""
+        config = self.config
+        addresses, security = config.find() if config.find else ([config.scheduler], None)
+        failure = CommError("no address of a scheduler is known")
+        for address in addresses:
+            try:
+                connection = await connect(
+                    address,
+                    role=Role.WORKER,
+                    server_role=Role.SCHEDULER,
+                    security=security or config.security,
+                    handler=self,
+                )
+            except CommError as error:
+                failure = error
+            else:
+                return address, security or config.security, connection
+        raise failure
+
+    def _end_session(self, error: BaseException | None) -> None:
+        if self._session_end is not None and not self._session_end.done():
+            self._session_end.set_result(error)
+
+    def _leave_session(self) -> None:
+        # Before Welcome nothing but the registration may be sent.
+        if self._connection is not None and self._stopping.is_set() and self.registered.is_set():
+            self._connection.send([Bye(reason=self._stop_reason or "")])
+        self._connection = None
+        self.registered.clear()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+        if self._executor is not None:
+            self._executor.handle(SchedulerLost())
+
+    async def _begin(self, scheduler: str, security: Security, cluster_id: bytes) -> None:
+        """Open the data port and start the threads; once, when the cluster is known."""
+        config = self.config
+        security = dataclasses.replace(security, cluster_id=cluster_id)
+        address = config.data_address(scheduler, await self._own_host(scheduler))
+        # Whoever let the scheduler talk in the clear has decided that for its workers as well.
+        allow_plaintext = parse_address(scheduler).scheme == "tcp"
+        # The executor needs the address and serves the connections that come to it.
+        late = _LateHandler()
+        try:
+            self._listener = await listen(
+                address,
+                role=Role.WORKER_DATA,
+                accepted_roles={Role.PEER},
+                security=_for_listening(security, address),
+                on_connection=lambda connection: late,
+                allow_plaintext=allow_plaintext,
+            )
+        except CommError as error:
+            # Not the scheduler's doing, so trying again as for a lost one would hide it for ever.
+            raise ConfigError(
+                f"no data port for other workers and clients: {error}; choose an address of this "
+                "machine with --host"
+            ) from error
+        self.address = self._listener.address
+        self.name = config.name or self.address
+        if config.started_path is not None:
+            self._started = StartedRecord(config.started_path, config.nthreads)
+        self._executor = Executor(
+            WorkerState(config.nthreads, self.address),
+            WorkerContext(self.name, self.address, config.worker_id),
+            wake=self._wake,
+            crashed=self._crashed,
+            started=self._started,
+        )
+        self._server = late.server = DataServer(self._executor)
+        self._peers = Peers(security, self._executor.store, self._handle)
+        self._executor.start()
+
+    async def _own_host(self, scheduler: str) -> str:
+        """Return this machine's address on the way to the scheduler."""
+        target = parse_address(scheduler)
+        if not target.is_tcp or is_loopback(target.host) or self.config.listen_address:
+            return target.host  # nobody needs to know
+        infos = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)
+        family, type_, protocol, _, socket_address = infos[0]
+        with socket.socket(family, type_, protocol) as sock:
+            sock.connect(socket_address)  # of a datagram socket: asks for the route, sends nothing
+            return str(sock.getsockname()[0])
+
+    async def _close(self) -> None:
+        if self._peers is not None:
+            await self._peers.close()
+        if self._server is not None:
+            await self._server.close()
+        if self._listener is not None:
+            await self._listener.close()
+        if self._executor is not None:
+            ended = await self._end_threads(self._executor)
+            if ended and self._started is not None:
+                self._started.close()
+        if self._fatal is not None:
+            raise InternalError(f"a thread of the worker ended: {self._fatal!r}") from self._fatal
+
+    async def _end_threads(self, executor: Executor) -> bool:
+        executor.stop()
+        deadline = self._loop.time() + self.config.stop_timeout_s
+        # The end of a thread wakes nobody, so there is no event to wait for.
+        while not (ended := executor.join(0.0)) and self._loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        return ended
+
+    # --- The scheduler's connection ---------------------------------------------------------------
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `Handler`."""
+        try:
+            if not set(map(type, messages)) <= _FOR_CORE:
+                messages = [
+                    message
+                    for message in messages
+                    if type(message) in _FOR_CORE or self._on_other(connection, message)
+                ]
+            if messages:
+                self._handle(Received(messages))
+        except RemoteProtocolError as error:
+            self._say_nonsense(error)
+            connection.abort()
+
+    def _on_other(self, connection: Connection, message: Message) -> bool:
+        """Handle a message that is not for the core; return False."""
+        if isinstance(message, Welcome):
+            self._on_welcome(connection, message)
+        elif isinstance(message, FetchKeys):
+            assert self._server is not None
+            self._server.serve(connection, message.request, message.keys)
+        elif isinstance(message, Stop):
+            self.stop(message.reason or "the scheduler said so")
+        elif isinstance(message, Refused):
+            self._end_session(HandshakeError(f"the scheduler refused: {message.reason}"))
+        elif isinstance(message, Bye):
+            self._end_session(CommClosed(f"the scheduler said: {message.reason}"))
+        elif not isinstance(message, Heartbeat):
+            raise RemoteProtocolError(f"a worker cannot take {type(message).__name__}")
+        return False
+
+    def _on_welcome(self, connection: Connection, message: Welcome) -> None:
+        is_back = self.registered_once
+        connection.wire.epoch = self._epoch = message.epoch
+        connection.wire.session = message.session
+        self._is_lost = False
+        logger.log(
+            logging.DEBUG if is_back and self.config.supervisor_id else logging.INFO,
+            "worker %s at %s registered at %s",
+            self.name,
+            self.address,
+            connection.address,
+        )
+        self.registered.set()
+        self._send_heartbeat(connection, max(0.05, message.heartbeat_ms / 1000))
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `Handler`."""
+        self._flush()
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        """See `Handler`."""
+        if connection is self._connection or self._connection is None:
+            if isinstance(error, ProtocolError):
+                self._say_nonsense(error)
+            if not isinstance(error, CommError):
+                error = CommClosed(
+                    "the connection to the scheduler ended" if error is None else str(error),
+                    connection.address,
+                )
+            self._end_session(error)
+
+    def _registration(self) -> RegisterWorker:
+        config = self.config
+        return RegisterWorker(
+            worker_id=config.worker_id,
+            name=self.name,
+            session=self._session,
+            last_epoch=self._epoch,
+            address=self.address,
+            nthreads=config.nthreads,
+            memory_limit=config.memory_limit,
+            resources=config.resources,
+            supervisor_id=config.supervisor_id,
+            facts={
+                "pid": os.getpid(),
+                "host": platform.node(),
+                "python": platform.python_version(),
+            },
+        )
+
+    def _send_heartbeat(self, connection: Connection, interval_s: float) -> None:
+        if connection is self._connection:
+            connection.send([Heartbeat(facts=self._measure())])
+            self._heartbeat = self._loop.call_later(
+                interval_s, self._send_heartbeat, connection, interval_s
+            )
+
+    def _measure(self) -> dict[str, Any]:
+        if self._process is None:
+            import psutil
+
+            self._process = psutil.Process()
+        state = self.executor.state
+        return {
+            "rss": self._process.memory_info().rss,
+            "cpu": self._process.cpu_percent(None),
+            "tasks": len(state.by_key),
+            "ready": state.ready.n,
+        }
+
+    # --- Between the core and the loop ------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        self.executor.handle(event)
+
+    def _wake(self) -> None:
+        """Have `_flush` called when this turn of the loop ends. Called on any thread."""
+        if threading.get_ident() == self._thread_id:
+            self._loop.call_soon(self._flush)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._flush)
+        except RuntimeError:  # the loop is closed: the process ends, and nobody is told any more
+            return
+
+    def _flush(self) -> None:
+        executor = self._executor
+        if executor is None:
+            return
+        connection = self._connection
+        messages, fetches = executor.drain(connection is None or connection.writable)
+        if messages and connection is not None:
+            connection.send(messages)
+        if fetches and self._peers is not None:
+            for fetch in fetches:
+                self._peers.fetch(fetch)
+
+    def _crashed(self, error: BaseException) -> None:
+        """A thread of ours ended by a bug. Without it tasks would hang, so all ends."""
+        logger.error("a thread of the worker ended", exc_info=error)
+        self._fatal = error
+        try:
+            self._loop.call_soon_threadsafe(self.stop, "a bug of weft")
+        except RuntimeError:
+            return
+
+
+class _LateHandler:
+    """Handles the data port's connections by a server that is made once the port is known."""
+
+    server: DataServer
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        self.server.on_messages(connection, messages)
+
+    def on_writable(self, connection: Connection) -> None:
+        self.server.on_writable(connection)
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        self.server.on_closed(connection, error)
+
+
+def _for_listening(security: Security, address: str) -> Security:
+    """Return what a data port needs: for TLS a certificate with its key, if need be a new one."""
+    if parse_address(address).scheme != "tls" or (
+        security.certificate_pem is not None and security.private_key_pem is not None
+    ):
+        return security
+    assert security.cluster_id is not None
+    certificate, key = generate_certificate(security.cluster_id)
+    return dataclasses.replace(security, certificate_pem=certificate, private_key_pem=key)
+
+
+async def run_worker(config: WorkerConfig) -> None:
+    """Run a worker in this loop until it stops; see `WorkerServer.run`."""
+    await WorkerServer(config).run()
+
+
+def main(config: WorkerConfig) -> None:
+    """Run a worker as this process: on uvloop where there is one, until it stops or SIGTERM."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    loop = _new_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(_main(config))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _main(config: WorkerConfig) -> None:
+    worker = WorkerServer(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.stop, f"signal {number.name}")
+    await worker.run()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,250 @@
+"""The fork server: a process with one thread that has imported everything and forks on demand.
+
+    spawner (this module's `run`)     one thread, no event loop, no connection; reaps all
+    ├── supervisor                    decides, and talks to the scheduler (supervisor.py)
+    ├── worker
+    └── worker ...                    each in a session of its own
+
+A worker is usable some 10 ms after it was asked for, and shares the memory of what was imported;
+starting an interpreter for each takes ten times as long, `multiprocessing`'s fork server twice
+(which also wants to import the user's `__main__` again). Forking is safe here because there is
+nothing to break: no second thread, no lock held, no loop.
+
+Nobody outlives the family, whoever dies, and however: a worker is killed by the kernel when the
+spawner dies (where there is no such service, by a thread that waits for the end of a pipe), the
+supervisor sees the end of its socket and leaves, and when the supervisor dies the spawner kills
+the workers and leaves. User code that holds the interpreter lock cannot prevent any of it.
+
+Between spawner and supervisor go lines of JSON over a socket pair:
+
+    -> ["start", worker's configuration]   <- ["started", worker_id, pid]
+    -> ["kill", pid, signal]               <- ["exited", pid, wait status]
+                                           <- ["signal", signal]    it came to the spawner
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+#: What ends the family: a hang-up of the terminal, Ctrl-C, a service manager's stop.
+END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+#: How often an embedded spawner looks whether its parent is still there, if nobody told it.
+_PARENT_CHECK_MS: Final = 1000
+
+_PR_SET_PDEATHSIG: Final = 1
+
+#: More threads than the worker has tasks would fight over the same cores. Applied only where the
+#: user has set nothing.
+THREAD_DEFAULTS: Final = {
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+WorkerMain: TypeAlias = Callable[[dict[str, Any]], int]
+SupervisorMain: TypeAlias = Callable[[socket.socket], int]
+
+
+def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) -> int:
+    """Be the spawner; return the exit code of this process. To be called with one thread only.
+
+    It returns once in each process of the family: the two functions are called in the forked
+    ones, with this process's stack below them and nothing else of it.
+
+    Args:
+        supervise: the supervisor's main function, with its end of the socket.
+        work: a worker's, with the configuration that the supervisor gave.
+        embedded: end when the parent process has ended, too.
+    """
+    spawner = _Spawner(embedded)
+    try:
+        role, argument = spawner.serve()
+    finally:
+        # In a forked process this closes its copies of what is the spawner's only.
+        spawner.close()
+    if role == "supervisor":
+        with argument:
+            return supervise(argument)
+    if role == "worker":
+        for name, value in THREAD_DEFAULTS.items():
+            os.environ.setdefault(name, value)
+        return work(argument)
+    code: int = argument
+    return code
+
+
+@dataclass
+class _Spawner:
+    embedded: bool
+    #: Processes that were forked and not reaped, the supervisor among them. Only their pids can be
+    #: signalled: any other may be somebody else's by now.
+    alive: dict[int, None] = field(default_factory=dict)
+    supervisor: int = 0
+    commands: socket.socket | None = None
+    received: bytes = b""
+
+    def serve(self) -> tuple[str, Any]:
+        """Run until the supervisor has ended; or return in a forked process, as what it is."""
+        self.pid, self.parent = os.getpid(), os.getppid()
+        # The kernel closes the writing end when this process is gone, and not before.
+        self.lifeline = os.pipe()
+        self.wakeups = os.pipe()
+        for end in self.wakeups:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self.wakeups[1], warn_on_full_buffer=False)
+        for number in (*END_SIGNALS, signal.SIGCHLD):
+            signal.signal(number, _note)
+        gc.collect()
+        gc.freeze()  # the collector of a child would otherwise write to, and so copy, every page
+        self.commands, theirs = socket.socketpair()
+        with theirs:
+            if not self._fork():
+                return "supervisor", theirs.dup()
+        self.supervisor = next(iter(self.alive))
+        return self._loop()
+
+    def _loop(self) -> tuple[str, Any]:
+        assert self.commands is not None
+        poll = select.poll()
+        poll.register(self.commands, select.POLLIN)
+        poll.register(self.wakeups[0], select.POLLIN)
+        while True:
+            ready = dict(poll.poll(_PARENT_CHECK_MS if self.embedded else None))
+            if self.embedded and os.getppid() != self.parent:
+                self.embedded = False
+                self._tell("signal", int(signal.SIGTERM))
+            if self.wakeups[0] in ready:
+                code = self._on_signals()
+                if code is not None:
+                    return "spawner", code
+            if self.commands.fileno() in ready and not self._receive():
+                # The supervisor is about to be reaped, or was killed. Nobody watches any more.
+                poll.unregister(self.commands)
+                self._kill_all()
+            config = self._obey()
+            if config is not None:
+                return "worker", config
+
+    def _receive(self) -> bool:
+        assert self.commands is not None
+        data = self.commands.recv(1 << 16)
+        self.received += data
+        return bool(data)
+
+    def _obey(self) -> dict[str, Any] | None:
+        """Do what has been asked for; return a worker's configuration in that worker's process."""
+        while b"\n" in self.received:
+            line, _, self.received = self.received.partition(b"\n")
+            verb, *arguments = json.loads(line)
+            if verb == "start":
+                config: dict[str, Any] = arguments[0]
+                pid = self._fork()
+                if not pid:
+                    return config
+                self._tell("started", config["worker_id"], pid)
+            elif arguments[0] in self.alive:
+                os.kill(arguments[0], arguments[1])
+        return None
+
+    def _on_signals(self) -> int | None:
+        numbers = set(os.read(self.wakeups[0], 4096))
+        for number in numbers - {signal.SIGCHLD}:
+            self._tell("signal", number)
+        return self._reap() if signal.SIGCHLD in numbers else None
+
+    def _reap(self) -> int | None:
+        """Take notice of every child that ended; return the supervisor's exit code if it did.
+
+        That is 128 + the number of the signal, if one killed it.
+        """
+        while self.alive:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return None
+            self.alive.pop(pid, None)
+            if pid == self.supervisor:
+                self._kill_all()
+                while self.alive:
+                    self.alive.pop(os.wait()[0], None)
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            self._tell("exited", pid, status)
+        return None
+
+    def _kill_all(self) -> None:
+        for pid in self.alive:
+            if pid != self.supervisor:
+                os.kill(pid, signal.SIGKILL)
+
+    def _tell(self, *what: object) -> None:
+        assert self.commands is not None
+        # A supervisor that is gone will be reaped in a moment.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.commands.sendall(json.dumps(what).encode() + b"\n")
+
+    def _fork(self) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            self.alive[pid] = None
+            return pid
+        is_worker = bool(self.supervisor)
+        signal.set_wakeup_fd(-1)
+        for number in (*END_SIGNALS, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()  # Ctrl-C in a terminal goes to the spawner only, which asks for an orderly end
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        if is_worker:
+            self._die_with_parent()
+        return 0
+
+    def _die_with_parent(self) -> None:
+        if not _ask_kernel_to_kill_with_parent():
+            reader = os.dup(self.lifeline[0])
+            threading.Thread(target=_exit_at_end, args=(reader,), daemon=True).start()
+        if os.getppid() != self.pid:
+            os._exit(1)  # it died before we could ask
+
+    def close(self) -> None:
+        """Close this process's copies of everything that `serve` opened."""
+        if self.commands is not None:
+            self.commands.close()
+        if os.getpid() == self.pid:
+            signal.set_wakeup_fd(-1)
+        for end in (*self.lifeline, *self.wakeups):
+            os.close(end)
+
+
+def _note(number: int, frame: object) -> None:
+    """Have a handler, so that the signal's number is written to the wake-up pipe."""
+
+
+def _ask_kernel_to_kill_with_parent() -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL)) == 0)
+
+
+def _exit_at_end(reader: int) -> None:
+    """Leave, whatever else goes on, when the last writing end of a pipe is closed."""
+    os.read(reader, 1)
+    os._exit(1)

@@ -1,0 +1,463 @@
+"""The supervisor: starts worker processes, watches them, says why they died, and starts them again.
+
+It runs no user code and holds no data, so it answers at once whatever its workers do. That makes
+its line to the scheduler the one that says whether a worker is alive: a worker whose task holds the
+interpreter lock for minutes is busy, not dead.
+
+What it decides:
+
+- A worker that ended is started again, under a new id; after deaths in a row with a growing delay.
+  One that ended by itself with code 0 while it ran nothing was told to, and stays away. One that
+  cannot be what it was told to be (`EXIT_CONFIG`) ends everything: the next would not fare better.
+- A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
+  exit is reported with that reason, and with the attempts that were running.
+- `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
+  ends everything: SIGTERM to the workers, SIGKILL after a grace, exit code 0.
+- A scheduler that is lost is looked for again, with back-off, for ever; workers do the same.
+
+Forking is the spawner's (spawn.py); this process only asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from ..protocol.errors import CommError, ConfigError, ProtocolError, WeftError
+from ..protocol.security import Security
+from .started import read_started
+from .supervisor_link import SupervisorLink
+
+_log = logging.getLogger("weft.supervisor")
+
+#: A worker above this part of its memory limit is killed.
+TERMINATE_FRACTION: Final = 0.95
+#: Exit code of a worker whose configuration is at fault (sysexits' EX_CONFIG); it has said how.
+EXIT_CONFIG: Final = 78
+_CHECK_S: Final = 0.1
+#: A worker that lived this long was not killed by its own start.
+_SOUND_AFTER_S: Final = 10.0
+#: Deaths in a row, each right after the start, that the user should hear of from us.
+_SUSPICIOUS_DEATHS: Final = 3
+_RESTART_MIN_S: Final = 0.1
+_RESTART_MAX_S: Final = 30.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+_RECONNECT_MIN_S: Final = 0.05
+_RECONNECT_MAX_S: Final = 10.0
+
+
+@dataclass
+class WorkerSpec:
+    """One worker to keep running.
+
+    Attributes:
+        name: for people; the same across restarts.
+        memory_limit: bytes, 0 = none.
+        options: everything else that the worker process is told, as plain data.
+    """
+
+    name: str
+    memory_limit: int
+    options: dict[str, Any]
+
+
+@dataclass
+class SupervisorConfig:
+    """What to run.
+
+    Attributes:
+        find: says where the scheduler is now and how to prove who we are; asked at each attempt.
+        workers: which workers.
+        directory: where workers keep what they need; made before, removed with `owns_directory`.
+        embedded: the scheduler is ours alone: leave when it does, and wait for nothing.
+        connect_timeout_s: give up when the first connection takes longer. Not looked at if
+            embedded.
+        grace_s: how long a worker may take to end by itself.
+    """
+
+    find: Callable[[], tuple[Sequence[str], Security]]
+    workers: list[WorkerSpec]
+    directory: str
+    owns_directory: bool = False
+    embedded: bool = False
+    connect_timeout_s: float = 60.0
+    grace_s: float = 3.0
+
+
+@dataclass
+class _Slot:
+    """One worker's place. `pid` is 0 while nothing runs there."""
+
+    spec: WorkerSpec
+    worker_id: str = ""
+    pid: int = 0
+    process: psutil.Process | None = None
+    started: float = 0.0
+    #: deaths in a row, each soon after the start
+    n_quick_deaths: int = 0
+    #: why we killed it, if we did
+    verdict: str = ""
+    #: it ended on purpose
+    retired: bool = False
+    record: Path = field(default_factory=Path)
+
+
+class Supervisor:
+    """See the module. One instance per process; `await run()` is its life."""
+
+    def __init__(
+        self,
+        config: SupervisorConfig,
+        commands: socket.socket,
+        *,
+        lifeline: socket.socket | None = None,
+        on_started: Callable[[], None] | None = None,
+    ) -> None:
+        """Take the spawner's socket; `lifeline` ends when whoever embeds us ends or says so.
+
+        Args:
+            config: what to run.
+            commands: the spawner's other end.
+            lifeline: its end of file is the order to stop.
+            on_started: called once, when all workers were asked for.
+        """
+        self.config = config
+        self.supervisor_id = uuid.uuid4().hex
+        self._commands = commands
+        self._lifeline = lifeline
+        self._on_started = on_started
+        self._slots = [_Slot(spec) for spec in config.workers]
+        #: {worker_id: its place} of every worker that was asked for and has not ended
+        self._running: dict[str, _Slot] = {}
+        #: {pid: its place} of those of them that the spawner has forked
+        self._by_pid: dict[int, _Slot] = {}
+        self._restarts: dict[int, asyncio.TimerHandle] = {}
+        self._stopping = False
+        self._exit_code = 0
+        self._owns_directory = config.owns_directory
+        self._known: tuple[Sequence[str], Security] = config.find()
+
+    async def run(self) -> int:
+        """Watch until told to stop; return the exit code of the process.
+
+        Raises:
+            WeftError: the scheduler does not take us, or (at first) cannot be found or reached.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._stop_asked: asyncio.Future[str] = self._loop.create_future()
+        self._all_ended = asyncio.Event()
+        self._link = SupervisorLink(self.supervisor_id, self._rss, self._on_stop_message)
+        reader, self._writer = await asyncio.open_connection(sock=self._commands)
+        tasks = [self._loop.create_task(self._hear_spawner(reader))]
+        if self._lifeline is not None:
+            tasks.append(self._loop.create_task(self._watch_lifeline(self._lifeline)))
+        try:
+            if not self.config.embedded:
+                await self._first_connection()
+            if not self._stop_asked.done():
+                for slot in self._slots:
+                    self._start(slot)
+                if self._on_started is not None:
+                    self._on_started()
+                tasks.append(self._loop.create_task(self._keep_connected()))
+                tasks.append(self._loop.create_task(self._watch_memory()))
+            reason = await self._stop_asked
+            _log.info("supervisor stops: %s", reason)
+            await self._stop_workers()
+            await self._link.leave(reason)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._link.abort()
+            self._writer.close()
+            if self._owns_directory:
+                shutil.rmtree(self.config.directory, ignore_errors=True)
+        return self._exit_code
+
+    def stop(self, reason: str, exit_code: int = 0) -> None:
+        """End everything, in order. The first reason counts."""
+        if not self._stop_asked.done():
+            self._exit_code = exit_code
+            self._stop_asked.set_result(reason)
+
+    # --- The spawner ----------------------------------------------------------------------------
+
+    def _ask(self, *what: object) -> None:
+        self._writer.write(json.dumps(what).encode() + b"\n")
+
+    async def _hear_spawner(self, reader: asyncio.StreamReader) -> None:
+        n_signals = 0
+        while line := await reader.readline():
+            kind, *rest = json.loads(line)
+            if kind == "started":
+                self._on_started_worker(*rest)
+            elif kind == "exited":
+                self._on_exited(*rest)
+            else:
+                n_signals += 1
+                self.stop(signal.Signals(rest[0]).name)
+                if n_signals > 1:
+                    self._kill_all(signal.SIGKILL)  # who asks twice does not want to wait
+        # The spawner is gone, and the kernel has killed its workers. Who embeds us starts others in
+        # the same directory, where the scheduler's socket is, too.
+        if self.config.embedded:
+            self._owns_directory = False
+        self._running.clear()
+        self._by_pid.clear()
+        self._all_ended.set()
+        self.stop("the spawner process is gone", 1)
+
+    async def _watch_lifeline(self, lifeline: socket.socket) -> None:
+        lifeline.setblocking(False)
+        with contextlib.suppress(ConnectionResetError):
+            while await self._loop.sock_recv(lifeline, 4096):
+                continue
+        self.stop("the owner of this cluster has closed it, or is gone")
+
+    def _start(self, slot: _Slot) -> None:
+        self._restarts.pop(id(slot), None)
+        slot.worker_id = uuid.uuid4().hex
+        slot.verdict = ""
+        slot.pid = 0
+        slot.started = time.monotonic()
+        slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
+        self._running[slot.worker_id] = slot
+        # Where it was last will do: the worker looks for it itself if it is not there any more.
+        addresses, security = self._find()
+        self._ask(
+            "start",
+            {
+                "worker_id": slot.worker_id,
+                "name": slot.spec.name,
+                "memory_limit": slot.spec.memory_limit,
+                "supervisor_id": self.supervisor_id,
+                "started_path": str(slot.record),
+                "scheduler_addresses": list(addresses),
+                **describe_security(security),
+                **slot.spec.options,
+            },
+        )
+
+    def _find(self) -> tuple[Sequence[str], Security]:
+        """Say where the scheduler is, or was: its connection file goes when it goes."""
+        with contextlib.suppress(ConfigError):
+            self._known = self.config.find()
+        return self._known
+
+    def _on_started_worker(self, worker_id: str, pid: int) -> None:
+        slot = self._running[worker_id]
+        slot.pid = pid
+        slot.process = psutil.Process(pid)
+        self._by_pid[pid] = slot
+        if self._stopping:
+            self._ask("kill", pid, int(signal.SIGTERM))
+
+    def _on_exited(self, pid: int, status: int) -> None:
+        slot = self._by_pid.pop(pid)
+        del self._running[slot.worker_id]
+        slot.pid = 0
+        slot.process = None
+        running = read_started(slot.record)
+        slot.record.unlink(missing_ok=True)
+        lived_s = time.monotonic() - slot.started
+        if self._stopping:
+            pass
+        elif status == 0 and not running:
+            slot.retired = True
+            _log.info("worker %s has ended as it was told to", slot.spec.name)
+            if all(other.retired for other in self._slots):
+                self.stop("all workers were told to end")
+        elif os.waitstatus_to_exitcode(status) == EXIT_CONFIG and not running:
+            self.stop(f"worker {slot.spec.name} cannot be what it was told to be", 2)
+        else:
+            reason = slot.verdict or describe_exit(status)
+            self._link.report_exit(slot.worker_id, reason, running)
+            # What a task did says nothing about the next start.
+            is_sound = bool(running) or lived_s > _SOUND_AFTER_S
+            slot.n_quick_deaths = 0 if is_sound else slot.n_quick_deaths + 1
+            self._restart_later(slot, reason, lived_s)
+        if not self._running:
+            self._all_ended.set()
+
+    def _restart_later(self, slot: _Slot, reason: str, lived_s: float) -> None:
+        delay_s = 0.0
+        if slot.n_quick_deaths > 1:
+            delay_s = min(_RESTART_MIN_S * 2 ** (slot.n_quick_deaths - 2), _RESTART_MAX_S)
+        # The scheduler warns of what it is told; twice the same line would only look like more.
+        is_told = self._link.connected and slot.n_quick_deaths < _SUSPICIOUS_DEATHS
+        _log.log(
+            logging.INFO if is_told else logging.WARNING,
+            "worker %s ended after %.1f s: %s; it is started again%s",
+            slot.spec.name,
+            lived_s,
+            reason,
+            f" in {delay_s:g} s" if delay_s else "",
+            extra={"event": "worker-exited", "worker": slot.worker_id},
+        )
+        self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
+
+    async def _stop_workers(self) -> None:
+        self._stopping = True
+        for timer in self._restarts.values():
+            timer.cancel()
+        self._kill_all(signal.SIGTERM)
+        if not self._running:
+            return
+        self._all_ended.clear()
+        try:
+            await asyncio.wait_for(self._all_ended.wait(), self.config.grace_s)
+        except asyncio.TimeoutError:
+            self._kill_all(signal.SIGKILL)
+            await self._all_ended.wait()
+
+    def _kill_all(self, number: int) -> None:
+        for pid in self._by_pid:
+            self._ask("kill", pid, int(number))
+
+    # --- Memory ---------------------------------------------------------------------------------
+
+    def _rss(self) -> dict[str, int]:
+        """Return the resident bytes of every living worker, by worker id."""
+        sizes = {}
+        for slot in self._by_pid.values():
+            assert slot.process is not None
+            with contextlib.suppress(psutil.Error):  # it ends just now
+                sizes[slot.worker_id] = slot.process.memory_info().rss
+        return sizes
+
+    async def _watch_memory(self) -> None:
+        limits = {slot.spec.memory_limit for slot in self._slots}
+        if limits == {0}:
+            return
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            for worker_id, rss in self._rss().items():
+                slot = self._running[worker_id]
+                limit = slot.spec.memory_limit
+                if limit and rss > TERMINATE_FRACTION * limit and not slot.verdict:
+                    slot.verdict = (
+                        f"memory limit: {rss / 1e9:.2f} of {limit / 1e9:.2f} GB, killed by the "
+                        "supervisor"
+                    )
+                    self._ask("kill", slot.pid, int(signal.SIGKILL))
+
+    # --- The scheduler --------------------------------------------------------------------------
+
+    def _on_stop_message(self, reason: str) -> None:
+        self.stop(f"the scheduler said so: {reason}")
+
+    async def _first_connection(self) -> None:
+        """Connect, or raise what a person can act on."""
+        deadline = time.monotonic() + self.config.connect_timeout_s
+        said = False
+        for delay in _delays():
+            try:
+                left = max(deadline - time.monotonic(), 0.05)
+                await self._link.connect(
+                    *self.config.find(), timeout_s=min(_CONNECT_TIMEOUT_S, left)
+                )
+                return
+            except CommError as error:
+                if time.monotonic() + delay >= deadline or self._stop_asked.done():
+                    limit_s = self.config.connect_timeout_s
+                    text = f"no scheduler answered within {limit_s:g} s: {error.text}"
+                    raise CommError(text, error.address) from None
+                if not said:
+                    _log.warning("%s; trying again for %g s", error, self.config.connect_timeout_s)
+                    said = True
+            await asyncio.wait([self._stop_asked], timeout=delay)
+            if self._stop_asked.done():
+                return
+
+    async def _keep_connected(self) -> None:
+        """Stay connected; end an embedded family when the scheduler is gone."""
+        lost_at: float | None = None
+        delays = _delays()
+        while True:
+            error: WeftError | None = None
+            if not self._link.connected:
+                try:
+                    await self._link.connect(*self._find(), timeout_s=_CONNECT_TIMEOUT_S)
+                    if lost_at is not None:
+                        seconds = time.monotonic() - lost_at
+                        _log.warning("the scheduler is back after %.0f s", seconds)
+                    lost_at, delays = None, _delays()
+                except (CommError, ProtocolError, ConfigError) as problem:
+                    error = problem
+            if error is None:
+                reason = await self._link.wait_closed()
+                if self.config.embedded:
+                    self.stop(f"the scheduler is gone: {reason}")
+                    return
+                if self._stopping:
+                    return
+                lost_at = time.monotonic()
+                # The one line of the whole family: its workers keep quiet about it.
+                _log.warning("the scheduler is gone: %s; trying to come back", reason)
+            elif self.config.embedded:
+                self.stop(f"the scheduler cannot be reached: {error}", 1)
+                return
+            else:
+                _log.debug("cannot reach the scheduler yet: %s", error)
+            await asyncio.sleep(next(delays))
+
+
+def _delays() -> Any:
+    """Yield waits that double, each with jitter: many supervisors lose one scheduler at once."""
+    limit = _RECONNECT_MIN_S
+    while True:
+        yield random.uniform(0.5 * limit, limit)
+        limit = min(2 * limit, _RECONNECT_MAX_S)
+
+
+def describe_security(security: Security) -> dict[str, Any]:
+    """Return a `Security` without its private key as plain data, for a worker's configuration."""
+    return {
+        "token": security.token.decode(),
+        "cluster_id": security.cluster_id.hex() if security.cluster_id else "",
+        "certificate_pem": security.certificate_pem,
+    }
+
+
+def describe_exit(status: int) -> str:
+    """Say in words how a process ended, from its wait status."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = ", by somebody else or the kernel's out-of-memory killer" if code == -9 else ""
+    return f"killed by {name}{hint}"
+
+
+def supervise(
+    config: SupervisorConfig,
+    commands: socket.socket,
+    *,
+    lifeline: socket.socket | None = None,
+    on_started: Callable[[], None] | None = None,
+) -> int:
+    """Be the supervisor process; return its exit code. For `spawn.run`.
+
+    Raises:
+        WeftError: see `Supervisor.run`.
+    """
+    return asyncio.run(Supervisor(config, commands, lifeline=lifeline, on_started=on_started).run())
