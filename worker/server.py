@@ -31,6 +31,8 @@ from ..protocol.errors import (
     InternalError,
     ProtocolError,
     RemoteProtocolError,
+    WrongCluster,
+    WrongToken,
 )
 from ..protocol.handshake import Role
 from ..protocol.message import Message
@@ -68,6 +70,8 @@ SWITCH_INTERVAL_S = 0.0005
 
 _FIRST_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
+#: For so long, another token or cluster than the connection file's is a restart that is halfway.
+_RESTART_S = 10.0
 
 _FOR_CORE = frozenset({AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, DropFunctions})
 
@@ -96,6 +100,8 @@ class WorkerServer:
         self._epoch = 0
         #: The scheduler is not there, and that was said.
         self._is_lost = False
+        #: Since when whoever answers is of another cluster than the one that was looked up.
+        self._foreign_since: float | None = None
         #: Ends the session under way: with None to stop, with an error to try again or give up.
         self._session_end: asyncio.Future[BaseException | None] | None = None
         self._stop_reason: str | None = None
@@ -126,6 +132,10 @@ class WorkerServer:
                 try:
                     await self._run_session()
                     delay_s = _FIRST_DELAY_S
+                except (WrongToken, WrongCluster) as error:
+                    if not self._may_be_restarting():
+                        raise
+                    logger.debug("cannot reach the scheduler yet: %s", error)
                 except CommError as error:
                     if not self.config.reconnect:
                         if self._session:
@@ -147,6 +157,18 @@ class WorkerServer:
         what = "the scheduler is gone" if self.registered_once else "no scheduler yet"
         level = logging.WARNING if is_news else logging.DEBUG
         logger.log(level, "%s: %s; trying again", what, error)
+
+    def _may_be_restarting(self) -> bool:
+        """Say whether the connection file may soon be that of the scheduler that answers.
+
+        A scheduler that takes another's place opens the port before it writes the file.
+        """
+        if self.config.find is None or not self.config.reconnect:
+            return False
+        now = self._loop.time()
+        if self._foreign_since is None:
+            self._foreign_since = now
+        return now - self._foreign_since < _RESTART_S
 
     def _say_nonsense(self, error: ProtocolError) -> None:
         logger.warning("the scheduler sent nonsense: %s", error)
@@ -177,6 +199,7 @@ class WorkerServer:
         self._session_end = self._loop.create_future()
         address, security, connection = await self._connect()
         self._connection = connection
+        self._foreign_since = None
         try:
             if self._executor is None:
                 await self._begin(address, security, connection.cluster_id)

@@ -321,6 +321,22 @@ async def test_find_is_asked_at_each_attempt(cluster, security, tmp_path):
     assert len(asked) == 2
 
 
+async def test_a_file_that_is_older_than_the_scheduler_is_read_again(cluster, security):
+    asked = []
+
+    def find():
+        asked.append(1)
+        found = [
+            Security(security.token, b"the one before it"[:16]),
+            Security(token=b"0123456789abcdefgh"),
+            security,
+        ]
+        return [cluster.scheduler.listener.address], found[len(asked) - 1]
+
+    await cluster.start(scheduler="", find=find)
+    assert len(asked) == 3
+
+
 # --- Ends -----------------------------------------------------------------------------------------
 
 
