@@ -424,6 +424,26 @@ class Client:
 
     # --- Waiting, cancelling ----------------------------------------------------------------------
 
+    def get(self, dsk: Any, keys: Any, **options: Any) -> Any:
+        """Run a graph on the cluster, as `weft.get` runs it here, and gather some of its values.
+
+        Args:
+            dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
+            keys: a key, or a list of keys and of such lists. Only what these need is run.
+            options: those of `submit`, for every task: workers, resources, retries, priority,
+                allow_other_workers.
+
+        Returns:
+            The value of the key; for a list a list of values, nested like the list.
+
+        Raises:
+            GraphError: this is no graph, a key is missing, or tasks need each other.
+            SerializationError: a task cannot be pickled; the text names it.
+        """
+        from .graphs.submitted import submit_graph
+
+        return self.gather(submit_graph(self.submit, dsk, keys, options))
+
     def gather(self, futures: Any, errors: str = "raise", *, timeout: float | None = None) -> Any:
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
 

@@ -28,11 +28,14 @@ __all__ = [
     "ConnectRefused",
     "ConnectTimeout",
     "DataLost",
+    "GraphCycle",
+    "GraphError",
     "HandshakeError",
     "InternalError",
     "InvalidState",
     "InvalidTransition",
     "LocalProtocolError",
+    "MissingKey",
     "NoWorker",
     "ProtocolError",
     "RemoteProtocolError",
@@ -41,11 +44,13 @@ __all__ = [
     "TaskCancelled",
     "TaskErred",
     "TaskError",
+    "UnknownOption",
     "UnpicklableResult",
     "WeftError",
     "WorkerDied",
     "WorkerStartTimeout",
     "WrongCluster",
+    "WrongExecutor",
     "WrongRole",
     "WrongToken",
     "WrongVersion",
@@ -462,6 +467,75 @@ class WorkerStartTimeout(WeftError, TimeoutError):
 
     def __str__(self) -> str:
         return f"{self.arrived} of {self.wanted} workers arrived in {self.timeout_s:g} s"
+
+
+# --- Graphs that are run here ---------------------------------------------------------------------
+
+
+class GraphError(WeftError, ValueError):
+    """What was given to a `get` function is not a graph that can be run; nothing was run.
+
+    A graph is a mapping of keys to tasks, or a collection of dask; docs/embedded.md shows the forms
+    that tasks take.
+    """
+
+
+class GraphCycle(GraphError, RuntimeError):
+    """Tasks of a graph need each other's results; nothing was run.
+
+    Take one of the named references out. A string or tuple that is meant as a value, and happens
+    to be a key, is a reference too: rename the key.
+
+    Args:
+        keys: the keys of the cycle, each needing the next; the last is the first again.
+    """
+
+    def __init__(self, keys: Iterable[object]) -> None:
+        keys = list(keys)
+        super().__init__(keys)
+        self.keys = keys
+
+    def __str__(self) -> str:
+        shown = [repr(key) for key in self.keys]
+        if len(shown) > 12:
+            shown[6:-5] = [f"... {len(shown) - 11} more ..."]
+        return "the graph has a cycle: " + " needs ".join(shown)
+
+
+class MissingKey(GraphError, KeyError):
+    """A key that was asked for, or that a task needs, is not in the graph; nothing was run.
+
+    Compare the key with those of the graph: `1` and `"1"`, a tuple and a list are different keys.
+
+    Args:
+        key: the key that is missing.
+        needed_by: the key of the task that needs it; None if it was asked for.
+    """
+
+    def __init__(self, key: object, needed_by: object = None) -> None:
+        super().__init__(key, needed_by)
+        self.key = key
+        self.needed_by = needed_by
+
+    def __str__(self) -> str:
+        asked = self.needed_by is None
+        who = "was asked for and" if asked else f"is needed by {self.needed_by!r} and"
+        return f"key {self.key!r} {who} is not in the graph"
+
+
+class WrongExecutor(WeftError, TypeError):
+    """The executor that was given cannot run a graph; nothing was run.
+
+    Give an instance of `concurrent.futures.Executor` that is not shut down, or leave it out.
+    """
+
+
+class UnknownOption(WeftError, TypeError):
+    """A `get` function was given an option that it does not have; nothing was run.
+
+    The text names the options there are. Options of a cluster, like `resources` or `retries`,
+    need a `Client`.
+    """
 
 
 # --- Bugs of weft ---------------------------------------------------------------------------------

@@ -92,8 +92,8 @@ def unpack_exception(packed: PackedException) -> BaseException:
         head = TaskErred(key, name, text)
         head.__cause__ = made[0]
     elif isinstance(head, TaskErred) and name != _type_name(head):
-        _add_note(head, f"Traceback on the worker:\n{traceback_text}")
-    _add_note(head, note)
+        add_note(head, f"Traceback on the worker:\n{traceback_text}")
+    add_note(head, note)
     return head
 
 
@@ -261,7 +261,8 @@ def _would_end_caller(exc: BaseException) -> bool:
     return isinstance(exc, asyncio.CancelledError)
 
 
-def _add_note(exc: BaseException, note: str) -> None:
+def add_note(exc: BaseException, note: str) -> None:
+    """Add a line that is printed below the traceback."""
     if hasattr(exc, "add_note"):
         exc.add_note(note)
     else:  # Python 3.10 does not print notes, but keeps them

@@ -153,7 +153,8 @@ def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
     code = getattr(func, "__code__", None)
     defaults = getattr(func, "__defaults__", None)
     kwdefaults = getattr(func, "__kwdefaults__", None)
-    blob = _pickle(func)
+    # In one piece: the content is hashed, and sent once.
+    blob = dumps_plain(func, f"function {function_name(func)}")
     result = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
     is_function = isinstance(func, types.FunctionType)
     if is_frozen or (is_function and len(blob) > _TRUSTED_NBYTES):
@@ -170,19 +171,27 @@ def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
     return result
 
 
-def _pickle(func: Any) -> bytes:
-    # In band: the content is hashed as one piece, and sent once.
+def dumps_plain(obj: object, what: str) -> bytes:
+    """Pickle `obj` into one piece that plain `pickle.loads` reads.
+
+    Args:
+        obj: anything; functions and classes that the reader could not import travel by value.
+        what: how an error calls it.
+
+    Raises:
+        SerializationError: it, or something in it, cannot be pickled.
+    """
     try:
         try:
-            blob = pickle.dumps(func, PROTOCOL)
+            blob = pickle.dumps(obj, PROTOCOL)
             if len(blob) >= TINY_NBYTES and needs_cloudpickle(blob):
-                blob = cloudpickle_dumps(func)
+                blob = cloudpickle_dumps(obj)
         except Exception:  # plain pickle fails in many ways; cloudpickle decides
-            blob = cloudpickle_dumps(func)
+            blob = cloudpickle_dumps(obj)
     except MemoryError:
         raise
     except Exception as exc:
-        path, culprit = find_unpicklable([(f"function {function_name(func)}", func)])
+        path, culprit = find_unpicklable([(what, obj)])
         raise SerializationError(path, type_name(culprit), str(exc)) from exc
     return blob
 

@@ -18,7 +18,11 @@ from .protocol import errors
 from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's exceptions
 
 if TYPE_CHECKING:
+    from . import threaded
     from .client import Client, Future, as_completed, wait
+    from .client.graphs.executors import SynchronousExecutor
+    from .client.graphs.get import get
+    from .client.graphs.pool import ThreadPool
     from .deploy.local import LocalCluster
     from .worker.context import get_worker
 
@@ -28,9 +32,13 @@ __all__ = [
     "Client",
     "Future",
     "LocalCluster",
+    "SynchronousExecutor",
+    "ThreadPool",
     "__version__",
     "as_completed",
+    "get",
     "get_worker",
+    "threaded",
     "wait",
 ]
 __all__ += errors.__all__
@@ -40,19 +48,27 @@ _HOMES = {
     "Client": "client",
     "Future": "client",
     "LocalCluster": "deploy.local",
+    "SynchronousExecutor": "client.graphs.executors",
+    "ThreadPool": "client.graphs.pool",
     "as_completed": "client",
+    "get": "client.graphs.get",
     "get_worker": "worker.context",
     "wait": "client",
 }
 
+#: Modules of the façade itself.
+_MODULES = frozenset({"threaded"})
+
 if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
 
     def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)  # which also sets the attribute
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module 'weft' has no attribute {name!r}")
-        from importlib import import_module
-
         value = getattr(import_module(f".{home}", __name__), name)
         globals()[name] = value  # the next access does not come here
         return value

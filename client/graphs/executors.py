@@ -1,0 +1,131 @@
+"""What an executor is: whether its tasks see our memory, and how many it runs at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from enum import Enum, auto
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from ...protocol.errors import WrongExecutor
+from .pool import ThreadPool
+
+T = TypeVar("T")
+
+
+class SynchronousExecutor(Executor):
+    """Runs each call in `submit`, in the calling thread; for debugging.
+
+    The future that `submit` returns is done. What the call raises is on the future, except
+    KeyboardInterrupt and SystemExit, which are the caller's own.
+    """
+
+    _max_workers = 1
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Call `fn(*args, **kwargs)` and return a future that is done."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as exc:
+            future.set_exception(exc)
+        return future
+
+
+class MultiprocessingPool(Executor):
+    """A `multiprocessing.pool.Pool` or `ThreadPool`, as an executor. Its owner closes it."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._max_workers = pool._processes
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have the pool call `fn(*args, **kwargs)`."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # the pool has no way to take a call back
+        self._pool.apply_async(fn, args, kwargs, future.set_result, future.set_exception)
+        return future
+
+
+class Kind(Enum):
+    """Where an executor runs its calls."""
+
+    #: In the thread that submits them.
+    INLINE = auto()
+    #: In other threads of this process and interpreter: they see its objects.
+    SHARED = auto()
+    #: Elsewhere: what goes there is pickled.
+    SEPARATE = auto()
+
+
+def as_executor(given: object) -> Executor:
+    """Return what was given as an executor.
+
+    Raises:
+        WrongExecutor: it cannot be used as one.
+    """
+    if isinstance(given, Executor):
+        return given
+    pools = sys.modules.get("multiprocessing.pool")
+    if pools is not None and isinstance(given, pools.Pool):
+        return MultiprocessingPool(given)
+    if isinstance(given, type) and issubclass(given, Executor):
+        text = f"{given.__name__} is a class: give an instance, {given.__name__}(...)"
+    else:
+        text = f"{given!r} is no concurrent.futures.Executor"
+    raise WrongExecutor(text)
+
+
+#: {executor: where it was found to run its calls}
+_kinds: WeakKeyDictionary[Executor, Kind] = WeakKeyDictionary()
+
+
+def kind_of(executor: Executor) -> Kind:
+    """Say where an executor runs its calls; one that is not known is asked, with a call."""
+    if isinstance(executor, SynchronousExecutor):
+        return Kind.INLINE
+    if type(executor) in (ThreadPool, ThreadPoolExecutor):
+        return Kind.SHARED
+    processes = sys.modules.get("concurrent.futures.process")
+    if processes is not None and isinstance(executor, processes.ProcessPoolExecutor):
+        return Kind.SEPARATE
+    kind = _kinds.get(executor)
+    if kind is None:
+        try:
+            is_shared = executor.submit(_Token.is_original, _Token()).result()
+        except Exception as exc:
+            text = f"{executor!r} cannot run tasks: {type(exc).__name__}: {exc}"
+            raise WrongExecutor(text) from exc
+        kind = _kinds[executor] = Kind.SHARED if is_shared else Kind.SEPARATE
+    return kind
+
+
+class _Token:
+    """An object that knows whether it was pickled on its way."""
+
+    def __init__(self, is_original: bool = True) -> None:
+        self._is_original = is_original
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Token, (False,)
+
+    def is_original(self) -> bool:
+        return self._is_original
+
+
+def n_workers_of(executor: Executor | None) -> int:
+    """Return how many calls an executor runs at once, as far as it can be known."""
+    n_workers = getattr(executor, "_max_workers", None)
+    if isinstance(n_workers, int) and n_workers > 0:
+        return n_workers
+    return n_cores()
+
+
+def n_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,189 @@
+"""`weft.get`, `weft.threaded.get`, `weft.multiprocessing.get`: a graph, keys, and where to run it.
+
+All three read the same graphs, take the same options, and differ in what runs the tasks when no
+executor is given. They go anywhere where dask takes a scheduler: `dask.config.set(scheduler=get)`,
+`x.compute(scheduler=get)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..collector import paused_collector
+from . import thread_pools
+from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
+from .executors import Kind, kind_of, n_cores, n_workers_of
+from .inline import run_inline
+from .observing import Observer
+from .options import GetOptions, Options, configured_executor, read_options
+from .pulling import current_executor, run_pulling
+from .reading import Graph, read_graph
+from .submitting import run_submitting
+from .tasks import GraphTask, Literal
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
+_Drive: TypeAlias = "Callable[[_Read, Observer | None, Options], Any]"
+
+
+def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+    """Run a graph and return the values of some of its keys.
+
+    Without an executor, the calling thread runs everything: for debugging, and for graphs of tiny
+    tasks.
+
+    Args:
+        dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
+        keys: a key, or a list of keys and of such lists. Only what these need is run.
+        executor: any `concurrent.futures.Executor`, or a `multiprocessing.pool.Pool`.
+        pool: dask's name for the same.
+        num_workers: how many of its threads or processes to use at most.
+        chunksize: how many tasks a worker process is given at a time; -1 spreads them evenly.
+            By default it follows from how long they take.
+        rerun_exceptions_locally: make a call that failed once more in the calling thread, where a
+            debugger sees it.
+        cache: a mapping: keys in it are not computed, and what was asked for is put there.
+        callbacks: of dask; by default those that are active.
+        order: {key: number} or what makes that of a graph, like `dask.order.order`: among tasks
+            that became possible together, the lowest number runs first.
+
+    Returns:
+        The value of the key; for a list a tuple of values, nested like the list.
+
+    Raises:
+        GraphError: this is no graph, a key is missing, or tasks need each other.
+        UnknownOption: there is no such option.
+        ConfigError: an option's value is not usable.
+        WrongExecutor: the executor is none, or is shut down.
+        SerializationError: a task for another process cannot be pickled.
+        WorkerDied: a worker process ended while it ran a task.
+        Exception: whatever the first task that failed has raised, with its key as a note.
+    """
+    return _run(dsk, keys, read_options(options), _drive_inline)
+
+
+def get_threaded(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+    """Run a graph on threads and return the values of some of its keys.
+
+    Without an executor, and if dask's configuration has no `pool`, weft's own threads run it, one
+    for each core by default. Arguments, results and errors are those of `weft.get`.
+    """
+    checked = read_options(options)
+    if checked.executor is None:
+        checked.executor = configured_executor()
+    return _run(dsk, keys, checked, _drive_on_own_threads)
+
+
+def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
+    """Run a graph as the options say; `drive` is for want of an executor."""
+    mapping = as_mapping(dsk)
+    if options.executor is not None:
+        drive = _drive_on_executor
+    if options.callbacks is None:
+        with active_callbacks() as callbacks:
+            return _run_observed(mapping, keys, options, drive, list(callbacks))
+    return _run_observed(mapping, keys, options, drive, options.callbacks)
+
+
+def _run_observed(
+    dsk: Mapping[Any, Any], keys: Any, options: Options, drive: _Drive, callbacks: list[Any]
+) -> Any:
+    if not callbacks and options.cache is None:
+        return drive(lambda task_class: _read(dsk, keys, options, task_class), None, options)
+    observer = Observer(callbacks, options.cache)
+    shown = as_dask_shows_it(dsk)
+    for key, value in (options.cache or {}).items():
+        shown[key] = Literal(value)
+
+    def read(task_class: type[GraphTask]) -> Graph:
+        graph = _read(shown, keys, options, task_class, is_observed=True)
+        observer.start_state(graph)
+        return graph
+
+    is_errored = True
+    try:
+        observer.start(shown)
+        results = drive(read, observer, options)
+        is_errored = False
+    finally:
+        observer.finish(is_errored=is_errored)
+    return results
+
+
+def _read(
+    dsk: Mapping[Any, Any],
+    keys: Any,
+    options: Options,
+    task_class: type[GraphTask],
+    *,
+    is_observed: bool = False,
+) -> Graph:
+    with paused_collector():
+        graph = read_graph(
+            dsk,
+            keys,
+            task_class=task_class,
+            node_types=node_types(),
+            is_observed=is_observed,
+        )
+    if options.order is not None:
+        order = options.order
+        graph.sort(order(dsk) if callable(order) else order)
+    return graph
+
+
+# --- What runs it ---------------------------------------------------------------------------------
+
+
+def _drive_inline(read: _Read, observer: Observer | None, options: Options) -> Any:
+    return run_inline(read(GraphTask), observer)
+
+
+def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Options) -> Any:
+    n_workers = options.n_workers or n_cores()
+    outer = current_executor()
+    if outer is not None and thread_pools.is_own(outer):
+        # A task of ours: its graph shares the threads of the one that it belongs to.
+        return _drive_on_shared(read(GraphTask), outer, n_workers, observer, options)
+    graph = read(GraphTask)
+    with thread_pools.borrowed(n_workers) as pool:
+        return _drive_on_shared(graph, pool, n_workers, observer, options)
+
+
+def _drive_on_executor(read: _Read, observer: Observer | None, options: Options) -> Any:
+    executor = options.executor
+    assert executor is not None
+    kind = kind_of(executor)
+    if kind is Kind.INLINE:
+        return run_inline(read(GraphTask), observer)
+    n_workers = options.n_workers or n_workers_of(executor)
+    if kind is Kind.SHARED:
+        return _drive_on_shared(read(GraphTask), executor, n_workers, observer, options)
+    return run_submitting(
+        read(GraphTask),
+        executor,
+        n_workers,
+        is_shared=False,
+        observer=observer,
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
+    )
+
+
+def _drive_on_shared(
+    graph: Graph, executor: Executor, n_workers: int, observer: Observer | None, options: Options
+) -> Any:
+    rerun = options.rerun_exceptions_locally
+    if observer is None:
+        return run_pulling(graph, executor, n_workers, rerun_exceptions_locally=rerun)
+    return run_submitting(
+        graph,
+        executor,
+        n_workers,
+        is_shared=True,
+        observer=observer,
+        rerun_exceptions_locally=rerun,
+    )

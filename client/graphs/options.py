@@ -1,0 +1,156 @@
+"""The options of the `get` functions: checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict
+
+from ...protocol.errors import ConfigError, UnknownOption
+from .dask_graphs import configured
+from .executors import as_executor
+from .observing import CallbackTuple
+
+#: {key: number}, or what makes that of the graph, like `dask.order.order`; the lowest runs first.
+Order: TypeAlias = "Mapping[Any, Any] | Callable[[Mapping[Any, Any]], Mapping[Any, Any]]"
+
+
+class GetOptions(TypedDict, total=False):
+    """The options of the `get` functions, as users give them; each may be None."""
+
+    #: Any `concurrent.futures.Executor`, or a `multiprocessing.pool.Pool`.
+    executor: Any
+    #: dask's name for the same.
+    pool: Any
+    num_workers: int | None
+    chunksize: int | None
+    rerun_exceptions_locally: bool | None
+    cache: Any
+    callbacks: Any
+    order: Any
+
+
+_NAMES = GetOptions.__annotations__.keys()
+#: What the same graph may be given on a cluster.
+_OF_CLUSTERS = frozenset(
+    {
+        "actor",
+        "actors",
+        "allow_other_workers",
+        "fifo_timeout",
+        "priority",
+        "resources",
+        "restrictions",
+        "retries",
+        "workers",
+    }
+)
+_N_CALLBACKS = 5
+
+
+@dataclass(slots=True)
+class Options:
+    """What a `get` function was asked to do, beside the graph."""
+
+    #: None: the one of the function.
+    executor: Executor | None
+    #: At least 1. None: as many as the executor has, or the machine.
+    n_workers: int | None
+    #: Tasks in a chunk for a worker process, or -1: spread evenly. None: by their duration.
+    chunksize: int | None
+    rerun_exceptions_locally: bool
+    cache: MutableMapping[Any, Any] | None
+    #: None: those that are active in dask.
+    callbacks: list[CallbackTuple] | None
+    order: Order | None
+
+
+def read_options(given: GetOptions) -> Options:
+    """Check what the user gave, and fill in what dask's configuration says.
+
+    Raises:
+        UnknownOption: there is no such option.
+        ConfigError: a value is not usable.
+        WrongExecutor: the executor is none.
+    """
+    get = given.get
+    executor, pool = get("executor"), get("pool")
+    if not given.keys() <= _NAMES:
+        _refuse(sorted(given.keys() - _NAMES)[0])
+    if executor is not None and pool is not None and executor is not pool:
+        raise ConfigError("executor and pool are the same option: give one of them", "pool")
+    executor = executor if executor is not None else pool
+    return Options(
+        executor=None if executor is None else as_executor(executor),
+        n_workers=_count(_or_configured(given, "num_workers"), "num_workers"),
+        chunksize=_count(_or_configured(given, "chunksize"), "chunksize", least=-1),
+        rerun_exceptions_locally=bool(_or_configured(given, "rerun_exceptions_locally")),
+        cache=_cache(_or_configured(given, "cache")),
+        callbacks=_callbacks(get("callbacks")),
+        order=_order(get("order")),
+    )
+
+
+def configured_executor() -> Executor | None:
+    """Return the pool of dask's configuration."""
+    pool = configured("pool")
+    return None if pool is None else as_executor(pool)
+
+
+def _refuse(name: str) -> None:
+    here = f"here are {', '.join(sorted(_NAMES))}"
+    if name in _OF_CLUSTERS:
+        raise UnknownOption(
+            f"option {name!r} needs a cluster: use the get of a weft.Client; {here}"
+        )
+    raise UnknownOption(f"there is no option {name!r}; {here}")
+
+
+def _or_configured(given: GetOptions, name: str) -> Any:
+    value = given.get(name)
+    return value if value is not None else configured(name)
+
+
+def _count(value: Any, name: str, least: int = 1) -> int | None:
+    if value is None:
+        return None
+    try:
+        count = int(value.__index__())
+    except (AttributeError, TypeError):
+        count = 0
+    if isinstance(value, bool) or count < least or count == 0:
+        wanted = "a whole number, at least 1" + (", or -1" if least < 0 else "")
+        raise ConfigError(f"{name} must be {wanted}, not {value!r}", name)
+    return count
+
+
+def _cache(value: Any) -> Any:
+    # Like dask, accept what merely behaves like a mapping.
+    if value is None or hasattr(value, "__setitem__"):
+        return value
+    raise ConfigError(f"cache must be a mutable mapping, not {value!r}", "cache")
+
+
+def _callbacks(given: Any) -> list[CallbackTuple] | None:
+    if given is None:
+        return None
+    if hasattr(given, "_callback") or (
+        isinstance(given, tuple) and all(one is None or callable(one) for one in given)
+    ):
+        given = [given]
+    found = []
+    for one in given:
+        callback = getattr(one, "_callback", one)
+        if not isinstance(callback, tuple) or len(callback) != _N_CALLBACKS:
+            text = "callbacks are dask Callback objects or tuples of five functions"
+            raise ConfigError(f"{text}, not {one!r}", "callbacks")
+        found.append(callback)
+    return found
+
+
+def _order(given: Any) -> Order | None:
+    if given is None or callable(given) or isinstance(given, Mapping):
+        return given  # type: ignore[no-any-return]
+    text = "order must be {key: number}, or a function that makes that of a graph"
+    raise ConfigError(f"{text}, not {given!r}", "order")

@@ -1,0 +1,280 @@
+"""Threads of an executor pull tasks: the driver for whatever shares this process's memory.
+
+A *puller* is one call that was submitted to the executor. It takes a task, makes the call, notes
+the result and takes the next, under one short lock in between; so short tasks run back to back,
+and a long one holds up nobody else. There is one puller to begin with. A puller that leaves tasks
+behind has the next one started, or wakes an idle one, unless one is on its way already: on a graph
+of tiny tasks, where more threads only fight for the interpreter, few ever start.
+
+The calling thread waits, and is thus free for Ctrl-C, unless it is a puller itself: a task that
+runs a graph on the executor that it runs on pulls along. Without that, a pool whose threads all
+wait for graphs would never end.
+
+Invariants, under the lock: `_ready` holds tasks that nobody has taken; until the run is stopped, a
+puller that is not idle runs a task or is on its way. Destructors of dropped values, which are
+user code, run outside the lock.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from ...protocol.errors import WrongExecutor
+from .failing import call_again, told
+from .reading import Graph
+from .state import finish
+from .tasks import GraphTask, call
+
+#: An idle puller gives its thread back after this; others may want it.
+_IDLE_S = 0.05
+#: On Windows, waiting for a lock cannot be interrupted: Ctrl-C is noticed this often.
+_WAIT_S = 0.5
+
+
+class _Thread(threading.local):
+    """What this thread does."""
+
+    #: The executor for which it pulls.
+    executor: Executor | None = None
+
+
+_thread = _Thread()
+
+
+def current_executor() -> Executor | None:
+    """Return the executor of the graph whose task is run by the calling thread, if any."""
+    return _thread.executor
+
+
+def run_pulling(
+    graph: Graph, executor: Executor, n_workers: int, *, rerun_exceptions_locally: bool = False
+) -> Any:
+    """Run a graph on an executor of this process and return its results.
+
+    Args:
+        graph: used up by this.
+        executor: `submit` is called from several threads.
+        n_workers: how many of its threads to use at most.
+        rerun_exceptions_locally: make a call that failed once more in this thread.
+
+    Raises:
+        WrongExecutor: the executor takes no calls, or dropped those it had.
+        BaseException: what the first task that failed has raised. Tasks that run go on, and their
+            results are dropped; no other starts.
+    """
+    if not graph.tasks:
+        return graph.results()
+    run = _Run(graph, executor, n_workers)
+    try:
+        if run.is_caller_pulling:
+            run.pull()
+        else:
+            run.start_puller()
+        while not run.over.acquire(timeout=_WAIT_S):
+            pass
+    finally:
+        run.stop()
+    task, error = run.failed, run.error
+    if error is None:
+        return graph.results()
+    run.error = None  # it points here, by its frames
+    try:
+        if task is None:
+            raise error
+        if rerun_exceptions_locally:
+            call_again(task, error)
+        raise told(error, task.key)
+    finally:
+        graph.unlink()
+        del error
+
+
+class _Run:
+    """A graph under way."""
+
+    def __init__(self, graph: Graph, executor: Executor, n_workers: int) -> None:
+        #: The calling thread is one of the executor's, and pulls too.
+        self.is_caller_pulling = _thread.executor is executor
+        self.failed: GraphTask | None = None
+        self.error: BaseException | None = None
+        #: Held until the run is over.
+        self.over = threading.Lock()
+        self.over.acquire()
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._ready = graph.sources
+        self._n_unfinished = len(graph.tasks)
+        #: No other task is to start.
+        self._is_stopped = False
+        #: Pullers that have begun and have not left.
+        self._n_pullers = 0
+        #: How many more may be started; the first one comes without being asked for.
+        self._n_startable = n_workers - 1
+        #: A puller was submitted and has not begun.
+        self._is_starting = not self.is_caller_pulling
+        #: A held lock for each puller that is idle; releasing it wakes the puller.
+        self._idle: list[threading.Lock] = []
+        #: A puller was woken and has not noticed yet.
+        self._is_waking = False
+        self._futures: list[Future[None]] = []
+        self._context = contextvars.copy_context()
+
+    # --- Pullers ----------------------------------------------------------------------------------
+
+    def start_puller(self) -> None:
+        """Submit a puller that was counted already, without the lock."""
+        try:
+            future = self._executor.submit(self._context.copy().run, self._pull_as_worker)
+        except Exception as exc:  # whatever an executor says when it takes no more
+            self._give_up(exc)
+            return
+        self._futures.append(future)
+        future.add_done_callback(self._on_puller_done)
+
+    def _on_puller_done(self, future: Future[None]) -> None:
+        if future.cancelled():
+            self._give_up(None)
+        elif future.exception() is not None:
+            self._give_up(future.exception())
+
+    def _pull_as_worker(self) -> None:
+        with self._lock:
+            self._is_starting = False
+        before, _thread.executor = _thread.executor, self._executor
+        try:
+            self.pull()
+        finally:
+            _thread.executor = before
+
+    def pull(self) -> None:
+        """Run tasks until there are none for this thread."""
+        with self._lock:
+            self._n_pullers += 1
+        try:
+            task = self._take()
+            while task is not None:
+                task = self._run_from(task)
+        finally:
+            with self._lock:
+                self._n_pullers -= 1
+
+    def _run_from(self, task: GraphTask) -> GraphTask | None:
+        """Run a task, and others as long as that needs nobody else's help; return the next."""
+        lock, ready = self._lock, self._ready
+        dropped: list[Any] = []
+        while True:
+            try:
+                value = call(task)
+            except BaseException as exc:
+                self._fail(task, exc)
+                return None
+            with lock:
+                finish(task, value, ready, dropped)
+                self._n_unfinished -= 1
+                is_next_mine = (
+                    ready
+                    and not self._is_stopped
+                    and (len(ready) == 1 or not self._may_be_helped())
+                )
+                if is_next_mine:
+                    task = ready.pop()
+            value = None  # or the next call would keep it alive
+            dropped.clear()
+            if not is_next_mine:
+                return self._take()
+
+    def _take(self) -> GraphTask | None:
+        """Return the next task, waiting for it if one may come; None to leave."""
+        while True:
+            task: GraphTask | None = None
+            helper: threading.Lock | None = None
+            is_start = False
+            mine = threading.Lock()
+            with self._lock:
+                if self._is_stopped:
+                    return None
+                if self._ready:
+                    task = self._ready.pop()
+                    helper, is_start = self._next_helper()
+                elif not self._n_unfinished:
+                    self._end()
+                    return None
+                else:
+                    mine.acquire()
+                    self._idle.append(mine)
+            if task is None:
+                if not self._sleep(mine):
+                    return None
+                continue
+            if helper is not None:
+                helper.release()
+            elif is_start:
+                self.start_puller()
+            return task
+
+    def _may_be_helped(self) -> bool:
+        """Say, under the lock, whether anybody could come for what is left, and is not coming."""
+        if self._idle:
+            return not self._is_waking
+        return self._n_startable > 0 and not self._is_starting
+
+    def _next_helper(self) -> tuple[threading.Lock | None, bool]:
+        """Decide, under the lock, who comes for what is left: an idle puller, or a new one."""
+        if not self._ready or not self._may_be_helped():
+            return None, False
+        if self._idle:
+            self._is_waking = True
+            return self._idle.pop(), False
+        self._is_starting = True
+        self._n_startable -= 1
+        return None, True
+
+    def _sleep(self, mine: threading.Lock) -> bool:
+        """Wait to be woken; return whether this puller was."""
+        is_woken = mine.acquire(timeout=_IDLE_S)
+        with self._lock:
+            if not is_woken and mine in self._idle:
+                self._idle.remove(mine)
+                self._n_startable += 1
+                return False
+            self._is_waking = False
+        return True
+
+    # --- Ends -------------------------------------------------------------------------------------
+
+    def _fail(self, task: GraphTask, error: BaseException) -> None:
+        with self._lock:
+            if not self._is_stopped:
+                self.failed, self.error = task, error
+                self._end()
+
+    def _give_up(self, reason: BaseException | None) -> None:
+        """Take note that the executor does not do what it was asked to."""
+        with self._lock:
+            self._n_startable = 0
+            if self._is_stopped or self._n_pullers or not self._n_unfinished:
+                return
+            text = "it dropped the call" if reason is None else f"{type(reason).__name__}: {reason}"
+            self.error = WrongExecutor(f"{self._executor!r} cannot run tasks: {text}")
+            self.error.__cause__ = reason
+            self._end()
+
+    def _end(self) -> None:
+        """Let everybody go, under the lock."""
+        self._is_stopped = True
+        for idle in self._idle:
+            idle.release()
+        self._idle.clear()
+        if self.over.locked():
+            self.over.release()
+
+    def stop(self) -> None:
+        """Make sure that no other task starts, and take back pullers that have not begun."""
+        with self._lock:
+            self._end()
+        for future in self._futures:
+            future.cancel()
+        self._futures.clear()

@@ -1,0 +1,136 @@
+"""One `submit` a task, values in this process: the driver for runs that are observed, and for
+executors whose tasks see neither our memory nor a socket of ours.
+
+Everything is done by the calling thread, in the order in which dask's own engines do it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import threading
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from typing import Any
+
+from ...protocol.errors import WorkerDied, WrongExecutor
+from ...protocol.functions import dumps_plain
+from .failing import call_again, told
+from .observing import Observer
+from .reading import Graph
+from .state import finish
+from .tasks import GraphTask, call
+
+
+def run_submitting(
+    graph: Graph,
+    executor: Executor,
+    n_workers: int,
+    *,
+    is_shared: bool,
+    observer: Observer | None = None,
+    rerun_exceptions_locally: bool = False,
+) -> Any:
+    """Run a graph with at most `n_workers` calls in the executor at a time; return its results.
+
+    Args:
+        graph: used up by this.
+        executor: any.
+        n_workers: at least 1.
+        is_shared: tasks see this process's memory; else functions, arguments and results are
+            pickled, with cloudpickle where that is needed.
+        observer: is told of each task.
+        rerun_exceptions_locally: make a call that failed once more in this thread.
+
+    Raises:
+        SerializationError: a task cannot be pickled.
+        WorkerDied: the executor broke while it ran tasks.
+        WrongExecutor: the executor takes no calls.
+        BaseException: what the first task that failed has raised. Those that run go on, and their
+            results are dropped; no other starts.
+    """
+    run = _Run(graph, executor, is_shared)
+    ready = graph.sources
+    dropped: list[Any] = []
+    try:
+        while ready or run.tasks:
+            while ready and len(run.tasks) < n_workers:
+                task = ready.pop()
+                if observer is not None:
+                    observer.pretask(task)
+                run.submit(task)
+            task, future = run.next_done()
+            try:
+                value, worker_id = run.result(task, future)
+            except BaseException as exc:
+                if rerun_exceptions_locally and not isinstance(exc, WorkerDied):
+                    call_again(task, exc)
+                raise told(exc, task.key)  # noqa: B904 - it is the same exception
+            finish(task, value, ready, dropped)
+            if observer is not None:
+                observer.posttask(task, value, worker_id)
+            value = None
+            dropped.clear()
+    except BaseException:
+        run.cancel()
+        graph.unlink()
+        raise
+    return graph.results()
+
+
+class _Run:
+    """The calls under way."""
+
+    def __init__(self, graph: Graph, executor: Executor, is_shared: bool) -> None:
+        self._executor = executor
+        self._is_shared = is_shared
+        #: {future: its task}
+        self.tasks: dict[Future[Any], GraphTask] = {}
+        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+
+    def submit(self, task: GraphTask) -> None:
+        try:
+            if self._is_shared:
+                future = self._executor.submit(_run_here, task)
+            else:
+                args = task.args.copy()
+                for i, ref in task.refs:
+                    args[i] = ref.value
+                blob = dumps_plain((task.func, args), f"task {task.key!r}")
+                future = self._executor.submit(_run_there, blob)
+        except (BrokenExecutor, RuntimeError) as exc:  # it is broken, or shut down
+            if self.tasks:
+                raise self._died(task) from exc
+            raise WrongExecutor(f"{self._executor!r} cannot run tasks: {exc}") from exc
+        self.tasks[future] = task
+        future.add_done_callback(self._done.put)
+
+    def next_done(self) -> tuple[GraphTask, Future[Any]]:
+        """Wait for a call to end."""
+        future = self._done.get()
+        return self.tasks.pop(future), future
+
+    def result(self, task: GraphTask, future: Future[Any]) -> tuple[Any, object]:
+        """Return the value of a call that has ended, and who made it."""
+        try:
+            value, worker_id = future.result()
+        except (BrokenExecutor, CancelledError) as exc:
+            raise self._died(task) from exc
+        return (value if self._is_shared else pickle.loads(value)), worker_id
+
+    def _died(self, task: GraphTask) -> WorkerDied:
+        return WorkerDied(str(task.key), 1, repr(self._executor))
+
+    def cancel(self) -> None:
+        """Take back what has not begun."""
+        for future in self.tasks:
+            future.cancel()
+
+
+def _run_here(task: GraphTask) -> tuple[Any, int]:
+    return call(task), threading.get_ident()
+
+
+def _run_there(blob: bytes) -> tuple[bytes, int]:
+    func, args = pickle.loads(blob)
+    return dumps_plain(func(*args), "the result"), os.getpid()

@@ -1,0 +1,8 @@
+"""`weft.threaded.get(graph, keys)` runs a graph on threads; see docs/embedded.md."""
+
+from __future__ import annotations
+
+from .client.graphs.get import get_threaded as get
+from .client.graphs.thread_pools import shutdown
+
+__all__ = ["get", "shutdown"]
