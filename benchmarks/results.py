@@ -167,7 +167,7 @@ class Table:
                 row.append(self._goals(name))
             row += [self._cell(name, peer) for peer in peers]
             rows.append(row)
-        lines = _align(rows)
+        lines = align(rows)
         if self._notes:
             lines += ["", *(f"[{i}] {note}" for i, note in enumerate(self._notes, 1))]
         return "\n".join(lines)
@@ -202,7 +202,8 @@ class Table:
         return self._notes.index(text) + 1
 
 
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines, in columns of equal width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for i, row in enumerate(rows):

@@ -1,10 +1,11 @@
-"""Run weft and its peers through the same work on this machine, and print one table.
+"""Run weft and its peers through the same work on this machine, and print the tables.
 
     python -m benchmarks.run [--only WORKLOAD...] [--peers PEER...] [--repeat N] [--quick]
 
 Each system runs in a process of its own, one system after the other, with one client, one scheduler
 (if it has one) and two single-thread workers. A system that is missing, fails or hangs costs its
-cells, never the run.
+cells, never the run. The graph engines of `benchmarks.graphs` follow in the same run, unless --only
+or --peers picks something.
 """
 
 from __future__ import annotations
@@ -12,151 +13,17 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import machine
+from . import graphs, machine
+from .driving import ROOT, Cells, Progress, Suite, headline, run_peer
 from .results import Cell, Table, median_of, memory_line, to_json
-from .supervise import GRACE_S, Child, TimedOut
-from .systems import ENVIRONMENT, N_WORKERS, SYSTEMS
+from .systems import N_WORKERS, SYSTEMS
 from .workloads import WORKLOADS
 
-ROOT = Path(__file__).resolve().parent.parent
-
-#: These would make `Client()` find a cluster that is not ours.
-_FOREIGN = ("WEFT_ADDRESS", "WEFT_CONNECTION_FILE", "WEFT_TOKEN_FILE", "RAY_ADDRESS")
-
-Cells = dict[tuple[str, str], Cell]
-
-
-class Progress:
-    """One line that says what runs now; on a terminal it is overwritten, elsewhere each step is
-    a line.
-    """
-
-    def __init__(self, n_cells: int) -> None:
-        self._n_cells = n_cells
-        self._n_done = 0
-        self._begin = time.monotonic()
-        self._is_terminal = sys.stderr.isatty()
-
-    def show(self, text: str, *, is_step: bool) -> None:
-        if is_step:
-            self._n_done += 1
-        elapsed = time.monotonic() - self._begin
-        line = f"[{self._n_done}/{self._n_cells}] {elapsed:4.0f} s  {text}"
-        if self._is_terminal:
-            print(f"\r\x1b[2K{line[:110]}", end="", file=sys.stderr, flush=True)
-        elif is_step:
-            print(line, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._is_terminal:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
-
-def child_environment() -> dict[str, str]:
-    environment = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
-    environment.update(ENVIRONMENT)
-    # Users have their bytecode cached; without it, `import` measures the compiler.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # Workers of every system must find `benchmarks.tasks` and this checkout's weft.
-    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(path)
-    return environment
-
-
-def run_peer(
-    peer: str, workloads: Sequence[str], options: argparse.Namespace, progress: Progress
-) -> Cells:
-    """Run the workloads on one system; every one of them gets its cell."""
-    cells = {(name, peer): Cell(peer, name) for name in workloads}
-    remaining = list(workloads)
-    while remaining:
-        command = [sys.executable, "-m", "benchmarks.child", peer, *remaining]
-        command += ["--repeat", str(options.repeat), "--limit", str(options.limit)]
-        if options.quick:
-            command.append("--quick")
-        with Child(command, cwd=ROOT, environment=child_environment()) as child:
-            failure = watch(child, peer, remaining, cells, options, progress)
-        if failure is not None:
-            # It does not come up: trying again for each workload would only take time.
-            for name in [name for name in remaining if WORKLOADS[name].needs_open]:
-                cells[name, peer].note = failure
-                remaining.remove(name)
-                finish(cells[name, peer], options, progress)
-    return cells
-
-
-def watch(
-    child: Child,
-    peer: str,
-    remaining: list[str],
-    cells: Cells,
-    options: argparse.Namespace,
-    progress: Progress,
-) -> str | None:
-    """Follow one child to its end, and take each finished or failed workload off `remaining`.
-
-    Returns:
-        Why the system did not come up, None if it did or nobody asked it to.
-    """
-    was_opened = False
-    deadline = time.monotonic() + options.limit
-    while remaining:
-        # The child keeps to the order.
-        cell = cells[remaining[0], peer]
-        workload = WORKLOADS[cell.workload]
-        limit_s = options.limit * workload.patience
-        note = None
-        try:
-            event = child.next_event(deadline)
-        except TimedOut:
-            event = None
-            note = f"no end within {limit_s:.0f} s"
-        if event is None:
-            ended = note or f"the process ended early (exit code {child.exit_code(GRACE_S)})"
-            cell.note = cell.note or ended
-            cell.log = child.log_tail()
-            del remaining[0]
-            finish(cell, options, progress)
-            return cell.note if workload.needs_open and not was_opened else None
-        kind = event["event"]
-        if kind == "start":
-            deadline = time.monotonic() + limit_s + GRACE_S
-            progress.show(f"{peer}: {cell.workload}", is_step=False)
-        elif kind == "open":
-            was_opened = True
-        elif kind == "run":
-            cell.runs.append(event["value"])
-            cell.checksum, cell.size = event["checksum"], event["size"]
-            for key, value in event["extra"].items():
-                cell.extra.setdefault(key, []).append(value)
-            progress.show(f"{peer}: {cell.workload}, run {len(cell.runs)}", is_step=False)
-        elif kind == "failed":
-            cell.note = event["note"]
-            cell.log = child.log_tail()
-        elif kind == "end":
-            del remaining[0]
-            finish(cell, options, progress)
-    # All have their figures; the system still deserves to close in peace.
-    child.exit_code(GRACE_S)
-    return None
-
-
-def finish(cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
-    """Say that a cell is final."""
-    if cell.note is None and len(cell.runs) < options.repeat:
-        cell.note = f"{len(cell.runs)} of {options.repeat} runs in the time limit"
-    if cell.median is None:
-        text = cell.note or ""
-    else:
-        unit = WORKLOADS[cell.workload].unit
-        text = f"{cell.median:.4g} {unit}, median of {len(cell.runs)}"
-    progress.show(f"{cell.peer}: {cell.workload}: {text}", is_step=True)
+CLUSTERS = Suite("benchmarks.child", WORKLOADS)
 
 
 def plan(options: argparse.Namespace) -> tuple[dict[str, list[str]], Cells]:
@@ -221,7 +88,8 @@ def versions_of(peers: Sequence[str]) -> dict[str, str]:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run",
-        description="Run weft and its peers through the same work, and print one table.",
+        description="Run weft and its peers through the same work, and print the tables. Without "
+        "--only and --peers the graph engines follow (python -m benchmarks.graphs).",
         epilog="Peers: " + ", ".join(SYSTEMS) + ". Workloads: " + ", ".join(WORKLOADS) + ".",
     )
     parser.add_argument(
@@ -273,18 +141,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peers = list(dict.fromkeys(options.peers or SYSTEMS))
     workloads = list(dict.fromkeys(options.only or WORKLOADS))
     versions = versions_of(peers)
-    print(
-        f"weft benchmarks, {facts['date']}, commit {facts['commit']}\n"
-        f"{facts['implementation']} {facts['python']} on {facts['system']}, {facts['cpu']}, "
-        f"{facts['cores']} cores, {facts['memory_bytes'] / 2**30:.0f} GiB; load at the start "
-        f"{facts['load_1min']}\n"
-        + ", ".join(f"{name} {version}" for name, version in versions.items()),
-        flush=True,
-    )
+    with_graphs = options.only is None and options.peers is None
+    if with_graphs:
+        versions |= graphs.versions_of(None)
+    print(headline("weft benchmarks", facts, versions), flush=True)
     work, cells = plan(options)
     progress = Progress(sum(map(len, work.values())))
     for peer, names in work.items():
-        cells.update(run_peer(peer, names, options, progress))
+        cells.update(run_peer(CLUSTERS, peer, names, options, progress))
     progress.end()
     explain_too_slow(cells, is_quick=options.quick)
 
@@ -299,7 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{spread}; (Nx): weft is N times as fast as that system.\n"
         f"Each: one client, {N_WORKERS} single-thread workers, loopback; one system at a time."
     )
-    document = to_json(
+    is_complete = all(cells[key].median is not None for key in cells if key[1] == "weft")
+    more = {}
+    if with_graphs:
+        chosen = graphs.options_for(repeat=options.repeat, limit=options.limit, quick=options.quick)
+        outcome = graphs.run_all(chosen)
+        print(f"\n{outcome.text}\n")
+        more = {"graphs": outcome.document}
+        is_complete = is_complete and outcome.is_complete
+    document = more | to_json(
         cells,
         machine=facts,
         versions=versions,
@@ -312,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"All figures: {options.json}")
-    return int(any(cell.median is None for (_, peer), cell in cells.items() if peer == "weft"))
+    return int(not is_complete)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from .protocol import errors
 from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's exceptions
 
 if TYPE_CHECKING:
-    from . import threaded
+    from . import multiprocessing, threaded
     from .client import Client, Future, as_completed, wait
     from .client.graphs.executors import SynchronousExecutor
     from .client.graphs.get import get
@@ -38,6 +38,7 @@ __all__ = [
     "as_completed",
     "get",
     "get_worker",
+    "multiprocessing",
     "threaded",
     "wait",
 ]
@@ -57,7 +58,7 @@ _HOMES = {
 }
 
 #: Modules of the façade itself.
-_MODULES = frozenset({"threaded"})
+_MODULES = frozenset({"multiprocessing", "threaded"})
 
 if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
 

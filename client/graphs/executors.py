@@ -50,6 +50,20 @@ class MultiprocessingPool(Executor):
         return future
 
 
+def is_client(given: object) -> bool:
+    """Say whether this is a client of a cluster, and usable as an executor.
+
+    Raises:
+        WrongExecutor: it is one that has to be awaited.
+    """
+    clients = sys.modules.get(f"{__package__.rpartition('.')[0]}.client")
+    if clients is None or not isinstance(given, clients.Client):
+        return False
+    if given.asynchronous:
+        raise WrongExecutor("this client is asynchronous: use `await client.get(graph, keys)`")
+    return True
+
+
 class Kind(Enum):
     """Where an executor runs its calls."""
 

@@ -7,6 +7,7 @@ executor is given. They go anywhere where dask takes a scheduler: `dask.config.s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,11 +21,14 @@ from .observing import Observer
 from .options import GetOptions, Options, configured_executor, read_options
 from .pulling import current_executor, run_pulling
 from .reading import Graph, read_graph
+from .submitted import run_submitted
 from .submitting import run_submitting
 from .tasks import GraphTask, Literal
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+logger = logging.getLogger("weft.client")
 
 _Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
 _Drive: TypeAlias = "Callable[[_Read, Observer | None, Options], Any]"
@@ -39,7 +43,8 @@ def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
     Args:
         dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
         keys: a key, or a list of keys and of such lists. Only what these need is run.
-        executor: any `concurrent.futures.Executor`, or a `multiprocessing.pool.Pool`.
+        executor: any `concurrent.futures.Executor`, a `multiprocessing.pool.Pool`, or a
+            `weft.Client`.
         pool: dask's name for the same.
         num_workers: how many of its threads or processes to use at most.
         chunksize: how many tasks a worker process is given at a time; -1 spreads them evenly.
@@ -78,9 +83,27 @@ def get_threaded(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
     return _run(dsk, keys, checked, _drive_on_own_threads)
 
 
+def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+    """Run a graph on worker processes and return the values of some of its keys.
+
+    Without an executor, and if dask's configuration has no `pool`, weft's own processes run it, one
+    for each core by default. They are started when they are first needed, and kept for the next
+    call. Functions of the main program, and lambdas, travel by value: no script needs an
+    ``if __name__ == "__main__"`` for this. Arguments, results and errors are those of `weft.get`.
+    """
+    checked = read_options(options)
+    if checked.executor is None:
+        checked.executor = configured_executor()
+    return _run(dsk, keys, checked, _drive_on_own_processes)
+
+
 def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
     """Run a graph as the options say; `drive` is for want of an executor."""
     mapping = as_mapping(dsk)
+    if options.client is not None:
+        return run_submitted(
+            options.client, lambda task_class: _read(mapping, keys, options, task_class)
+        )
     if options.executor is not None:
         drive = _drive_on_executor
     if options.callbacks is None:
@@ -163,12 +186,35 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Options)
     n_workers = options.n_workers or n_workers_of(executor)
     if kind is Kind.SHARED:
         return _drive_on_shared(read(GraphTask), executor, n_workers, observer, options)
+    if observer is None:
+        from .processes.driver import Unreachable
+
+        try:
+            return _run_on_processes(read, executor, options)
+        except Unreachable as exc:
+            logger.debug("one call at a time for %r: %s", executor, exc)
     return run_submitting(
         read(GraphTask),
         executor,
         n_workers,
         is_shared=False,
         observer=observer,
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
+    )
+
+
+def _drive_on_own_processes(read: _Read, observer: Observer | None, options: Options) -> Any:
+    return _run_on_processes(read, None, options)
+
+
+def _run_on_processes(read: _Read, executor: Executor | None, options: Options) -> Any:
+    from .processes.driver import ProcessTask, run_on_processes
+
+    return run_on_processes(
+        read(ProcessTask),
+        executor=executor,
+        num_workers=options.n_workers,
+        chunksize=options.chunksize,
         rerun_exceptions_locally=options.rerun_exceptions_locally,
     )
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from ...protocol.errors import ConfigError, UnknownOption
 from .dask_graphs import configured
-from .executors import as_executor
+from .executors import as_executor, is_client
 from .observing import CallbackTuple
 
 #: {key: number}, or what makes that of the graph, like `dask.order.order`; the lowest runs first.
@@ -19,7 +19,7 @@ Order: TypeAlias = "Mapping[Any, Any] | Callable[[Mapping[Any, Any]], Mapping[An
 class GetOptions(TypedDict, total=False):
     """The options of the `get` functions, as users give them; each may be None."""
 
-    #: Any `concurrent.futures.Executor`, or a `multiprocessing.pool.Pool`.
+    #: Any `concurrent.futures.Executor`, a `multiprocessing.pool.Pool`, or a `weft.Client`.
     executor: Any
     #: dask's name for the same.
     pool: Any
@@ -55,6 +55,8 @@ class Options:
 
     #: None: the one of the function.
     executor: Executor | None
+    #: A `weft.Client` that was given as the executor.
+    client: Any
     #: At least 1. None: as many as the executor has, or the machine.
     n_workers: int | None
     #: Tasks in a chunk for a worker process, or -1: spread evenly. None: by their duration.
@@ -81,8 +83,14 @@ def read_options(given: GetOptions) -> Options:
     if executor is not None and pool is not None and executor is not pool:
         raise ConfigError("executor and pool are the same option: give one of them", "pool")
     executor = executor if executor is not None else pool
+    client = executor if is_client(executor) else None
+    if client is not None:
+        executor = None
+        if given.get("cache") is not None or given.get("callbacks"):
+            raise ConfigError("a client's tasks are not observed: no cache, no callbacks", "cache")
     return Options(
         executor=None if executor is None else as_executor(executor),
+        client=client,
         n_workers=_count(_or_configured(given, "num_workers"), "num_workers"),
         chunksize=_count(_or_configured(given, "chunksize"), "chunksize", least=-1),
         rerun_exceptions_locally=bool(_or_configured(given, "rerun_exceptions_locally")),

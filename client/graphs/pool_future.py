@@ -112,22 +112,25 @@ class PoolFuture(Future[T]):
         Whatever the function raises becomes the outcome. Only what a done-callback raises that is
         no `Exception` comes out of here.
         """
-        self._progress = RUNNING
-        if self._watched is not None and not self._begin():
-            return
         try:
-            self._result = self._func(*self._args)  # type: ignore[misc]  # set until it has run
-        except BaseException as error:
-            self._result = None
-            # Without this frame: it would keep the future alive, and the user has no use for it.
-            traceback = error.__traceback__
-            self._exception = error.with_traceback(traceback and traceback.tb_next)
-            del traceback
-        # Before it is announced: what the task was called with goes when the result comes.
-        self._func = self._args = None
-        self._progress = FINISHED
-        if self._watched is not None:
-            self._settle()
+            self._progress = RUNNING
+            if self._watched is not None and not self._begin():
+                return
+            try:
+                self._result = self._func(*self._args)  # type: ignore[misc]  # set until it has run
+            except BaseException as error:
+                self._result = None
+                # Without this frame, which is of no use to the user.
+                traceback = error.__traceback__
+                self._exception = error.with_traceback(traceback and traceback.tb_next)
+                del traceback
+            # Before it is announced: what the task was called with goes when the result comes.
+            self._func = self._args = None
+            self._progress = FINISHED
+            if self._watched is not None:
+                self._settle()
+        finally:
+            del self  # the exception's traceback refers to the function's frame, and that to this
 
     def _begin(self) -> bool:
         """Go from pending to running under the lock; False if the task must not run."""

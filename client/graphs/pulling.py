@@ -30,8 +30,9 @@ from .tasks import GraphTask, call
 
 #: An idle puller gives its thread back after this; others may want it.
 _IDLE_S = 0.05
-#: On Windows, waiting for a lock cannot be interrupted: Ctrl-C is noticed this often.
-_WAIT_S = 0.5
+#: How often the calling thread looks whether its pullers were dropped. On Windows it also notices
+#: Ctrl-C no sooner.
+_WAIT_S = 0.1
 
 
 class _Thread(threading.local):
@@ -74,7 +75,7 @@ def run_pulling(
         else:
             run.start_puller()
         while not run.over.acquire(timeout=_WAIT_S):
-            pass
+            run.check_pullers()
     finally:
         run.stop()
     task, error = run.failed, run.error
@@ -109,7 +110,7 @@ class _Run:
         self._n_unfinished = len(graph.tasks)
         #: No other task is to start.
         self._is_stopped = False
-        #: Pullers that have begun and have not left.
+        #: Pullers that have begun, and have not left before the run was stopped.
         self._n_pullers = 0
         #: How many more may be started; the first one comes without being asked for.
         self._n_startable = n_workers - 1
@@ -130,19 +131,18 @@ class _Run:
             future = self._executor.submit(self._context.copy().run, self._pull_as_worker)
         except Exception as exc:  # whatever an executor says when it takes no more
             self._give_up(exc)
-            return
-        self._futures.append(future)
-        future.add_done_callback(self._on_puller_done)
+        else:
+            self._futures.append(future)
 
-    def _on_puller_done(self, future: Future[None]) -> None:
-        if future.cancelled():
-            self._give_up(None)
-        elif future.exception() is not None:
-            self._give_up(future.exception())
+    def check_pullers(self) -> None:
+        """Look whether the executor has dropped what it was given."""
+        for future in self._futures:
+            if future.cancelled():
+                self._give_up(None)
+            elif future.done() and future.exception() is not None:
+                self._give_up(future.exception())
 
     def _pull_as_worker(self) -> None:
-        with self._lock:
-            self._is_starting = False
         before, _thread.executor = _thread.executor, self._executor
         try:
             self.pull()
@@ -151,15 +151,9 @@ class _Run:
 
     def pull(self) -> None:
         """Run tasks until there are none for this thread."""
-        with self._lock:
-            self._n_pullers += 1
-        try:
-            task = self._take()
-            while task is not None:
-                task = self._run_from(task)
-        finally:
-            with self._lock:
-                self._n_pullers -= 1
+        task = self._take(is_new=True)
+        while task is not None:
+            task = self._run_from(task)
 
     def _run_from(self, task: GraphTask) -> GraphTask | None:
         """Run a task, and others as long as that needs nobody else's help; return the next."""
@@ -173,7 +167,7 @@ class _Run:
                 return None
             with lock:
                 finish(task, value, ready, dropped)
-                self._n_unfinished -= 1
+                n_unfinished = self._n_unfinished = self._n_unfinished - 1
                 is_next_mine = (
                     ready
                     and not self._is_stopped
@@ -181,31 +175,34 @@ class _Run:
                 )
                 if is_next_mine:
                     task = ready.pop()
+                elif not n_unfinished:
+                    self._end()
             value = None  # or the next call would keep it alive
             dropped.clear()
             if not is_next_mine:
-                return self._take()
+                return self._take() if n_unfinished else None
 
-    def _take(self) -> GraphTask | None:
+    def _take(self, *, is_new: bool = False) -> GraphTask | None:
         """Return the next task, waiting for it if one may come; None to leave."""
         while True:
             task: GraphTask | None = None
             helper: threading.Lock | None = None
             is_start = False
-            mine = threading.Lock()
+            mine: threading.Lock | None = None
             with self._lock:
+                if is_new:
+                    self._n_pullers += 1
+                    self._is_starting = is_new = False
                 if self._is_stopped:
                     return None
                 if self._ready:
                     task = self._ready.pop()
                     helper, is_start = self._next_helper()
-                elif not self._n_unfinished:
-                    self._end()
-                    return None
                 else:
+                    mine = threading.Lock()
                     mine.acquire()
                     self._idle.append(mine)
-            if task is None:
+            if mine is not None:
                 if not self._sleep(mine):
                     return None
                 continue
@@ -238,6 +235,7 @@ class _Run:
         with self._lock:
             if not is_woken and mine in self._idle:
                 self._idle.remove(mine)
+                self._n_pullers -= 1
                 self._n_startable += 1
                 return False
             self._is_waking = False
@@ -255,7 +253,7 @@ class _Run:
         """Take note that the executor does not do what it was asked to."""
         with self._lock:
             self._n_startable = 0
-            if self._is_stopped or self._n_pullers or not self._n_unfinished:
+            if self._is_stopped or self._n_pullers:
                 return
             text = "it dropped the call" if reason is None else f"{type(reason).__name__}: {reason}"
             self.error = WrongExecutor(f"{self._executor!r} cannot run tasks: {text}")

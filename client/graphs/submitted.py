@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...protocol.errors import UnknownOption
+from ...protocol.errors import SerializationError, UnknownOption
 from ..collector import paused_collector
 from .dask_graphs import as_mapping, node_types
 from .reading import Graph, read_graph
@@ -30,6 +30,17 @@ class SubmittedTask(GraphTask):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Literal, (self.value,)
+
+
+def run_submitted(client: Any, read: Callable[[type[GraphTask]], Graph]) -> Any:
+    """Run a graph on the cluster of a client and return its results, as the engines here do."""
+    graph = read(SubmittedTask)
+    try:
+        _submit_tasks(client.submit, graph, {})
+        futures = graph.results()
+    finally:
+        graph.unlink()
+    return client.gather(futures)
 
 
 def submit_graph(
@@ -71,17 +82,26 @@ def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: Mapping[str
     dropped: list[Any] = []
     while ready:
         task = ready.pop()
-        name = f"{str(task.key)[:_MAX_KEY_CHARS]}-{run}-{next(numbers)}"
-        if all(isinstance(ref, GraphTask) for _, ref in task.refs):
-            args = task.args.copy()
-            for i, ref in task.refs:
-                args[i] = ref.value
-            future = submit(task.func, *args, key=name, **options)
-        else:
-            # Containers are filled there: calls may be among them.
-            future = submit(call_filled, task.func, task.args, task.refs, key=name, **options)
+        try:
+            future = _submit(submit, task, f"{run}-{next(numbers)}", options)
+        except SerializationError as exc:
+            where = f"task {task.key!r}: {exc.where}"
+            raise SerializationError(where, exc.type_name, exc.text) from exc
         finish(task, future, ready, dropped)
         dropped.clear()
+
+
+def _submit(
+    submit: Callable[..., Any], task: GraphTask, suffix: str, options: Mapping[str, Any]
+) -> Any:
+    name = f"{str(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
+    if all(isinstance(ref, GraphTask) for _, ref in task.refs):
+        args = task.args.copy()
+        for i, ref in task.refs:
+            args[i] = ref.value
+        return submit(task.func, *args, key=name, **options)
+    # Containers are filled there: calls may be among them.
+    return submit(call_filled, task.func, task.args, task.refs, key=name, **options)
 
 
 def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:

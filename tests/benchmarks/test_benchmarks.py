@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_scheduler, run, supervise
+from benchmarks import bench_scheduler, driving, graphs, run, supervise
 from benchmarks.results import GOALS, Cell, Table, ratio, show, to_json
 from benchmarks.supervise import Child, TimedOut
 from benchmarks.systems import SYSTEMS, Floor
@@ -165,11 +165,11 @@ def test_system_that_does_not_come_up_costs_its_cells_only(
         started.append(command)
         return Child([sys.executable, "-c", code], **kwargs)
 
-    monkeypatch.setattr(run, "Child", broken)
-    monkeypatch.setattr(run, "GRACE_S", 5.0)
+    monkeypatch.setattr(driving, "Child", broken)
+    monkeypatch.setattr(driving, "GRACE_S", 5.0)
     options = run.parse(["--limit", "30" if "exit" in code else "0.05"])
     names = ["map", "chain"]
-    cells = run.run_peer("weft", names, options, run.Progress(len(names)))
+    cells = driving.run_peer(run.CLUSTERS, "weft", names, options, driving.Progress(len(names)))
     assert [cells[name, "weft"].note for name in names] == [note, note]
     assert len(started) == 1
 
@@ -191,13 +191,37 @@ def test_failure_in_one_workload_leaves_the_others_their_figures(
         lines = [json.dumps(event) for event in reports[command[4]]]
         return Child([sys.executable, "-c", f"print({chr(10).join(lines)!r})"], **kwargs)
 
-    monkeypatch.setattr(run, "Child", scripted)
+    monkeypatch.setattr(driving, "Child", scripted)
     options = run.parse(["--quick"])
-    cells = run.run_peer("weft", ["map", "chain"], options, run.Progress(2))
+    cells = driving.run_peer(run.CLUSTERS, "weft", ["map", "chain"], options, driving.Progress(2))
     assert cells["map", "weft"].note == "the process ended early (exit code 0)"
     assert cells["chain", "weft"].note is None
     assert cells["chain", "weft"].runs == [5.0]
     assert cells["chain", "weft"].extra == {"a": [2.0]}
+
+
+def test_graphs_follow_in_the_same_run_unless_something_was_picked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def run_all(options: Any) -> graphs.Outcome:
+        asked.append(options)
+        return graphs.Outcome("THE GRAPHS", {"cells": []}, is_complete=False)
+
+    monkeypatch.setattr(graphs, "run_all", run_all)
+    monkeypatch.setattr(run, "plan", lambda options: ({}, {}))
+    path = tmp_path / "bench.json"
+    assert run.main(["--json", str(path), "--repeat", "4"]) == 1
+    assert "THE GRAPHS" in capsys.readouterr().out
+    assert json.loads(path.read_text())["graphs"] == {"cells": []}
+    (options,) = asked
+    assert (options.repeat, options.limit, options.plots) == (4, 150.0, graphs.PLOTS)
+    assert run.main(["--json", str(path), "--only", "map"]) == 0
+    assert run.main(["--json", str(path), "--peers", "threads"]) == 0
+    assert len(asked) == 1
+    assert run.main(["--json", str(path), "--quick"]) == 1
+    assert asked[1].plots is None
 
 
 def test_ratio_above_one_always_means_that_weft_is_faster() -> None:

@@ -1,0 +1,194 @@
+"""Drives children through their workloads: which cell gets which figure, and what a failure costs.
+
+Both benchmark commands (`run`, `graphs`) describe their work as a `Suite` and get a cell back for
+every workload, whatever the system under test does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from .results import Cell
+from .supervise import GRACE_S, Child, TimedOut
+from .systems import ENVIRONMENT
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: These would make `Client()` find a cluster that is not ours.
+_FOREIGN = ("WEFT_ADDRESS", "WEFT_CONNECTION_FILE", "WEFT_TOKEN_FILE", "RAY_ADDRESS")
+
+Cells = dict[tuple[str, str], Cell]
+
+
+class Work(Protocol):
+    """What the driver has to know about a workload."""
+
+    unit: str
+    #: The child opens the system for it.
+    needs_open: bool
+    #: Times the usual time limit.
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Workloads by name, and the module that runs them on one system: `python -m CHILD PEER
+    WORKLOAD... --repeat N --limit S [--quick]`.
+    """
+
+    child: str
+    workloads: Mapping[str, Work]
+
+
+class Progress:
+    """One line that says what runs now; on a terminal it is overwritten, elsewhere each step is
+    a line.
+    """
+
+    def __init__(self, n_cells: int) -> None:
+        self._n_cells = n_cells
+        self._n_done = 0
+        self._begin = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+
+    def show(self, text: str, *, is_step: bool) -> None:
+        if is_step:
+            self._n_done += 1
+        elapsed = time.monotonic() - self._begin
+        line = f"[{self._n_done}/{self._n_cells}] {elapsed:4.0f} s  {text}"
+        if self._is_terminal:
+            print(f"\r\x1b[2K{line[:110]}", end="", file=sys.stderr, flush=True)
+        elif is_step:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._is_terminal:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def headline(title: str, facts: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Say what a figure means nothing without."""
+    return (
+        f"{title}, {facts['date']}, commit {facts['commit']}\n"
+        f"{facts['implementation']} {facts['python']} on {facts['system']}, {facts['cpu']}, "
+        f"{facts['cores']} cores, {facts['memory_bytes'] / 2**30:.0f} GiB; load at the start "
+        f"{facts['load_1min']}\n"
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+    )
+
+
+def child_environment() -> dict[str, str]:
+    environment = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
+    environment.update(ENVIRONMENT)
+    # Users have their bytecode cached; without it, `import` measures the compiler.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Workers of every system must find `benchmarks.tasks` and this checkout's weft.
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(path)
+    return environment
+
+
+def run_peer(
+    suite: Suite,
+    peer: str,
+    workloads: Sequence[str],
+    options: argparse.Namespace,
+    progress: Progress,
+) -> Cells:
+    """Run the workloads on one system; every one of them gets its cell.
+
+    Args:
+        options: `repeat`, `limit` (seconds for all runs of one workload) and `quick` are read.
+    """
+    cells = {(name, peer): Cell(peer, name) for name in workloads}
+    remaining = list(workloads)
+    while remaining:
+        command = [sys.executable, "-m", suite.child, peer, *remaining]
+        command += ["--repeat", str(options.repeat), "--limit", str(options.limit)]
+        if options.quick:
+            command.append("--quick")
+        with Child(command, cwd=ROOT, environment=child_environment()) as child:
+            failure = _watch(suite, child, peer, remaining, cells, options, progress)
+        if failure is not None:
+            # It does not come up: trying again for each workload would only take time.
+            for name in [name for name in remaining if suite.workloads[name].needs_open]:
+                cells[name, peer].note = failure
+                remaining.remove(name)
+                _finish(suite, cells[name, peer], options, progress)
+    return cells
+
+
+def _watch(
+    suite: Suite,
+    child: Child,
+    peer: str,
+    remaining: list[str],
+    cells: Cells,
+    options: argparse.Namespace,
+    progress: Progress,
+) -> str | None:
+    """Follow one child to its end, and take each finished or failed workload off `remaining`.
+
+    Returns:
+        Why the system did not come up, None if it did or nobody asked it to.
+    """
+    was_opened = False
+    deadline = time.monotonic() + options.limit
+    while remaining:
+        # The child keeps to the order.
+        cell = cells[remaining[0], peer]
+        workload = suite.workloads[cell.workload]
+        limit_s = options.limit * workload.patience
+        note = None
+        try:
+            event = child.next_event(deadline)
+        except TimedOut:
+            event = None
+            note = f"no end within {limit_s:.0f} s"
+        if event is None:
+            ended = note or f"the process ended early (exit code {child.exit_code(GRACE_S)})"
+            cell.note = cell.note or ended
+            cell.log = child.log_tail()
+            del remaining[0]
+            _finish(suite, cell, options, progress)
+            return cell.note if workload.needs_open and not was_opened else None
+        kind = event["event"]
+        if kind == "start":
+            deadline = time.monotonic() + limit_s + GRACE_S
+            progress.show(f"{peer}: {cell.workload}", is_step=False)
+        elif kind == "open":
+            was_opened = True
+        elif kind == "run":
+            cell.runs.append(event["value"])
+            cell.checksum, cell.size = event["checksum"], event["size"]
+            for key, value in event["extra"].items():
+                cell.extra.setdefault(key, []).append(value)
+            progress.show(f"{peer}: {cell.workload}, run {len(cell.runs)}", is_step=False)
+        elif kind == "failed":
+            cell.note = event["note"]
+            cell.log = child.log_tail()
+        elif kind == "end":
+            del remaining[0]
+            _finish(suite, cell, options, progress)
+    # All have their figures; the system still deserves to close in peace.
+    child.exit_code(GRACE_S)
+    return None
+
+
+def _finish(suite: Suite, cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
+    """Say that a cell is final."""
+    if cell.note is None and len(cell.runs) < options.repeat:
+        cell.note = f"{len(cell.runs)} of {options.repeat} runs in the time limit"
+    if cell.median is None:
+        text = cell.note or ""
+    else:
+        unit = suite.workloads[cell.workload].unit
+        text = f"{cell.median:.4g} {unit}, median of {len(cell.runs)}"
+    progress.show(f"{cell.peer}: {cell.workload}: {text}", is_step=True)

@@ -1,0 +1,146 @@
+"""The two figures of the sweeps, as SVG.
+
+They stand on no background of their own and use tones that are readable on white and on dark ones.
+The same figures in give the same bytes out: no date, no random ids.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .graph_systems import GRAPH_SYSTEMS
+from .graph_workloads import EDGE_POINTS, ENGINES, GRAPH_WORKLOADS, TASK_POINTS
+from .results import Cells, grouped
+
+#: Contrast above 4 with white and with nearly black alike.
+INK = "#7a7a7a"
+#: {kind of engine: colour}; weft's lines are solid, dask's dashed.
+COLOURS = {"sync": "#2a9d6f", "threaded": "#3b82d6", "processes": "#d9663a", "bare": INK}
+
+#: Legends fill column by column: weft above dask.
+_ORDER = [
+    GRAPH_SYSTEMS[name].title
+    for kind in ("sync", "threaded", "processes")
+    for name in (f"weft-{kind}", f"dask-{kind}")
+] + [GRAPH_SYSTEMS["bare"].title]
+
+#: Matplotlib's type for this is a list of all its settings.
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "weft",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "path.simplify": True,
+}
+
+
+def write_plots(cells: Cells, folder: Path) -> list[Path]:
+    """Write `scaling-tasks.svg` and `scaling-edges.svg`, each if its sweep was run.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    written = []
+    for sweep, points in (("tasks", TASK_POINTS), ("edges", EDGE_POINTS)):
+        if any(_points(cells, sweep, points, system) for system in (*ENGINES, "bare")):
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"scaling-{sweep}.svg"
+            _write(cells, sweep, points, path)
+            written.append(path)
+    return written
+
+
+def _write(cells: Cells, sweep: str, points: tuple[int, ...], path: Path) -> None:
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        figure = draw(cells, sweep, points)
+        figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
+
+
+def draw(cells: Cells, sweep: str, points: tuple[int, ...]) -> Any:
+    """Return the figure of a sweep: the whole graph on the left, one task or edge on the right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    whole, each = figure.subplots(1, 2)
+    for system in (*ENGINES, "bare"):
+        found = _points(cells, sweep, points, system)
+        if found:
+            x, seconds, micros = zip(*found, strict=True)
+            whole.plot(x, seconds, **_look(system))
+            each.plot(x, micros, **_look(system))
+    unit = "task" if sweep == "tasks" else "edge"
+    for axes in (whole, each):
+        axes.set(xscale="log", yscale="log")
+        axes.grid(visible=True)
+        axes.minorticks_off()
+        axes.set_xlabel("tasks in the graph" if sweep == "tasks" else "edges a task")
+        axes.xaxis.set_major_formatter(_plain)
+        axes.yaxis.set_major_formatter(_plain)
+    whole.set(title="Whole graph", ylabel="seconds")
+    each.set(title=f"One {unit}", ylabel=f"microseconds a {unit}")
+    lines = sorted(whole.get_lines(), key=lambda line: _ORDER.index(line.get_label()))
+    figure.legend(handles=lines, loc="outside upper center", ncols=4)
+    left_out = _left_out(cells, sweep, points)
+    if left_out:
+        figure.supxlabel(left_out, fontsize=8)
+    return figure
+
+
+def _plain(value: float, position: int | None) -> str:
+    """1 000 and 0.001 rather than powers of ten."""
+    return grouped(value) if value >= 1 else f"{value:.10f}".rstrip("0")
+
+
+def _points(
+    cells: Cells, sweep: str, points: tuple[int, ...], system: str
+) -> list[tuple[float, float, float]]:
+    """Return (x, seconds for the graph, µs a task or edge) of each point that has a figure."""
+    found = []
+    for point in points:
+        cell = cells.get((f"{sweep}-{point}", system))
+        if cell is None or cell.median is None:
+            continue
+        n_tasks = cell.extra["n_tasks"][0]
+        x = n_tasks if sweep == "tasks" else point
+        per = cell.median if sweep == "tasks" else cell.median / point
+        found.append((float(x), cell.median * n_tasks / 1e6, per))
+    return found
+
+
+def _look(system: str) -> dict[str, Any]:
+    library, _, kind = system.partition("-")
+    look = {"color": COLOURS[kind or "bare"], "label": GRAPH_SYSTEMS[system].title}
+    if library == "weft":
+        return look | {"linestyle": "-", "linewidth": 2.2, "marker": "o", "markersize": 4}
+    if library == "dask":
+        return look | {"linestyle": "--", "linewidth": 1.5, "marker": "s", "markersize": 3.5}
+    return look | {"linestyle": ":", "linewidth": 1.5}
+
+
+def _left_out(cells: Cells, sweep: str, points: tuple[int, ...]) -> str:
+    """Say which points have no figure, and why."""
+    parts = []
+    for system in ENGINES:
+        for point in points:
+            cell = cells.get((f"{sweep}-{point}", system))
+            if cell is not None and cell.median is None:
+                title = GRAPH_SYSTEMS[system].title
+                name = GRAPH_WORKLOADS[cell.workload].title.format(n=grouped(point))
+                parts.append(f"{title}, {name}: {cell.note}")
+                break
+    return "\n".join(parts)

@@ -1,0 +1,8 @@
+"""`weft.multiprocessing.get(graph, keys)` runs a graph on processes; see docs/embedded.md."""
+
+from __future__ import annotations
+
+from .client.graphs.get import get_multiprocessing as get
+from .client.graphs.processes.pool import shutdown
+
+__all__ = ["get", "shutdown"]
