@@ -55,12 +55,14 @@ class _Worker:
         self.crew = crew
         #: The PoolFuture being run, or None. Not a local variable: a fork's child must find it.
         self.future: Any = None
-        #: Locked, except between a call and the moment when the worker hears it.
+        #: Locked, except between a call and the moment when the worker hears it; and until the
+        #: thread begins, or whoever starts it is interrupted: who locks it first decides.
         self.bell = threading.Lock()
-        self.bell.acquire()
         self.thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def _work(self) -> None:
+        if not self.bell.acquire(blocking=False):
+            return  # not wanted any more
         crew = self.crew
         if crew.initializer is not None:
             try:
@@ -192,18 +194,21 @@ class _Crew:
             if self.refusal is not None or self.idle:
                 return False
             n_workers = len(self.workers)
-            if n_workers >= self.max_workers or not self.tasks:
+            self.is_complete = n_workers >= self.max_workers
+            if self.is_complete or not self.tasks:
                 return True
             worker = _Worker(self, f"{self.name}_{n_workers}")
-            self.workers.append(worker)
             try:
+                self.workers.append(worker)
                 worker.thread.start()
-            except RuntimeError:  # no more threads on this machine, or the interpreter ends
-                self.workers.pop()
-                if not self.workers:
-                    raise
-                return True  # the threads that there are do the work
-            self.is_complete = len(self.workers) >= self.max_workers
+            except BaseException as error:
+                if worker.bell.acquire(blocking=False) and worker in self.workers:
+                    self.workers.remove(worker)
+                # No more threads on this machine, or the interpreter ends: those there are will do.
+                if isinstance(error, RuntimeError) and self.workers:
+                    return True
+                raise
+            self.is_complete = n_workers + 1 >= self.max_workers
             return True
 
     def end(self, kind: type[RuntimeError], text: str) -> None:

@@ -220,9 +220,7 @@ class PoolFuture(Future[T]):
         progress = self._progress  # before _watched is looked at
         if self._watched is None:
             return progress
-        watched = self._condition
-        with watched:
-            return watched.state  # type: ignore[return-value]  # not None: `_watch` is through
+        return self._condition.state  # type: ignore[return-value]  # not None: `_watch` is through
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]

@@ -18,12 +18,12 @@ from types import FrameType
 from typing import Any
 
 #: Seconds after which a thread is taken to be blocked.
-PATIENCE_S = 0.001
+PATIENCE_S = 0.0005
 #: Seconds after which a thread that should end is taken to hang.
 LIMIT_S = 20.0
 
 
-#: After these the interpreter looks whether there was a signal (also after the start of a function).
+#: After these the interpreter looks whether there was a signal. (A function begins with RESUME.)
 SIGNALS_AFTER = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 
 
@@ -39,24 +39,23 @@ def tracer(
     """
     n_steps = 0
     files = frozenset(files)
-    #: {frame: name of its last instruction}
-    last: dict[FrameType, str] = {}
+    #: {id of a frame: name of its last instruction}
+    last: dict[int, str] = {}
 
     def instruction(frame: FrameType, event: str, _arg: object) -> Any:
         nonlocal n_steps
         if event == "opcode":
-            if last.get(frame, "RESUME").startswith(after):
+            if last[id(frame)].startswith(after):
                 n_steps += 1
                 if n_steps == step:
                     action()
-            last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-        elif event == "return":
-            last.pop(frame, None)
+            last[id(frame)] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         return instruction
 
     def call(frame: FrameType, _event: str, _arg: object) -> Any:
         if frame.f_code.co_filename not in files:
             return None
+        last[id(frame)] = "RESUME"
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         return instruction
@@ -121,6 +120,12 @@ class Meeting:
         self._second.start()
         self._second.join(PATIENCE_S)
         self._is_over.set()
+
+    def let_go_on(self) -> None:
+        """Wait until both have ended or are blocked."""
+        self._first.join(PATIENCE_S)
+        if self._second.is_alive():
+            self._second.join(PATIENCE_S)
 
     def end(self) -> None:
         """Wait for both. If they did not meet, `second` runs now."""

@@ -76,7 +76,9 @@ def test_graphs_in_all_their_forms():
     assert weft.get(layers, keys) == (2,)
     assert weft.get(x.__dask_graph__(), x.__dask_keys__())[0].sum() == 5
     assert weft.get(x, x.__dask_keys__())[1].sum() == 5
-    assert weft.get(dask.delayed(inc)(1), dask.delayed(inc)(1, dask_key_name="k").key[:0] or []) == ()
+    assert (
+        weft.get(dask.delayed(inc)(1), dask.delayed(inc)(1, dask_key_name="k").key[:0] or []) == ()
+    )
 
 
 def test_the_pool_and_number_of_workers_of_the_configuration():
@@ -94,7 +96,7 @@ def test_the_pool_and_number_of_workers_of_the_configuration():
     assert main == threading.current_thread().name
     assert again.startswith("mine")
     barrier = threading.Barrier(3, timeout=30)
-    dsk = {i: (barrier.wait,) for i in range(3)}
+    dsk = dict.fromkeys(range(3), (barrier.wait,))
     with dask.config.set(num_workers=3):
         assert sorted(weft.threaded.get(dsk, [0, 1, 2])) == [0, 1, 2]
 
@@ -130,7 +132,9 @@ class Note(Callback):
         self.events.append(("start", set(dsk)))
 
     def _start_state(self, dsk, state):
-        self.events.append(("start_state", sorted(state), list(state["ready"]), dict(state["cache"])))
+        self.events.append(
+            ("start_state", sorted(state), list(state["ready"]), dict(state["cache"]))
+        )
 
     def _pretask(self, key, dsk, state):
         assert key in state["running"]

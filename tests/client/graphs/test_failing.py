@@ -109,7 +109,7 @@ def test_a_call_that_does_not_fail_again_raises_what_it_raised():
 @pytest.mark.parametrize("bad", [5, "threads", ThreadPoolExecutor, object()])
 @pytest.mark.parametrize("name", ["executor", "pool"])
 def test_what_is_no_executor_is_refused(bad, name):
-    with pytest.raises(weft.WrongExecutor, match="give an instance|is no concurrent.futures"):
+    with pytest.raises(weft.WrongExecutor, match=r"give an instance|is no concurrent\.futures"):
         weft.get({"x": (inc, 1)}, "x", **{name: bad})
 
 

@@ -86,7 +86,7 @@ def test_literals_need_no_thread():
 
 def test_independent_tasks_run_at_once():
     barrier = threading.Barrier(4, timeout=30)
-    dsk = {i: (barrier.wait,) for i in range(4)}
+    dsk = dict.fromkeys(range(4), (barrier.wait,))
     assert sorted(weft.threaded.get(dsk, [0, 1, 2, 3], num_workers=4)) == [0, 1, 2, 3]
 
 
@@ -109,7 +109,7 @@ def test_a_long_task_holds_back_nobody():
                 done.set()
 
     # The long one ends only when all the others have run.
-    dsk = {"long": (done.wait, 30)} | {i: (short,) for i in range(200)}
+    dsk = {"long": (done.wait, 30)} | dict.fromkeys(range(200), (short,))
     for order in (["long", *range(200)], [*range(200), "long"]):
         done.clear()
         n_left[0] = 200
@@ -126,7 +126,7 @@ def test_num_workers_is_a_limit():
         time.sleep(0.001)  # workload
         running.pop()
 
-    dsk = {i: (note,) for i in range(40)}
+    dsk = dict.fromkeys(range(40), (note,))
     with ThreadPoolExecutor(6) as pool:
         weft.get(dsk, list(dsk), executor=pool, num_workers=2)
     assert max(peak) <= 2
@@ -151,7 +151,7 @@ def test_nested_graphs_share_the_default_threads():
         return 1
 
     def outer(i):
-        return sum(weft.threaded.get({n: (inner, 0) for n in "abcde"}, list("abcde")))
+        return sum(weft.threaded.get(dict.fromkeys("abcde", (inner, 0)), list("abcde")))
 
     dsk = {("o", i): (outer, i) for i in range(20)}
     assert sum(weft.threaded.get(dsk, list(dsk), num_workers=2)) == 100

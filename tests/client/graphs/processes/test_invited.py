@@ -1,0 +1,239 @@
+"""Graphs in the processes of an executor that somebody else has made."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import socket
+import subprocess
+import sys
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.client.graphs.processes.kit import (
+    Oops,
+    add,
+    array,
+    boom,
+    exit_now,
+    get,
+    inc,
+    pid_of,
+    total,
+    touch,
+    wait_for,
+)
+from weft.client.graphs.processes.driver import Unreachable
+from weft.client.graphs.processes.invited import Invitation, worker_main
+from weft.protocol.errors import WorkerDied, WrongExecutor
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def executor_of(kind):
+    if kind == "loky":
+        loky = pytest.importorskip("loky", reason="pip install loky")
+        return loky.ProcessPoolExecutor(max_workers=2)
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(kind))
+
+
+@pytest.fixture(scope="module", params=["spawn", "fork", "loky"])
+def executor(request):
+    with warnings_of_fork(), executor_of(request.param) as executor:
+        yield executor
+    if request.param == "loky":
+        from loky.backend import resource_tracker
+
+        resource_tracker._resource_tracker._stop()
+
+
+@contextlib.contextmanager
+def warnings_of_fork():
+    """Python 3.12 and later warn of a fork while there are threads; the executor has its own."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def test_a_graph_runs_in_the_processes_of_the_executor(executor, tmp_path):
+    theirs = executor.submit(pid_of).result()
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    dsk = {"a": (pid_of, (touch, one), (wait_for, two))}
+    dsk["b"] = (pid_of, (touch, two), (wait_for, one))
+    found = get(dsk, ["a", "b"], executor=executor, num_workers=None)
+    assert len({*found}) == 2
+    assert theirs in found
+    # They are free again.
+    assert executor.submit(pid_of).result() in found
+
+
+def test_values_and_errors_are_as_with_other_workers(executor):
+    dsk = {("x", i): (inc, i) for i in range(500)}
+    dsk |= {("y", i): (add, ("x", i), ("x", i - 1)) for i in range(1, 500)}
+    dsk |= {("a", i): (array, float(i), 1 << 20) for i in range(4)}
+    dsk["t"] = (total, *[("a", i) for i in range(4)])
+    keys = [("y", i) for i in range(1, 500)]
+    *values, sum_of = get(dsk, [*keys, "t"], executor=executor)
+    assert values == [2 * i + 1 for i in range(1, 500)]
+    assert sum_of == 12.0
+    dsk["bad"] = (boom, ("x", 1))
+    with pytest.raises(Oops, match="no 2"):
+        get(dsk, ["bad", *keys], executor=executor)
+    assert get({"a": (lambda: 5,)}, "a", executor=executor) == 5
+
+
+def test_workers_that_do_not_come_are_not_waited_for(executor, tmp_path):
+    busy = executor.submit(wait_for, str(tmp_path / "go"))
+    try:
+        dsk = {("x", i): (pid_of, i) for i in range(50)}
+        assert len({*get(dsk, [*dsk], executor=executor, num_workers=4)}) == 1
+    finally:
+        (tmp_path / "go").touch()
+    busy.result()
+    # Nothing of ours is left in its queue.
+    assert executor.submit(inc, 1).result() == 2
+
+
+@pytest.mark.parametrize("kind", ["spawn", "loky"])
+def test_a_process_of_the_executor_that_dies_is_an_error_that_names_the_task(kind):
+    with executor_of(kind) as executor:
+        dsk = {("x", i): (inc, i) for i in range(20)} | {"bad": (exit_now, 3)}
+        with pytest.raises(WorkerDied) as caught:
+            get(dsk, [*dsk], executor=executor)
+        assert caught.value.key == "bad"
+        # What its process says, or the executor.
+        assert "exit code 3" in caught.value.reason or "terminated" in caught.value.reason
+
+
+def test_a_multiprocessing_pool_that_loses_a_process_is_an_error_too():
+    from weft.client.graphs.executors import as_executor
+
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        executor = as_executor(pool)
+        assert get({"a": (inc, 1)}, "a", executor=executor) == 2
+        with pytest.raises(WorkerDied, match="'bad'"):
+            get({"bad": (exit_now, 3)}, "bad", executor=executor)
+
+
+def test_an_executor_that_is_shut_down_is_the_wrong_one():
+    executor = ProcessPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(WrongExecutor, match="after shutdown"):
+        get({"a": (inc, 1)}, "a", executor=executor)
+
+
+class Elsewhere(Executor):
+    """Calls see other files than the caller."""
+
+    def __init__(self):
+        self.inner = ThreadPoolExecutor(2)
+
+    def submit(self, fn, /, *args, **kwargs):
+        args = [
+            Invitation("/nonexistent", arg.slot, arg.secret) if isinstance(arg, Invitation) else arg
+            for arg in args
+        ]
+        return self.inner.submit(fn, *args, **kwargs)
+
+
+def test_processes_that_cannot_connect_are_told_apart_before_anything_runs(tmp_path):
+    executor = Elsewhere()
+    with pytest.raises(Unreachable):
+        get({"a": (touch, str(tmp_path / "ran"))}, "a", executor=executor)
+    assert not (tmp_path / "ran").exists()
+    executor.inner.shutdown()
+
+
+class WithStrangers(Executor):
+    """Before each call, somebody else connects, and says something wrong or nothing at all."""
+
+    def __init__(self):
+        self.inner = ThreadPoolExecutor(2)
+        self.strangers = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        (invitation,) = args
+        for said in (b"", b"\0" * 1000):
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.connect(invitation.address)
+            stranger.sendall(said)
+            self.strangers.append(stranger)
+        return self.inner.submit(fn, invitation)
+
+
+def test_who_does_not_know_the_secret_is_no_worker():
+    executor = WithStrangers()
+    # Threads are reached by a socket as well; this is how interpreters of one process are.
+    dsk = {("x", i): (inc, i) for i in range(100)}
+    assert get(dsk, [*dsk], executor=executor) == tuple(range(1, 101))
+    executor.inner.shutdown()
+    for stranger in executor.strangers:
+        with contextlib.suppress(ConnectionError):
+            while stranger.recv(1000):
+                continue
+        stranger.close()
+
+
+def test_a_worker_does_not_serve_who_does_not_know_the_secret(tmp_path):
+    import tempfile
+
+    with (
+        tempfile.TemporaryDirectory(prefix="weft") as folder,
+        socket.socket(socket.AF_UNIX) as sock,
+    ):
+        invitation = Invitation(folder, 0, b"secret")
+        sock.bind(invitation.address)
+        sock.listen()
+        with ThreadPoolExecutor(1) as executor:
+            future = executor.submit(worker_main, invitation)
+            connection, _ = sock.accept()
+            with connection:
+                connection.sendall(b"\0" * 64)
+                with pytest.raises(Exception, match="did not send this invitation"):
+                    future.result()
+    assert "secret" not in repr(invitation)
+
+
+INTERRUPTED = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from tests.client.graphs.processes.kit import get, inc, wait_for, touch
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    executor = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    dsk = {i: (wait_for, f"{folder}/go", (touch, f"{folder}/begun{i}")) for i in range(2)}
+    try:
+        get(dsk, [0, 1], executor=executor)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    open(f"{folder}/go", "x").close()
+    print(get({"a": (inc, 1)}, "a", executor=executor), flush=True)
+    executor.shutdown()
+"""
+
+
+def test_ctrl_c_ends_a_run_and_leaves_the_executor_usable(tmp_path, wait_until):
+    import signal
+
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    with program:
+        wait_until(lambda: len([*tmp_path.glob("begun*")]) == 2, 30)
+        program.send_signal(signal.SIGINT)
+        assert program.stdout.readline() == "interrupted\n"
+        out, err = program.communicate(timeout=30)
+    assert (out, err) == ("2\n", "")
