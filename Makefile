@@ -20,10 +20,10 @@ find_python = \
 		echo "If you have one under another name: make PYTHON=/path/to/python ..." >&2; exit 1; \
 	fi
 
-.PHONY: help demo test lint types bench wheel clean
+.PHONY: help demo test lint types bench conformance wheel clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## run the demo: a report on the standard library's sources, on a local cluster
 	@$(BIN)/python demo/stdlib_report.py $(ARGS)
@@ -41,6 +41,9 @@ types: $(VENV)/.ready ## check types
 
 bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standard library's pools
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines; ARGS='--engine threaded --suite bag'
+	@$(BIN)/python -m tests.conformance.run $(ARGS)
 
 # By way of the source archive, so that this is whole too. In a folder of its own: there, `import weft` can only mean
 # the installed one.
@@ -65,6 +68,10 @@ $(VENV)/.ready: pyproject.toml
 	printf 'setting up %s with %s (once, about a minute) ... ' "$(VENV)" "$$found"; \
 	if ! $(BIN)/python -c '' 2>/dev/null; then rm -rf $(VENV) && "$$found" -m venv $(VENV); fi \
 	&& $(PIP) install 'pip>=23' && $(PIP) install --editable '.[test,dev]' && touch $@ && echo done
+
+$(VENV)/.ready-conformance: $(VENV)/.ready
+	@printf 'adding dask and what its tests need to %s (once) ... ' "$(VENV)"; \
+	$(PIP) install --editable '.[conformance]' && touch $@ && echo done
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@printf 'adding dask.distributed and Ray to %s (once) ... ' "$(VENV)"; \

@@ -7,7 +7,7 @@ nothing. Used of dask are the classes of `_task_spec`, `__dask_graph__`, `config
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -52,7 +52,14 @@ def active_callbacks() -> AbstractContextManager[Any]:
     return callbacks.local_callbacks()  # type: ignore[no-any-return]
 
 
-def as_dask_shows_it(dsk: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a graph in the form in which dask's callbacks expect it, a copy."""
+def as_dask_shows_it(dsk: Mapping[Any, Any], further_keys: Iterable[Any]) -> dict[Any, Any]:
+    """Return a graph in the form in which dask's callbacks expect it, a copy.
+
+    Args:
+        dsk: the graph.
+        further_keys: what it refers to besides its own.
+    """
     spec = sys.modules.get("dask._task_spec")
-    return dict(dsk) if spec is None else dict(spec.convert_legacy_graph(dsk))
+    if spec is None:
+        return dict(dsk)
+    return dict(spec.convert_legacy_graph(dsk, {*dsk, *further_keys}))

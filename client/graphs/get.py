@@ -49,6 +49,7 @@ def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
         num_workers: how many of its threads or processes to use at most.
         chunksize: how many tasks a worker process is given at a time; -1 spreads them evenly.
             By default it follows from how long they take.
+        initializer: called in each of weft's own worker processes before its first task.
         rerun_exceptions_locally: make a call that failed once more in the calling thread, where a
             debugger sees it.
         cache: a mapping: keys in it are not computed, and what was asked for is put there.
@@ -118,9 +119,10 @@ def _run_observed(
     if not callbacks and options.cache is None:
         return drive(lambda task_class: _read(dsk, keys, options, task_class), None, options)
     observer = Observer(callbacks, options.cache)
-    shown = as_dask_shows_it(dsk)
-    for key, value in (options.cache or {}).items():
-        shown[key] = Literal(value)
+    cache = options.cache or {}
+    shown = as_dask_shows_it(dsk, cache)
+    for key in cache:
+        shown[key] = Literal(cache[key])
 
     def read(task_class: type[GraphTask]) -> Graph:
         graph = _read(shown, keys, options, task_class, is_observed=True)
@@ -190,7 +192,7 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Options)
         from .processes.driver import Unreachable
 
         try:
-            return _run_on_processes(read, executor, options)
+            return _run_on_processes(read, executor, options, None)
         except Unreachable as exc:
             logger.debug("one call at a time for %r: %s", executor, exc)
     return run_submitting(
@@ -204,10 +206,12 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Options)
 
 
 def _drive_on_own_processes(read: _Read, observer: Observer | None, options: Options) -> Any:
-    return _run_on_processes(read, None, options)
+    return _run_on_processes(read, None, options, observer)
 
 
-def _run_on_processes(read: _Read, executor: Executor | None, options: Options) -> Any:
+def _run_on_processes(
+    read: _Read, executor: Executor | None, options: Options, observer: Observer | None
+) -> Any:
     from .processes.driver import ProcessTask, run_on_processes
 
     return run_on_processes(
@@ -216,6 +220,8 @@ def _run_on_processes(read: _Read, executor: Executor | None, options: Options) 
         num_workers=options.n_workers,
         chunksize=options.chunksize,
         rerun_exceptions_locally=options.rerun_exceptions_locally,
+        observer=observer,
+        initializer=options.initializer,
     )
 
 

@@ -25,6 +25,7 @@ class GetOptions(TypedDict, total=False):
     pool: Any
     num_workers: int | None
     chunksize: int | None
+    initializer: Any
     rerun_exceptions_locally: bool | None
     cache: Any
     callbacks: Any
@@ -61,6 +62,8 @@ class Options:
     n_workers: int | None
     #: Tasks in a chunk for a worker process, or -1: spread evenly. None: by their duration.
     chunksize: int | None
+    #: For weft's own worker processes.
+    initializer: Callable[[], object] | None
     rerun_exceptions_locally: bool
     cache: MutableMapping[Any, Any] | None
     #: None: those that are active in dask.
@@ -93,6 +96,7 @@ def read_options(given: GetOptions) -> Options:
         client=client,
         n_workers=_count(_or_configured(given, "num_workers"), "num_workers"),
         chunksize=_count(_or_configured(given, "chunksize"), "chunksize", least=-1),
+        initializer=_initializer(get("initializer"), executor),
         rerun_exceptions_locally=bool(_or_configured(given, "rerun_exceptions_locally")),
         cache=_cache(_or_configured(given, "cache")),
         callbacks=_callbacks(get("callbacks")),
@@ -131,6 +135,16 @@ def _count(value: Any, name: str, least: int = 1) -> int | None:
         wanted = "a whole number, at least 1" + (", or -1" if least < 0 else "")
         raise ConfigError(f"{name} must be {wanted}, not {value!r}", name)
     return count
+
+
+def _initializer(given: Any, executor: object) -> Any:
+    value = given if given is not None else configured("multiprocessing.initializer")
+    if value is None or callable(value):
+        if given is not None and executor is not None:
+            text = "an executor that is given has its own initializer, if any: give it one there"
+            raise ConfigError(text, "initializer")
+        return value
+    raise ConfigError(f"initializer must be a function without arguments, not {value!r}")
 
 
 def _cache(value: Any) -> Any:

@@ -11,14 +11,17 @@ import itertools
 import logging
 import pickle
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from ....protocol.errors import UnpicklableResult, WeftError, WorkerDied
 from ....protocol.exceptions import unpack_exception
+from ....protocol.functions import dumps_function
 from ...collector import paused_collector
 from ..executors import n_cores, n_workers_of
 from ..failing import call_again
+from ..observing import Observer
 from ..reading import Graph
 from . import link
 from .crew import Crew, Member
@@ -47,6 +50,8 @@ def run_on_processes(
     num_workers: int | None = None,
     chunksize: int | None = None,
     rerun_exceptions_locally: bool = False,
+    observer: Observer | None = None,
+    initializer: Callable[[], object] | None = None,
 ) -> Any:
     """Run a graph in worker processes and return its results.
 
@@ -57,6 +62,8 @@ def run_on_processes(
         chunksize: tasks that are sent to a worker at a time; None = what should take 10 ms, -1 =
             all that are ready, spread evenly.
         rerun_exceptions_locally: make a call that failed once more in this thread.
+        observer: is told of each task, and shown each result; tasks are then sent one by one.
+        initializer: called in each of weft's own processes before its first task.
 
     Raises:
         SerializationError: a task cannot be pickled; nothing was run.
@@ -72,7 +79,12 @@ def run_on_processes(
         return graph.results()
     n_workers = num_workers or (n_cores() if executor is None else n_workers_of(executor))
     n_workers = min(n_workers, graph.n_tasks)
-    crew = lease(n_workers) if executor is None else Invited(executor, n_workers)
+    crew: Crew
+    if executor is None:
+        blob = b"" if initializer is None else dumps_function(initializer)[1]
+        crew = lease(n_workers, blob)
+    else:
+        crew = Invited(executor, n_workers)
     is_started = False
     try:
         run_id = next(_run_ids)
@@ -80,7 +92,7 @@ def run_on_processes(
         with paused_collector():
             encoded = Encoded(graph)
         is_started = True
-        _Run(run_id, crew, encoded, chunksize, rerun_exceptions_locally).go()
+        _Run(run_id, crew, encoded, chunksize, rerun_exceptions_locally, observer).go()
     except BaseException as exc:
         graph.unlink()
         if isinstance(exc, Exception):
@@ -108,7 +120,9 @@ class _Run:
         encoded: Encoded,
         chunksize: int | None,
         rerun_exceptions_locally: bool,
+        observer: Observer | None,
     ) -> None:
+        self._observer = observer
         self._id = run_id
         self._crew = crew
         self._directory = crew.directory.path
@@ -116,7 +130,12 @@ class _Run:
         self._tasks = encoded.tasks
         self._rerun_exceptions_locally = rerun_exceptions_locally
         self._state = ProcessRun(
-            encoded.tasks, encoded.ready, encoded.n_groups, crew.n_workers, chunksize
+            encoded.tasks,
+            encoded.ready,
+            encoded.n_groups,
+            crew.n_workers,
+            chunksize,
+            is_in_steps=observer is not None,
         )
         #: By index of the worker.
         self._members: list[Member] = []
@@ -189,6 +208,13 @@ class _Run:
         state.on_finished(
             member.index, numbers, values, sizes, durations, n_chunks, time.monotonic()
         )
+        if self._observer is not None:
+            for number in numbers:
+                task = tasks[number]
+                value = task.value
+                if value is None:
+                    value = self._value(values[number])
+                self._observer.posttask(task, value, member.pid)
         released = state.released
         if released:
             for task in released:
@@ -241,12 +267,18 @@ class _Run:
         out.clear()
 
     def _send_chunk(self, member: Member, chunk: Chunk) -> None:
+        always = 0
+        if self._observer is not None:
+            always = OUTPUT
+            for task in chunk.tasks:
+                self._observer.pretask(task)
         items = [
             (
                 task.number,
                 task.group,
                 task.payload,
-                (OUTPUT if task.is_output else 0)
+                always
+                | (OUTPUT if task.is_output else 0)
                 | (EXPORT_IF_SMALL if task.n_open_uses else 0)
                 | (KEEP if task.dependents else 0),
                 task.drops,
@@ -329,5 +361,5 @@ def _named(packed: list[Any], task: ProcessTask, member: Member) -> list[Any]:
     """Put the key into a packed exception: the worker does not know it."""
     *fields, frames = packed
     _, _, links = pickle.loads(frames)
-    note = f"weft: task {_text(task.key)} in {member.name}"
+    note = f"weft: task {task.key!r} in {member.name}"
     return [*fields, pickle.dumps((_text(task.key), note, links))]

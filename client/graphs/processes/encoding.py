@@ -8,7 +8,8 @@ What it owns: what a worker is sent for a task, and what tasks have in common an
 - Large literals are shared by all tasks that refer to the same object, and go through shared
   memory, when the first worker needs them. They appear in the graph as tasks that have finished.
   That holds for arguments, for items of containers that hold references, and for the large buffers
-  of whatever else is in a payload.
+  of whatever else is in a payload. As on threads, tasks of one worker then see the same object:
+  what is given to many tasks must not be changed by them.
 """
 
 from __future__ import annotations
@@ -236,9 +237,8 @@ class Encoded:
 
     def _take_out(self, task: ProcessTask, items: list[Any], refs: list[tuple[Any, Any]]) -> None:
         """Replace what is large among items that are no references, and in containers."""
-        referred = dict(refs)
         for i, item in enumerate(items):
-            if i not in referred and (literal := self._literal(task, item)) is not None:
+            if item is not None and (literal := self._literal(task, item)) is not None:
                 items[i] = None
                 refs.append((i, literal))
         for place, (i, ref) in enumerate(refs):
@@ -260,9 +260,10 @@ class Encoded:
                     setattr(slim, name, getattr(ref, name))
             slim.template = ref.template.copy()
             slim.refs = [(i, self._inner(task, inner)) for i, inner in ref.refs]
-            referred = dict(slim.refs)
+            for i, _ in slim.refs:
+                slim.template[i] = None
             for i, item in enumerate(slim.template):
-                if i not in referred and (literal := self._literal(task, item)) is not None:
+                if item is not None and (literal := self._literal(task, item)) is not None:
                     slim.template[i] = None
                     slim.refs.append((i, literal))
             return slim

@@ -224,7 +224,7 @@ class Channel:
         return self._frames.feed(data) if data else None
 
     def hang_up(self) -> bool:
-        """End the connection: who receives, here or there, gets None. Return whether that worked."""
+        """End the connection: who receives, here or there, gets None. Return whether it worked."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError as exc:

@@ -41,15 +41,17 @@ class Context(NamedTuple):
         path: `sys.path`.
         argv: `sys.argv`.
         environ: the environment.
+        initializer: pickle of what is to be called before the first task; b"" = nothing.
     """
 
     folder: str | None
     path: list[str]
     argv: list[str]
     environ: dict[str, str]
+    initializer: bytes = b""
 
     @classmethod
-    def of_this_process(cls) -> Context:
+    def of_this_process(cls, initializer: bytes = b"") -> Context:
         """Look around."""
         try:
             folder = os.getcwd()
@@ -57,7 +59,7 @@ class Context(NamedTuple):
             folder = None
         path = [entry for entry in sys.path if isinstance(entry, str)]
         argv = list(getattr(sys, "argv", [""]))
-        return cls(folder, path, argv, {**_DEFAULTS, **os.environ})
+        return cls(folder, path, argv, {**_DEFAULTS, **os.environ}, initializer)
 
     def apply(self) -> None:
         """Make this process like it."""
@@ -73,6 +75,21 @@ class Context(NamedTuple):
             del os.environ[name]
         os.environ.update(self.environ)
         importlib.invalidate_caches()
+        _initialize(self.initializer)
+
+
+#: The last one that was called in this process.
+_initializer = b""
+
+
+def _initialize(initializer: bytes) -> None:
+    """Call what the user wants to be called before tasks, unless that was done."""
+    global _initializer  # noqa: PLW0603 - it is about the process
+    if initializer and initializer != _initializer:
+        import pickle
+
+        pickle.loads(initializer)()
+        _initializer = initializer
 
 
 def main(socket_fd: int, lifeline_fd: int, note_fd: int) -> None:

@@ -192,13 +192,14 @@ class ProcessPool:
         #: Counts shutdowns: workers from before are not taken back.
         self._age = 0
 
-    def lease(self, n_workers: int) -> Crew:
+    def lease(self, n_workers: int, initializer: bytes = b"") -> Crew:
         """Return `n_workers` workers, some of which may still be starting."""
         with self._lock:
             if self._modules.has_changed():
                 self._stop_idle()
             directory, self._directory = self._directory, None
-        return _Lease(self, self._age, n_workers, directory or SharedDirectory.create())
+        directory = directory or SharedDirectory.create()
+        return _Lease(self, self._age, n_workers, directory, initializer)
 
     def shutdown(self) -> None:
         """End the workers that are not in use; those that are, when they are not any more."""
@@ -281,12 +282,17 @@ class _Lease(Crew):
     members: list[WorkerProcess]  # type: ignore[assignment]
 
     def __init__(
-        self, pool: ProcessPool, age: int, n_workers: int, directory: SharedDirectory
+        self,
+        pool: ProcessPool,
+        age: int,
+        n_workers: int,
+        directory: SharedDirectory,
+        initializer: bytes,
     ) -> None:
         super().__init__(n_workers, directory)
         self._pool = pool
         self._age = age
-        self._context = Context.of_this_process()
+        self._context = Context.of_this_process(initializer)
         self._n_replaced = 0
         self._run_id = -1
         self._began_s = time.monotonic()
@@ -360,9 +366,9 @@ atexit.register(_pool.kill_all)
 os.register_at_fork(after_in_child=_pool.forget)
 
 
-def lease(n_workers: int) -> Crew:
+def lease(n_workers: int, initializer: bytes = b"") -> Crew:
     """Return `n_workers` worker processes for one run, warm ones first."""
-    return _pool.lease(n_workers)
+    return _pool.lease(n_workers, initializer)
 
 
 def shutdown() -> None:

@@ -87,7 +87,8 @@ class Report:
 class Revoke:
     """Ask a worker to do what `Report` says, and to give back from this task on what it can.
 
-    If it has started that task, what it has not started.
+    If it has started that task, what it has not started. The answer may take as long as a task
+    does that never lets go of the interpreter.
     """
 
     first: int
@@ -145,6 +146,7 @@ class ProcessRun:
         n_groups: groups are numbered from 0.
         n_workers: how many are expected, at least 1; shares are computed for so many.
         chunksize: tasks in a chunk; None = as described above, -1 = all ready ones, spread evenly.
+        is_in_steps: a task is sent alone, and when all that it needs has finished.
     """
 
     def __init__(
@@ -154,13 +156,16 @@ class ProcessRun:
         n_groups: int,
         n_workers: int,
         chunksize: int | None = None,
+        *,
+        is_in_steps: bool = False,
     ) -> None:
         self.tasks = tasks
         #: READY tasks that any worker may run, as a stack: the end runs first.
         self.ready = ready
         self.workers: list[WorkerSlot] = []
         self.n_workers = n_workers
-        self.chunksize = chunksize
+        self.chunksize = 1 if is_in_steps else chunksize
+        self._is_in_steps = is_in_steps
         #: Tasks that have not finished.
         self.n_unfinished = sum(task.state != DONE for task in tasks)
         #: (index of the worker, what it is to be told), in order. The driver empties it.
@@ -297,9 +302,12 @@ class ProcessRun:
         for slot in workers:
             if not slot.sent:
                 self._send_chunk(slot, now)
-        for slot in workers:
-            if slot.n_chunks == 1 and slot.load_s < AHEAD_S and slot.sent:
-                self._send_chunk(slot, now)
+        # What one worker has got, another may not get back: see `Revoke`. So there is something
+        # left for those that are still to come.
+        if len(self.ready) > self.n_workers - len(workers) or len(workers) == self.n_workers:
+            for slot in workers:
+                if slot.n_chunks == 1 and slot.load_s < AHEAD_S and slot.sent:
+                    self._send_chunk(slot, now)
         wake: float | None = None
         idle = [slot for slot in workers if not slot.sent and not slot.n_fetching]
         if idle and self.n_unfinished:
@@ -400,6 +408,8 @@ class ProcessRun:
 
     def _follow(self, task: ProcessTask, slot: WorkerSlot) -> None:
         """Let a task follow in a worker if that will have all that it needs."""
+        if self._is_in_steps:
+            return
         bit = slot.bit
         dependencies: list[Any] = task.dependencies
         for dependency in dependencies:

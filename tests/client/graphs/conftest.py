@@ -14,3 +14,4 @@ def nothing_kept_warm() -> Iterator[None]:
     """End what the `get` functions keep for the next call."""
     yield
     weft.threaded.shutdown()
+    weft.multiprocessing.shutdown()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -163,6 +163,9 @@ def test_callbacks_see_what_daskss_own_engine_shows():
     assert events_of(weft.threaded.get, num_workers=1) == expected
     with ThreadPoolExecutor(2) as pool:
         assert events_of(weft.get, executor=pool) == expected
+    assert events_of(weft.multiprocessing.get, num_workers=2) == expected
+    with ProcessPoolExecutor(1) as processes:
+        assert events_of(weft.get, executor=processes) == expected
 
 
 def test_callbacks_can_be_given_as_dask_takes_them():
@@ -227,6 +230,9 @@ def test_a_cache_is_used_and_filled():
 
     cache = {}
     weft.threaded.get({"x": (look, "y"), "y": 1}, "x", cache=cache)
+    cache = {"a": 5}
+    assert weft.multiprocessing.get({"b": (inc, "a"), "c": (inc, "b")}, "c", cache=cache) == 7
+    assert cache == {"a": 5, "c": 7}
 
 
 # --- Without dask ---------------------------------------------------------------------------------

@@ -29,12 +29,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import leaks
-from tests.client.graphs.stepping_kit import LIMIT_S, PATIENCE_S, Meeting, interrupt, tracer
+from tests.client.graphs.stepping_kit import (
+    LIMIT_S,
+    PATIENCE_S,
+    Meeting,
+    before_step,
+    every_step,
+    interrupt,
+)
+from tests.leaks import wait_until
+from weft.client.graphs import pool as pool_module
 from weft.client.graphs.pool import ThreadPool, n_cores
 from weft.client.graphs.pool_future import PoolFuture
 
-FILES = [ThreadPool.submit.__code__.co_filename]
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -71,6 +78,13 @@ def n_threads(pool):
 
 def is_idle(pool):
     return len(pool._crew.idle) == n_threads(pool) and not pool._crew.tasks
+
+
+def warm_up(pool, n_tasks=1):
+    """Have `pool` start its threads and be idle."""
+    for _ in range(n_tasks):
+        pool.submit(int).result(LIMIT_S)
+        wait_until(lambda: is_idle(pool))
 
 
 # --- Submitting -----------------------------------------------------------------------------------
@@ -157,7 +171,7 @@ def test_repr(pool, gate):
 # --- Threads --------------------------------------------------------------------------------------
 
 
-def test_threads_are_started_when_needed_and_used_again(wait_until):
+def test_threads_are_started_when_needed_and_used_again():
     with ThreadPool(4, thread_name_prefix="mine") as pool:
         assert n_threads(pool) == 0
         for _ in range(10):
@@ -177,7 +191,7 @@ def test_threads_are_started_when_needed_and_used_again(wait_until):
         )
 
 
-def test_a_long_task_holds_nobody_back(wait_until):
+def test_a_long_task_holds_nobody_back():
     """As many tasks as threads run at a time, however the threads came to be idle or busy."""
     n = 4
     with ThreadPool(n) as pool:
@@ -201,7 +215,7 @@ class Thing:
     """Something that can be watched."""
 
 
-def test_an_idle_thread_keeps_nothing_alive(wait_until):
+def test_an_idle_thread_keeps_nothing_alive():
     with ThreadPool(1) as pool:
         thing = Thing()
         refs = [weakref.ref(thing)]
@@ -217,7 +231,7 @@ def test_an_idle_thread_keeps_nothing_alive(wait_until):
         gate.set()
 
 
-def test_no_more_threads_can_be_started(monkeypatch, wait_until):
+def test_no_more_threads_can_be_started(monkeypatch):
     """The limit of the system is out of reach of a test; what start() raises there is this."""
     with ThreadPool(2) as pool:
         with monkeypatch.context() as context:
@@ -335,7 +349,7 @@ def test_ctrl_c_leaves_the_block_at_once():
     assert running.result(LIMIT_S)
 
 
-def test_ctrl_c_while_the_block_waits_for_its_tasks(wait_until):
+def test_ctrl_c_while_the_block_waits_for_its_tasks():
     gate = threading.Event()
 
     def press_ctrl_c():
@@ -351,7 +365,7 @@ def test_ctrl_c_while_the_block_waits_for_its_tasks(wait_until):
 
 
 @pytest.mark.parametrize("n_tasks", [0, 100])
-def test_a_pool_that_nobody_knows_ends_its_threads(n_tasks, wait_until):
+def test_a_pool_that_nobody_knows_ends_its_threads(n_tasks):
     pool = ThreadPool(2)
     thread = pool.submit(threading.current_thread).result(LIMIT_S)
     futures = [pool.submit(abs, -1) for _ in range(n_tasks)]
@@ -465,7 +479,7 @@ def test_map_cancels_what_nobody_wants(end):
     assert [*results] == []
 
 
-def test_map_drops_results_that_were_taken(pool, wait_until):
+def test_map_drops_results_that_were_taken(pool):
     class Result:
         pass
 
@@ -597,33 +611,59 @@ def deed(name, pool, futures):
 @pytest.mark.parametrize(
     ("first", "second"), [("submit", name) for name in DEEDS] + [("shutdown", "submit")]
 )
-def test_submit_meets_others_at_any_instruction(first, second, n_warm, wait_until):
+def test_submit_meets_others_at_any_instruction(first, second, n_warm):
     """What was accepted is run; there are not too many threads; they all end."""
-    step, was_reached = 0, True
-    while was_reached:
-        step += 1
+
+    def try_step(step):
         futures = []
         pool = ThreadPool(1)
-        for _ in range(n_warm):
-            pool.submit(int).result(LIMIT_S)
-            wait_until(lambda pool=pool: is_idle(pool))
-        meeting = Meeting(step, FILES, deed(first, pool, futures), deed(second, pool, futures))
+        warm_up(pool, n_warm)
+        meeting = Meeting(
+            step, pool_module, deed(first, pool, futures), deed(second, pool, futures)
+        )
         meeting.end()
-        was_reached = meeting.was_reached
         assert [future.result(LIMIT_S) for future in futures] == [1] * len(futures)
         assert n_threads(pool) <= 1
         assert not pool._crew.tasks
         pool.shutdown()
         assert not any(worker.thread.is_alive() for worker in pool._crew.workers)
-    assert step > 5
+        return meeting.was_reached
+
+    assert every_step(try_step) > 10
+
+
+@pytest.mark.slow
+def test_a_submit_that_comes_when_the_last_worker_leaves_is_refused_or_run():
+    def try_step(step):
+        pool = ThreadPool(1)
+        gate = threading.Event()
+        pool.submit(gate.wait, LIMIT_S)
+        futures = []
+        submit = deed("submit", pool, futures)
+
+        def let_the_worker_leave_and_submit():
+            gate.set()
+            pool._crew.workers[0].thread.join(10 * PATIENCE_S)
+            submit()
+
+        shutdown = deed("shutdown", pool, [])
+        meeting = Meeting(
+            step, pool_module, shutdown, let_the_worker_leave_and_submit, 40 * PATIENCE_S
+        )
+        meeting.end()
+        pool.shutdown()
+        assert [future.result(0) for future in futures] in ([], [1])
+        return meeting.was_reached
+
+    assert every_step(try_step) > 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DEEDS)
-def test_a_worker_that_runs_out_of_work_meets_others_at_any_instruction(name, wait_until):
+def test_a_worker_that_runs_out_of_work_meets_others_at_any_instruction(name):
     def try_step(step):
         futures = []
-        pool = ThreadPool(1)
+        pool = ThreadPool(1, thread_name_prefix="worker")
         other = threading.Thread(target=deed(name, pool, futures))
         has_begun = threading.Lock()
 
@@ -632,11 +672,10 @@ def test_a_worker_that_runs_out_of_work_meets_others_at_any_instruction(name, wa
                 other.start()
                 other.join(LIMIT_S)
 
-        threading.settrace(tracer(step, FILES, meet))
-        pool.submit(abs, -1).result(LIMIT_S)
-        threading.settrace(None)
-        wait_until(lambda: is_idle(pool) or other.ident)
-        threading.Event().wait(PATIENCE_S)  # it may be idle by name only
+        with before_step(step, pool_module, meet, thread_name="worker_0"):
+            pool.submit(abs, -1).result(LIMIT_S)
+            wait_until(lambda: is_idle(pool) or other.ident)
+            threading.Event().wait(PATIENCE_S)  # it may be idle by name only
         was_reached = not has_begun.acquire(blocking=False)
         if not was_reached:
             other.start()
@@ -648,28 +687,34 @@ def test_a_worker_that_runs_out_of_work_meets_others_at_any_instruction(name, wa
         assert not pool._crew.workers[0].thread.is_alive()
         return was_reached
 
-    step = 1
-    while try_step(step):
-        step += 1
-    assert step > 20
+    assert every_step(try_step) > 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_warm", [0, 1])
-def test_an_interrupted_submit_loses_no_thread(n_warm, wait_until):
-    step, was_reached = 0, True
-    while was_reached:
-        step += 1
+def test_an_interrupted_submit_loses_no_thread(n_warm):
+    def try_step(step):
         with ThreadPool(1) as pool:
-            for _ in range(n_warm):
-                pool.submit(int).result(LIMIT_S)
-                wait_until(lambda pool=pool: is_idle(pool))
-            was_reached = interrupt(step, FILES, lambda pool=pool: pool.submit(int))
+            warm_up(pool, n_warm)
+            was_reached = interrupt(step, pool_module, lambda: pool.submit(int))
             assert pool.submit(abs, -1).result(LIMIT_S) == 1
             assert pool.submit(abs, -2).result(LIMIT_S) == 2
             assert n_threads(pool) == 1
-            wait_until(lambda pool=pool: is_idle(pool))
-    assert step > 3
+        return was_reached
+
+    assert every_step(try_step) > 3
+
+
+def test_a_call_to_all_leaves_each_idle_worker_idle_once():
+    with ThreadPool(2) as pool:
+        barrier = threading.Barrier(2)
+        for _ in range(3):
+            wait([pool.submit(barrier.wait, LIMIT_S) for _ in range(2)])
+            wait_until(lambda: is_idle(pool))
+            pool._crew.call_all()
+            wait_until(lambda: all(worker.bell.locked() for worker in pool._crew.workers))
+            wait_until(lambda: is_idle(pool))
+        assert len({*pool._crew.idle}) == 2
 
 
 @pytest.fixture
@@ -763,7 +808,7 @@ def test_any_program_gets_what_it_would_from_calls(n_workers, steps, end):
         elif step == "map":
             assert [*pool.map(abs, range(-i, 0), buffersize=2)] == [*range(i, 0, -1)]
         else:
-            leaks.wait_until(lambda: is_idle(pool))
+            wait_until(lambda: is_idle(pool))
     if end == "drop":
         del pool
     else:

@@ -8,7 +8,6 @@ import copy
 import gc
 import logging
 import pickle
-import sys
 import threading
 import traceback
 import weakref
@@ -27,10 +26,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.client.graphs.stepping_kit import LIMIT_S, Meeting, interrupt, tracer
+from tests.client.graphs.stepping_kit import LIMIT_S, Meeting, before_step, every_step, interrupt
+from weft.client.graphs import pool_future
 from weft.client.graphs.pool_future import PoolFuture
-
-FILES = [PoolFuture.run.__code__.co_filename]
 
 
 def pending(func=int, *args):
@@ -449,14 +447,13 @@ PAIRS += [("add_callback", "cancel"), ("add_callback", "ask_result")]
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_whoever_meets_whom_at_any_instruction(first, second):
-    step, was_reached = 0, True
-    while was_reached:
-        step += 1
+    def try_step(step):
         scene = Scene()
-        meeting = Meeting(step, FILES, getattr(scene, first), getattr(scene, second))
+        meeting = Meeting(step, pool_future, getattr(scene, first), getattr(scene, second))
         scene.end(meeting)
-        was_reached = meeting.was_reached
-    assert step > 5
+        return meeting.was_reached
+
+    assert every_step(try_step) > 20
 
 
 @pytest.mark.parametrize("ask", ["done", "result", "exception"])
@@ -484,40 +481,36 @@ def test_nobody_sees_an_outcome_that_is_not_settled(ask):
                 assert future._condition.state == "RUNNING"
                 future._progress = FINISHED  # as the worker does, who waits for the lock then
 
-        before = sys.gettrace()
-        sys.settrace(tracer(step, FILES, watch_and_publish))
-        was_done = is_done(future)
-        sys.settrace(before)
+        with before_step(step, pool_future, watch_and_publish):
+            was_done = is_done(future)
         assert not was_done
         assert wait([future], 0).done == set()
         return was_reached
 
-    step = 1
-    while try_step(step):
-        step += 1
-    assert step > 5
+    assert every_step(try_step) > 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["cancel", "add_callback", "glance"])
 def test_an_interrupted_watcher_stops_nobody(first):
     """Ctrl-C at any instruction of the main thread leaves the worker and other watchers free."""
-    step, was_reached = 0, True
-    while was_reached:
-        step += 1
+
+    def try_step(step):
         scene = Scene()
-        was_reached = interrupt(step, FILES, getattr(scene, first))
+        was_reached = interrupt(step, pool_future, getattr(scene, first))
         assert scene.called in ([], [scene.future])
         # Nobody can say whether what was interrupted took effect.
         scene.called.clear()
         scene.cancels.clear()
-        meeting = Meeting(0, FILES, scene.ask_result, scene.look)
+        meeting = Meeting(0, pool_future, scene.ask_result, scene.look)
         scene.run()
         assert scene.called in ([], [scene.future])
         scene.called.clear()
         scene.n_callbacks = 0
         scene.end(meeting)
-    assert step > 5
+        return was_reached
+
+    assert every_step(try_step) > 3
 
 
 @pytest.mark.slow
@@ -553,4 +546,4 @@ def test_many_threads_at_many_futures(random, n_threads):
     assert not any(thread.is_alive() for thread in threads)
     for scene in scenes:
         scene.n_callbacks = len(scene.called)  # counted by several threads
-        scene.end(Meeting(0, FILES, scene.look, scene.look))
+        scene.end(Meeting(0, pool_future, scene.look, scene.look))

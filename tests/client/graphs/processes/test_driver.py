@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import pickle
+import os
 import threading
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,8 +34,9 @@ from tests.client.graphs.processes.kit import (
     touch,
     wait_for,
 )
+from weft.client.graphs.dask_graphs import node_types
 from weft.client.graphs.inline import run_inline
-from weft.client.graphs.processes.driver import shutdown
+from weft.client.graphs.processes.driver import ProcessTask, run_on_processes, shutdown
 from weft.client.graphs.reading import read_graph
 from weft.protocol.errors import SerializationError, TaskErred, UnpicklableResult, WorkerDied
 
@@ -200,26 +202,19 @@ def test_a_large_function_is_sent_once(caplog):
     assert socket_bytes(caplog) < 50_000
 
 
-def test_no_file_stays_in_shared_memory(tmp_path):
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="has no /dev/shm")
+def test_no_file_stays_in_shared_memory():
     dsk = {("a", i): (array, float(i), MIB) for i in range(8)}
     dsk["t"] = (total, *[("a", i) for i in range(8)])
     dsk["n"] = (n_shared, "t")
     get(dsk, ["t", "n"], num_workers=3, chunksize=1)
-    left = get({"n": (n_shared, None)}, "n")
-    assert left == 0
+    assert get({"n": (n_shared, None)}, "n") == 0
 
 
 def n_shared(_):
-    from pathlib import Path
-
-    folders = Path("/dev/shm").glob(f"weft-shared-{parent()}-*")
+    """Count the files that the caller's graphs have in shared memory."""
+    folders = Path("/dev/shm").glob(f"weft-shared-{os.getppid()}-*")
     return sum(1 for folder in folders for _ in folder.iterdir())
-
-
-def parent():
-    import os
-
-    return os.getppid()
 
 
 # --- Errors ---------------------------------------------------------------------------------------
@@ -263,7 +258,7 @@ def test_what_cannot_be_pickled_is_named_before_anything_runs(tmp_path):
     assert not ran.exists()
 
 
-def test_a_function_that_cannot_be_pickled_is_named(tmp_path):
+def test_a_function_that_cannot_be_pickled_is_named():
     held = threading.Lock()
     with pytest.raises(SerializationError, match=r"variable held of .* of task 'a'"):
         get({"a": (lambda: held.locked(),)}, "a")
@@ -288,7 +283,7 @@ def test_a_result_that_cannot_be_pickled_and_is_needed_in_two_places_is_named(tm
     dsk = {"one": (lock, (touch, one), (wait_for, two))}
     dsk["two"] = (lock, (touch, two), (wait_for, one))
     dsk["both"] = (is_free, "one", "two")
-    with pytest.raises(UnpicklableResult, match="the result of task '(one|two)'"):
+    with pytest.raises(UnpicklableResult, match=r"the result of task '(one|two)'"):
         get(dsk, "both", num_workers=2)
 
 
@@ -318,7 +313,7 @@ def test_sys_exit_in_a_task_is_its_failure():
 def test_an_error_of_unpickling_names_the_task():
     with pytest.raises(ZeroDivisionError) as caught:
         get({"bad": (same, Poisoned())}, "bad")
-    assert "task bad" in caught.value.__notes__[0]
+    assert "task 'bad'" in caught.value.__notes__[0]
 
 
 class Poisoned:
@@ -334,28 +329,20 @@ def test_errors_can_be_met_again_in_the_caller():
     seen = []
 
     def fails_there(array, text, literal):
-        import os
-
         if os.getpid() == home:
             seen.append((array.sum(), text, len(literal)))
         raise Oops(text, code=1)
 
-    import os
-
     home = os.getpid()
     dsk = {"big": np.ones(MIB), "a": (array, 2.0, MIB), "t": (same, "abc")}
     dsk["bad"] = (fails_there, "a", "t", "big")
-    # By value, the function would append to a copy: here it is the one above.
     with pytest.raises(Oops) as caught:
         get(dsk, "bad", rerun_exceptions_locally=True)
     assert seen == [(2.0 * MIB // 8, "abc", MIB)]
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "fails_there"
-    assert "fails_there" in str(caught.value.__traceback__.tb_frame) or seen
 
 
 def test_an_error_that_does_not_happen_again_is_raised_all_the_same():
-    import os
-
     home = os.getpid()
 
     def fails_elsewhere():
@@ -415,9 +402,6 @@ def test_a_task_may_run_a_graph():
 
 def test_graphs_of_dask_nodes():
     spec = pytest.importorskip("dask._task_spec", reason="pip install dask")
-    from tests.client.graphs.processes.kit import ProcessTask, run_on_processes
-    from weft.client.graphs.dask_graphs import node_types
-
     shift = 5
     dsk = {
         "data": spec.DataNode("data", np.arange(MIB)),
@@ -427,12 +411,3 @@ def test_graphs_of_dask_nodes():
     }
     graph = read_graph(dsk, ["c", "a"], task_class=ProcessTask, node_types=node_types())
     assert run_on_processes(graph, num_workers=2) == (9, 8)
-
-
-def test_what_is_sent_for_a_task_is_small():
-    from weft.client.graphs.processes.encoding import Encoded
-
-    graph = read_graph({("x", i): (inc, i) for i in range(3)}, [("x", 0)])
-    del graph, Encoded
-    shutdown()
-    assert pickle.dumps

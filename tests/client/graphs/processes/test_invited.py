@@ -232,8 +232,11 @@ def test_ctrl_c_ends_a_run_and_leaves_the_executor_usable(tmp_path, wait_until):
     )
     assert program.stdout is not None
     with program:
-        wait_until(lambda: len([*tmp_path.glob("begun*")]) == 2, 30)
-        program.send_signal(signal.SIGINT)
-        assert program.stdout.readline() == "interrupted\n"
-        out, err = program.communicate(timeout=30)
+        try:
+            wait_until(lambda: len([*tmp_path.glob("begun*")]) == 2, 30)
+            program.send_signal(signal.SIGINT)
+            assert program.stdout.readline() == "interrupted\n"
+            out, err = program.communicate(timeout=30)
+        finally:
+            program.kill()
     assert (out, err) == ("2\n", "")

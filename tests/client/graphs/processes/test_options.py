@@ -1,0 +1,53 @@
+"""Options of `weft.multiprocessing.get` that reach into the worker processes."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import weft
+from weft.protocol.errors import ConfigError, WeftError
+
+pytestmark = pytest.mark.slow
+
+
+def set_up():
+    os.environ["SET_UP_FOR_TEST"] = os.environ.get("SET_UP_FOR_TEST", "") + "x"
+
+
+def look():
+    return os.environ.get("SET_UP_FOR_TEST")
+
+
+def give_up():
+    raise SystemExit(3)
+
+
+DSK = {("x", i): (look,) for i in range(20)}
+
+
+def test_an_initializer_is_called_once_in_each_worker_before_its_first_task():
+    def get(**options):
+        return set(weft.multiprocessing.get(DSK, list(DSK), num_workers=2, **options))
+
+    assert get() == {None}
+    assert get(initializer=set_up) == {"x"}
+    assert get(initializer=set_up) == {"x"}
+    dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
+    with dask.config.set({"multiprocessing.initializer": lambda: os.environ.update(A="1")}):
+        assert weft.multiprocessing.get({"a": (os.getenv, "A")}, "a", num_workers=1) == "1"
+
+
+def test_an_initializer_that_ends_the_worker_is_an_error():
+    with pytest.raises(WeftError, match="no worker process could be started"):
+        weft.multiprocessing.get(DSK, list(DSK), num_workers=1, initializer=give_up)
+
+
+def test_an_initializer_is_not_for_executors_that_are_given():
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match="its own initializer"):
+        weft.multiprocessing.get(DSK, list(DSK), executor=pool, initializer=set_up)
+    with pytest.raises(ConfigError, match="initializer must be a function"):
+        weft.multiprocessing.get(DSK, list(DSK), initializer=5)
+    assert weft.threaded.get({"x": (abs, -1)}, "x", initializer=None) == 1
