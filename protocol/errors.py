@@ -317,9 +317,10 @@ class WorkerDied(TaskError):
         self.reason = reason
 
     def __str__(self) -> str:
-        times = "once" if self.attempts == 1 else f"{self.attempts} times"
         why = f": {self.reason}" if self.reason else ""
-        died = f"its worker died {times}, last on {self.last_worker}"
+        if self.attempts == 1:
+            return f"{self.last_worker} died while it ran task {self.key!r}{why}"
+        died = f"its worker died {self.attempts} times, last on {self.last_worker}"
         return f"task {self.key!r} was given up: {died}{why}"
 
 
@@ -520,7 +521,8 @@ class MissingKey(GraphError, KeyError):
     def __str__(self) -> str:
         asked = self.needed_by is None
         who = "was asked for and" if asked else f"is needed by {self.needed_by!r} and"
-        return f"key {self.key!r} {who} is not in the graph"
+        hint = "; a tuple is one key, for several give a list" if type(self.key) is tuple else ""
+        return f"key {self.key!r} {who} is not in the graph{hint if asked else ''}"
 
 
 class WrongExecutor(WeftError, TypeError):

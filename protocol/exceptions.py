@@ -15,6 +15,8 @@ Neither direction may fail: an exception's `__str__`, `__reduce__` and class are
 
 from __future__ import annotations
 
+import contextlib
+import io
 import pickle
 import traceback
 from collections.abc import Sequence
@@ -82,11 +84,11 @@ def unpack_exception(packed: PackedException) -> BaseException:
     made = [_unpickle(link, key) for link in links]
     _adopt_parts(made, links)
     for one, (*_, rows, cause, context, suppress, _parts) in zip(made, links, strict=True):
-        one.__traceback__ = from_rows(rows)
+        set_field(one, "__traceback__", from_rows(rows))
         # Setting the cause sets suppress_context, so that comes last.
-        one.__cause__ = None if cause is None else made[cause]
-        one.__context__ = None if context is None else made[context]
-        one.__suppress_context__ = suppress
+        set_field(one, "__cause__", None if cause is None else made[cause])
+        set_field(one, "__context__", None if context is None else made[context])
+        set_field(one, "__suppress_context__", suppress)
     head = made[0]
     if _would_end_caller(head):
         head = TaskErred(key, name, text)
@@ -161,9 +163,20 @@ def _pickled_if_it_comes_back(candidate: object) -> bytes:
     return blob if comes_back and len(blob) <= _MAX_BLOB_NBYTES else b""
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles exceptions as their classes say, whatever tblib has registered for all of them: what
+    that makes of UnicodeDecodeError has lost its text.
+    """
+
+    def reducer_override(self, obj: object) -> Any:
+        return obj.__reduce_ex__(PROTOCOL) if isinstance(obj, BaseException) else NotImplemented
+
+
 def _dumps(obj: object) -> bytes:
     try:
-        blob = pickle.dumps(obj, PROTOCOL)
+        file = io.BytesIO()
+        _Pickler(file, PROTOCOL).dump(obj)
+        blob = file.getvalue()
         if len(blob) < TINY_NBYTES or not needs_cloudpickle(blob):
             return blob
     except Exception:
@@ -263,7 +276,13 @@ def _would_end_caller(exc: BaseException) -> bool:
 
 def add_note(exc: BaseException, note: str) -> None:
     """Add a line that is printed below the traceback."""
-    if hasattr(exc, "add_note"):
-        exc.add_note(note)
-    else:  # Python 3.10 does not print notes, but keeps them
-        exc.__notes__ = [*getattr(exc, "__notes__", ()), note]
+    # Not by `add_note`, which Python 3.10 lacks (it keeps notes and does not print them), and which
+    # asks the class: a frozen dataclass would refuse.
+    with contextlib.suppress(Exception):
+        notes = getattr(exc, "__notes__", ())
+        if note not in notes:  # an exception object may be raised again and again
+            set_field(exc, "__notes__", [*notes, note])
+
+
+#: set_field(exc, name, value): whatever its class has in place of that.
+set_field = BaseException.__setattr__

@@ -75,4 +75,4 @@ if not TYPE_CHECKING:  # a checker that saw this function would take any name fo
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted(__all__)

@@ -6,3 +6,6 @@ from .client.graphs.get import get_threaded as get
 from .client.graphs.thread_pools import shutdown
 
 __all__ = ["get", "shutdown"]
+
+# In messages and in `help`, it is what users call it.
+get.__module__, get.__name__, get.__qualname__ = __name__, "get", "get"

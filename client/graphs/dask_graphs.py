@@ -13,6 +13,7 @@ from typing import Any
 
 from ...protocol.errors import GraphError
 from .reading import NodeTypes
+from .tasks import Literal
 
 
 def node_types() -> NodeTypes | None:
@@ -34,7 +35,8 @@ def as_mapping(dsk: Any) -> Mapping[Any, Any]:
     make = getattr(dsk, "__dask_graph__", None)
     graph = make() if callable(make) and not isinstance(dsk, type) else None
     if not isinstance(graph, Mapping):
-        raise GraphError(f"a graph is a mapping of keys to tasks, not {type(dsk).__name__}")
+        text = f"a graph is a mapping of keys to tasks, not {type(dsk).__name__}"
+        raise GraphError(f"{text}; the order is get(graph, keys)")
     return graph
 
 
@@ -62,4 +64,7 @@ def as_dask_shows_it(dsk: Mapping[Any, Any], further_keys: Iterable[Any]) -> dic
     spec = sys.modules.get("dask._task_spec")
     if spec is None:
         return dict(dsk)
-    return dict(spec.convert_legacy_graph(dsk, {*dsk, *further_keys}))
+    shown = dict(spec.convert_legacy_graph(dsk, {*dsk, *further_keys}))
+    for key in dsk.keys() - shown.keys():
+        shown[key] = Literal(dsk[key])  # its own name: an alias of itself, for dask
+    return shown

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from enum import Enum, auto
@@ -24,9 +26,12 @@ class SynchronousExecutor(Executor):
     """
 
     _max_workers = 1
+    _is_shut_down = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call `fn(*args, **kwargs)` and return a future that is done."""
+        if self._is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -34,19 +39,36 @@ class SynchronousExecutor(Executor):
             future.set_exception(exc)
         return future
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls."""
+        self._is_shut_down = True
+
+
+class Kind(Enum):
+    """Where an executor runs its calls."""
+
+    #: In the thread that submits them.
+    INLINE = auto()
+    #: In other threads of this process and interpreter: they see its objects.
+    SHARED = auto()
+    #: Elsewhere: what goes there is pickled.
+    SEPARATE = auto()
+
 
 class MultiprocessingPool(Executor):
     """A `multiprocessing.pool.Pool` or `ThreadPool`, as an executor. Its owner closes it."""
 
     def __init__(self, pool: Any) -> None:
-        self._pool = pool
+        self.pool = pool
+        is_shared = isinstance(pool, sys.modules["multiprocessing.pool"].ThreadPool)
+        self.kind = Kind.SHARED if is_shared else Kind.SEPARATE
         self._max_workers = pool._processes
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Have the pool call `fn(*args, **kwargs)`."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()  # the pool has no way to take a call back
-        self._pool.apply_async(fn, args, kwargs, future.set_result, future.set_exception)
+        self.pool.apply_async(fn, args, kwargs, future.set_result, future.set_exception)
         return future
 
 
@@ -64,17 +86,6 @@ def is_client(given: object) -> bool:
     return True
 
 
-class Kind(Enum):
-    """Where an executor runs its calls."""
-
-    #: In the thread that submits them.
-    INLINE = auto()
-    #: In other threads of this process and interpreter: they see its objects.
-    SHARED = auto()
-    #: Elsewhere: what goes there is pickled.
-    SEPARATE = auto()
-
-
 def as_executor(given: object) -> Executor:
     """Return what was given as an executor.
 
@@ -89,7 +100,9 @@ def as_executor(given: object) -> Executor:
     if isinstance(given, type) and issubclass(given, Executor):
         text = f"{given.__name__} is a class: give an instance, {given.__name__}(...)"
     else:
-        text = f"{given!r} is no concurrent.futures.Executor"
+        text = f"{given!r} is no concurrent.futures.Executor, multiprocessing pool or weft.Client"
+        if isinstance(given, int):
+            text += "; for a number of workers, use num_workers="
     raise WrongExecutor(text)
 
 
@@ -99,22 +112,36 @@ _kinds: WeakKeyDictionary[Executor, Kind] = WeakKeyDictionary()
 
 def kind_of(executor: Executor) -> Kind:
     """Say where an executor runs its calls; one that is not known is asked, with a call."""
-    if isinstance(executor, SynchronousExecutor):
-        return Kind.INLINE
     if type(executor) in (ThreadPool, ThreadPoolExecutor):
         return Kind.SHARED
     processes = sys.modules.get("concurrent.futures.process")
     if processes is not None and isinstance(executor, processes.ProcessPoolExecutor):
         return Kind.SEPARATE
-    kind = _kinds.get(executor)
-    if kind is None:
-        try:
-            is_shared = executor.submit(_Token.is_original, _Token()).result()
-        except Exception as exc:
-            text = f"{executor!r} cannot run tasks: {type(exc).__name__}: {exc}"
-            raise WrongExecutor(text) from exc
-        kind = _kinds[executor] = Kind.SHARED if is_shared else Kind.SEPARATE
+    if isinstance(executor, MultiprocessingPool):
+        return executor.kind
+    with contextlib.suppress(TypeError):  # it has no hash
+        kind = _kinds.get(executor)
+        if kind is not None:
+            return kind
+    try:
+        is_original, thread_id = executor.submit(_Token.look, _Token()).result()
+    except Exception as exc:
+        text = f"{executor!r} cannot run tasks: {type(exc).__name__}: {exc}"
+        raise WrongExecutor(text) from exc
+    if not is_original:
+        kind = Kind.SEPARATE
+    else:
+        kind = Kind.INLINE if thread_id == threading.get_ident() else Kind.SHARED
+    with contextlib.suppress(TypeError):
+        _kinds[executor] = kind
     return kind
+
+
+def is_same(one: Executor, other: Executor) -> bool:
+    """Say whether two executors run their calls in the same place."""
+    if isinstance(one, MultiprocessingPool) and isinstance(other, MultiprocessingPool):
+        return one.pool is other.pool
+    return one is other
 
 
 class _Token:
@@ -126,8 +153,8 @@ class _Token:
     def __reduce__(self) -> tuple[Any, ...]:
         return _Token, (False,)
 
-    def is_original(self) -> bool:
-        return self._is_original
+    def look(self) -> tuple[bool, int]:
+        return self._is_original, threading.get_ident()
 
 
 def n_workers_of(executor: Executor | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ...protocol.exceptions import add_note
+from ...protocol.exceptions import add_note, set_field
 from ...protocol.tracebacks import without_own_frames
 from .tasks import GraphTask, call
 
@@ -12,7 +12,8 @@ from .tasks import GraphTask, call
 def told(exc: BaseException, key: Hashable) -> BaseException:
     """Return the exception of a task, to be raised: with the user's frames and the task's key."""
     add_note(exc, f"weft: task {key!r}")
-    return exc.with_traceback(without_own_frames(exc.__traceback__))
+    set_field(exc, "__traceback__", without_own_frames(exc.__traceback__))
+    return exc
 
 
 def call_again(task: GraphTask, error: BaseException) -> None:

@@ -8,6 +8,7 @@ executor is given. They go anywhere where dask takes a scheduler: `dask.config.s
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..collector import paused_collector
 from . import thread_pools
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
-from .executors import Kind, kind_of, n_cores, n_workers_of
+from .executors import Kind, SynchronousExecutor, kind_of, n_cores, n_workers_of
 from .inline import run_inline
+from .nesting import innermost_executor
 from .observing import Observer
-from .options import GetOptions, Options, configured_executor, read_options
-from .pulling import current_executor, run_pulling
+from .options import GetOptions, Options, configured_executor, priorities_of, read_options
+from .pulling import run_pulling
 from .reading import Graph, read_graph
 from .submitted import run_submitted
 from .submitting import run_submitting
@@ -107,6 +109,8 @@ def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
         )
     if options.executor is not None:
         drive = _drive_on_executor
+    if sys.is_finalizing():  # a destructor asks: threads and processes are over
+        drive = _drive_inline
     if options.callbacks is None:
         with active_callbacks() as callbacks:
             return _run_observed(mapping, keys, options, drive, list(callbacks))
@@ -126,7 +130,8 @@ def _run_observed(
 
     def read(task_class: type[GraphTask]) -> Graph:
         graph = _read(shown, keys, options, task_class, is_observed=True)
-        observer.start_state(graph)
+        if not observer.state:  # or another driver has tried before
+            observer.start_state(graph)
         return graph
 
     is_errored = True
@@ -156,8 +161,7 @@ def _read(
             is_observed=is_observed,
         )
     if options.order is not None:
-        order = options.order
-        graph.sort(order(dsk) if callable(order) else order)
+        graph.sort(priorities_of(options.order, dsk))
     return graph
 
 
@@ -170,31 +174,38 @@ def _drive_inline(read: _Read, observer: Observer | None, options: Options) -> A
 
 def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Options) -> Any:
     n_workers = options.n_workers or n_cores()
-    outer = current_executor()
+    outer = innermost_executor()
     if outer is not None and thread_pools.is_own(outer):
         # A task of ours: its graph shares the threads of the one that it belongs to.
         return _drive_on_shared(read(GraphTask), outer, n_workers, observer, options)
     graph = read(GraphTask)
-    with thread_pools.borrowed(n_workers) as pool:
-        return _drive_on_shared(graph, pool, n_workers, observer, options)
+    pool = thread_pools.take(n_workers)
+    is_clean = False
+    try:
+        results = _drive_on_shared(graph, pool, n_workers, observer, options)
+        is_clean = True
+    finally:
+        thread_pools.give_back(pool, is_clean=is_clean)
+    return results
 
 
 def _drive_on_executor(read: _Read, observer: Observer | None, options: Options) -> Any:
     executor = options.executor
     assert executor is not None
     kind = kind_of(executor)
-    if kind is Kind.INLINE:
+    if type(executor) is SynchronousExecutor:  # what a subclass does in `submit` is to be done
         return run_inline(read(GraphTask), observer)
+    if kind is Kind.INLINE:
+        return _drive_on_shared(read(GraphTask), executor, 1, observer, options)
     n_workers = options.n_workers or n_workers_of(executor)
     if kind is Kind.SHARED:
         return _drive_on_shared(read(GraphTask), executor, n_workers, observer, options)
-    if observer is None:
-        from .processes.driver import Unreachable
+    from .processes.driver import Unreachable
 
-        try:
-            return _run_on_processes(read, executor, options, None)
-        except Unreachable as exc:
-            logger.debug("one call at a time for %r: %s", executor, exc)
+    try:
+        return _run_on_processes(read, executor, options, observer)
+    except Unreachable as exc:
+        logger.debug("one call at a time for %r: %s", executor, exc)
     return run_submitting(
         read(GraphTask),
         executor,

@@ -39,6 +39,8 @@ class Observer:
         self._given = set(self._cache)
         self._dsk: Mapping[Any, Any] = {}
         self._outputs: set[Any] = set()
+        #: {key: keys of dependents, in the order in which they become ready}
+        self._dependents: dict[Any, list[Any]] = {}
         #: As dask's own engines show it to callbacks.
         self.state: dict[str, Any] = {}
 
@@ -62,6 +64,10 @@ class Observer:
         for key, keys in dependencies.items():
             for dependency in keys:
                 dependents[dependency].add(key)
+        self._dependents = {
+            task.key: list(dict.fromkeys(one.key for one in task.dependents))
+            for task in graph.tasks
+        }
         self._outputs = {task.key for task in graph.tasks if task.n_uses}
         self.state = {
             "dependencies": {key: set() for key in cache} | dependencies,
@@ -85,7 +91,11 @@ class Observer:
     def pretask(self, task: GraphTask) -> None:
         """Show that a task begins."""
         state = self.state
-        state["ready"].remove(task.key)
+        # It lies at the end, or near it: several workers have stacks of their own.
+        ready, i = state["ready"], -1
+        while ready[i] != task.key:
+            i -= 1
+        del ready[i]
         state["running"].add(task.key)
         for pretask in self._pretasks:
             pretask(task.key, self._dsk, state)
@@ -95,7 +105,7 @@ class Observer:
         state, key = self.state, task.key
         state["cache"][key] = value
         waiting = state["waiting"]
-        for dependent in state["dependents"][key]:
+        for dependent in self._dependents[key]:
             waiting[dependent].remove(key)
             if not waiting[dependent]:
                 del waiting[dependent]

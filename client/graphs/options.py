@@ -84,7 +84,7 @@ def read_options(given: GetOptions) -> Options:
     if not given.keys() <= _NAMES:
         _refuse(sorted(given.keys() - _NAMES)[0])
     if executor is not None and pool is not None and executor is not pool:
-        raise ConfigError("executor and pool are the same option: give one of them", "pool")
+        raise ConfigError("it is the same option as executor: give one of them", "pool")
     executor = executor if executor is not None else pool
     client = executor if is_client(executor) else None
     if client is not None:
@@ -116,7 +116,11 @@ def _refuse(name: str) -> None:
         raise UnknownOption(
             f"option {name!r} needs a cluster: use the get of a weft.Client; {here}"
         )
-    raise UnknownOption(f"there is no option {name!r}; {here}")
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, _NAMES, 1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise UnknownOption(f"there is no option {name!r}{hint}; {here}")
 
 
 def _or_configured(given: GetOptions, name: str) -> Any:
@@ -133,7 +137,7 @@ def _count(value: Any, name: str, least: int = 1) -> int | None:
         count = 0
     if isinstance(value, bool) or count < least or count == 0:
         wanted = "a whole number, at least 1" + (", or -1" if least < 0 else "")
-        raise ConfigError(f"{name} must be {wanted}, not {value!r}", name)
+        raise ConfigError(f"it must be {wanted}, not {value!r}", name)
     return count
 
 
@@ -144,14 +148,14 @@ def _initializer(given: Any, executor: object) -> Any:
             text = "an executor that is given has its own initializer, if any: give it one there"
             raise ConfigError(text, "initializer")
         return value
-    raise ConfigError(f"initializer must be a function without arguments, not {value!r}")
+    raise ConfigError(f"it must be a function without arguments, not {value!r}", "initializer")
 
 
 def _cache(value: Any) -> Any:
     # Like dask, accept what merely behaves like a mapping.
-    if value is None or hasattr(value, "__setitem__"):
+    if value is None or (hasattr(value, "__setitem__") and hasattr(value, "keys")):
         return value
-    raise ConfigError(f"cache must be a mutable mapping, not {value!r}", "cache")
+    raise ConfigError(f"it must be a mutable mapping, not {value!r}", "cache")
 
 
 def _callbacks(given: Any) -> list[CallbackTuple] | None:
@@ -162,11 +166,11 @@ def _callbacks(given: Any) -> list[CallbackTuple] | None:
     ):
         given = [given]
     found = []
-    for one in given:
+    for one in given if isinstance(given, (list, tuple, set, frozenset)) else [given]:
         callback = getattr(one, "_callback", one)
         if not isinstance(callback, tuple) or len(callback) != _N_CALLBACKS:
-            text = "callbacks are dask Callback objects or tuples of five functions"
-            raise ConfigError(f"{text}, not {one!r}", "callbacks")
+            text = "dask Callback objects or tuples of five functions"
+            raise ConfigError(f"they are {text}, not {one!r}", "callbacks")
         found.append(callback)
     return found
 
@@ -174,5 +178,19 @@ def _callbacks(given: Any) -> list[CallbackTuple] | None:
 def _order(given: Any) -> Order | None:
     if given is None or callable(given) or isinstance(given, Mapping):
         return given  # type: ignore[no-any-return]
-    text = "order must be {key: number}, or a function that makes that of a graph"
+    text = "it must be {key: number}, or a function that makes that of a graph"
     raise ConfigError(f"{text}, not {given!r}", "order")
+
+
+def priorities_of(order: Order, dsk: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the numbers by which tasks of a graph are to run.
+
+    Raises:
+        ConfigError: that is not what `order` gives.
+    """
+    priorities = order(dsk) if callable(order) else order
+    if isinstance(priorities, Mapping) and all(
+        isinstance(number, (int, float)) for number in priorities.values()
+    ):
+        return priorities
+    raise ConfigError(f"it must give numbers for keys, not {priorities!r:.80}", "order")

@@ -19,8 +19,10 @@ times in the life of a pool: a thread is started, the pool ends.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -63,7 +65,12 @@ class _Worker:
     def _work(self) -> None:
         if not self.bell.acquire(blocking=False):
             return  # not wanted any more
-        crew = self.crew
+        try:
+            self._run_tasks(self.crew)
+        finally:
+            del self.crew  # which keeps its workers, their threads are to be joined
+
+    def _run_tasks(self, crew: _Crew) -> None:
         if crew.initializer is not None:
             try:
                 crew.initializer(*crew.initargs)
@@ -219,6 +226,12 @@ class _Crew:
             self.refusal = (kind, text)
         self.call_all()
 
+    def join(self) -> None:
+        """Wait for the threads, but for the one that calls. To be called after `end`."""
+        for worker in self.workers:  # there will be no more
+            if worker.thread.is_alive() and worker.thread is not threading.current_thread():
+                worker.thread.join()
+
     def give_up(self, reason: str) -> None:
         """End as a broken pool: what has not started will not."""
         with self.lock:
@@ -254,9 +267,9 @@ class ThreadPool(Executor):
     Used as `concurrent.futures.ThreadPoolExecutor` is, and its futures work wherever those of the
     standard library do. What differs:
 
-    - Its threads are daemons: the end of the program does not wait for them, so that Ctrl-C ends
-      it. What waits is the `with` statement, or `shutdown()`. A `with` block that Ctrl-C leaves
-      cancels what has not started and does not wait for the rest.
+    - Ctrl-C ends the program: its end waits for what was submitted, but not if Ctrl-C is why it
+      ends. A `with` block that Ctrl-C leaves cancels what has not started and does not wait for
+      the rest.
     - It has one thread for each core that the process may use. Threads that mostly wait for disks
       or networks cost little: pass a higher `max_workers` for such tasks.
     - Cancelling a future wakes those who wait for it at once.
@@ -269,7 +282,6 @@ class ThreadPool(Executor):
     def __init__(
         self,
         max_workers: int | None = None,
-        *,
         thread_name_prefix: str = "",
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
@@ -286,14 +298,20 @@ class ThreadPool(Executor):
         if max_workers is None:
             max_workers = n_cores()
         if max_workers < 1:
-            raise ValueError(f"max_workers is {max_workers}: it must be at least 1")
+            raise ValueError(f"max_workers must be greater than 0, and is {max_workers}")
         if initializer is not None and not callable(initializer):
             raise TypeError(f"the initializer must be callable: {initializer!r}")
         #: dask and others read how many tasks run at a time where ThreadPoolExecutor has it.
         self._max_workers = max_workers
         name = thread_name_prefix or f"ThreadPool-{next(_numbers)}"
         self._crew = _Crew(max_workers, name, initializer, initargs)
+        _crews.add(self._crew)
         _pools.add(self)
+
+    @property
+    def _threads(self) -> set[threading.Thread]:
+        """Those that were started; under the name by which `ThreadPoolExecutor` has them."""
+        return {worker.thread for worker in self._crew.workers.copy()}
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> PoolFuture[T]:
         """Have a thread call `fn(*args, **kwargs)`; return the future of its result.
@@ -356,9 +374,7 @@ class ThreadPool(Executor):
         if cancel_futures:
             _cancel(crew.drain())
         if wait:
-            for worker in crew.workers:  # there will be no more
-                if worker.thread.is_alive() and worker.thread is not threading.current_thread():
-                    worker.thread.join()
+            crew.join()
 
     def __exit__(
         self,
@@ -385,7 +401,7 @@ class ThreadPool(Executor):
     def __repr__(self) -> str:
         """Say how much there is to do."""
         crew = self._crew
-        state = "open" if crew.refusal is None else crew.refusal[1]
+        state = "open" if crew.refusal is None else "closed"
         return (
             f"<{type(self).__name__} {crew.name!r}: {state}, {len(crew.workers)} of "
             f"{crew.max_workers} threads started, {len(crew.tasks)} tasks in the queue>"
@@ -422,7 +438,26 @@ def _cancel(futures: Iterable[PoolFuture[Any]]) -> None:
         future.cancel()
 
 
+def abandon(pool: ThreadPool) -> None:
+    """Close a pool whose threads are busy with what nobody wants: nothing waits for them."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    _crews.discard(pool._crew)
+
+
+def _finish_at_exit() -> None:
+    """Wait for what was submitted, as the end of a program does for the standard library's."""
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+        return
+    for crew in list(_crews):
+        with crew.lock:
+            crew.end(RuntimeError, "cannot schedule new futures when the program ends")
+        crew.join()
+
+
 _numbers = itertools.count()
+#: Those that may have something to do: their threads keep them, the pools may be gone.
+_crews: WeakSet[_Crew] = WeakSet()
+atexit.register(_finish_at_exit)
 #: For the child of a fork.
 _pools: WeakSet[ThreadPool] = WeakSet()
 
@@ -434,6 +469,8 @@ def _not_ours() -> BaseException:
 def _renew_after_fork() -> None:
     for pool in list(_pools):
         pool._crew = pool._crew.successor()
+    _crews.clear()
+    _crews.update(pool._crew for pool in _pools)
 
 
 if hasattr(os, "register_at_fork"):

@@ -17,13 +17,13 @@ user code, run outside the lock.
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from concurrent.futures import Executor, Future
 from typing import Any
 
 from ...protocol.errors import WrongExecutor
 from .failing import call_again, told
+from .nesting import OuterRun, context_for_tasks, waits_for_caller
 from .reading import Graph
 from .state import finish
 from .tasks import GraphTask, call
@@ -33,21 +33,6 @@ _IDLE_S = 0.05
 #: How often the calling thread looks whether its pullers were dropped. On Windows it also notices
 #: Ctrl-C no sooner.
 _WAIT_S = 0.1
-
-
-class _Thread(threading.local):
-    """What this thread does."""
-
-    #: The executor for which it pulls.
-    executor: Executor | None = None
-
-
-_thread = _Thread()
-
-
-def current_executor() -> Executor | None:
-    """Return the executor of the graph whose task is run by the calling thread, if any."""
-    return _thread.executor
 
 
 def run_pulling(
@@ -71,11 +56,14 @@ def run_pulling(
     run = _Run(graph, executor, n_workers)
     try:
         if run.is_caller_pulling:
-            run.pull()
+            run.pull_as_caller()
         else:
             run.start_puller()
         while not run.over.acquire(timeout=_WAIT_S):
             run.check_pullers()
+            if not run.is_caller_pulling and waits_for_caller(executor):
+                # A ThreadPoolExecutor knows a thread of its own only after it has started.
+                run.pull_as_caller()
     finally:
         run.stop()
     task, error = run.failed, run.error
@@ -98,7 +86,8 @@ class _Run:
 
     def __init__(self, graph: Graph, executor: Executor, n_workers: int) -> None:
         #: The calling thread is one of the executor's, and pulls too.
-        self.is_caller_pulling = _thread.executor is executor
+        self.is_caller_pulling = waits_for_caller(executor)
+        self._caller_id: int | None = None
         self.failed: GraphTask | None = None
         self.error: BaseException | None = None
         #: Held until the run is over.
@@ -121,14 +110,15 @@ class _Run:
         #: A puller was woken and has not noticed yet.
         self._is_waking = False
         self._futures: list[Future[None]] = []
-        self._context = contextvars.copy_context()
+        self._outer = OuterRun(executor)
+        self._context = context_for_tasks(self._outer)
 
     # --- Pullers ----------------------------------------------------------------------------------
 
     def start_puller(self) -> None:
         """Submit a puller that was counted already, without the lock."""
         try:
-            future = self._executor.submit(self._context.copy().run, self._pull_as_worker)
+            future = self._executor.submit(self._context.copy().run, self.pull)
         except Exception as exc:  # whatever an executor says when it takes no more
             self._give_up(exc)
         else:
@@ -142,12 +132,11 @@ class _Run:
             elif future.done() and future.exception() is not None:
                 self._give_up(future.exception())
 
-    def _pull_as_worker(self) -> None:
-        before, _thread.executor = _thread.executor, self._executor
-        try:
-            self.pull()
-        finally:
-            _thread.executor = before
+    def pull_as_caller(self) -> None:
+        """Run tasks in the calling thread, which belongs to the executor."""
+        self.is_caller_pulling = True
+        self._caller_id = threading.get_ident()
+        self._context.copy().run(self.pull)
 
     def pull(self) -> None:
         """Run tasks until there are none for this thread."""
@@ -232,6 +221,10 @@ class _Run:
     def _sleep(self, mine: threading.Lock) -> bool:
         """Wait to be woken; return whether this puller was."""
         is_woken = mine.acquire(timeout=_IDLE_S)
+        while not is_woken and threading.get_ident() == self._caller_id:
+            # It has nowhere to go: who asked for the graph waits for its end.
+            self.check_pullers()
+            is_woken = mine.acquire(timeout=_WAIT_S)
         with self._lock:
             if not is_woken and mine in self._idle:
                 self._idle.remove(mine)
@@ -273,6 +266,7 @@ class _Run:
         """Make sure that no other task starts, and take back pullers that have not begun."""
         with self._lock:
             self._end()
+        self._outer.executor = None
         for future in self._futures:
             future.cancel()
         self._futures.clear()

@@ -14,8 +14,8 @@ Reading begins at the keys that are asked for, so what they do not need is left 
 first, from the last key to the first and from the last argument to the first: the sources come out
 as a stack on which tasks that are needed together lie together, first things on top.
 
-Core. Costs about a microsecond a task and a quarter of one for each further edge; iterative, so
-that no depth of a graph or of its containers is too much.
+Core. Costs about a microsecond a task and a quarter of one for each further edge. No depth of a
+graph is too much; containers and calls within arguments may be nested some hundred deep.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _KINDS: dict[type, int] = {
     int: _KEY,
     list: _LIST,
     float: _KEY,
-    bytes: _KEY,
     set: _SET,
     frozenset: _SET,
-    bool: _LITERAL,  # an int, but True is not meant where 1 is a key
+    bool: _KEY,  # True is 1, for dicts
+    bytes: _LITERAL,
     type(None): _LITERAL,
     dict: _LITERAL,
 }
 _CONTAINERS = (list, tuple, set, frozenset)
-_KEYS = (str, int, float, bytes)
+_KEYS = (str, int, float)
 
 #: {type: what makes one of these from a list}
 _MAKERS: dict[type, Callable[[list[Any]], Any]] = {tuple: tuple, set: set, frozenset: frozenset}
@@ -358,7 +358,7 @@ class _Reader:
                 if kind == _LITERAL:
                     continue
                 if kind <= _TUPLE:
-                    if kind == _TUPLE and item and callable(item[0]):
+                    if item.__class__ is tuple and item and callable(item[0]):
                         container: ListOf = CallOf(list(item[1:]), item[0])
                         refs.append((i, container))
                         containers.append(container)
@@ -401,6 +401,8 @@ class _Reader:
         """Return how to read an object of an uncommon type."""
         if isinstance(item, _KEYS):
             return _KEY
+        if isinstance(item, tuple):
+            return _TUPLE
         if isinstance(item, _CONTAINERS):
             return _SET
         types = self.node_types
@@ -438,8 +440,29 @@ class _Reader:
         refs.append((i, reference))
 
     def _values_of(self, node: Any, task: GraphTask, dependencies: list[GraphTask]) -> ValuesOf:
-        keys = node.dependencies
+        keys = self._keys_in_order(node)
         return ValuesOf([(key, self._depend(key, task, dependencies)) for key in keys])
+
+    def _keys_in_order(self, node: Any) -> list[Any]:
+        """Return the dependencies of a node, those among its own arguments as they are written.
+
+        It has them as a set: in another order in each process.
+        """
+        types = self.node_types
+        assert types is not None
+        left = dict.fromkeys(node.dependencies)
+        keys = []
+        for arg in getattr(node, "args", ()):
+            if isinstance(arg, types.ref):
+                key = arg.key
+            elif isinstance(arg, types.alias):
+                key = arg.target
+            else:
+                continue
+            if key in left:
+                del left[key]
+                keys.append(key)
+        return [*keys, *left]
 
     def _depend(self, key: Any, task: GraphTask, dependencies: list[GraphTask]) -> HasValue:
         if key not in self.dsk:

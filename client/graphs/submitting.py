@@ -14,8 +14,11 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import Any
 
 from ...protocol.errors import WorkerDied, WrongExecutor
+from ...protocol.exceptions import pack_exception, unpack_exception
 from ...protocol.functions import dumps_plain
 from .failing import call_again, told
+from .inline import run_inline
+from .nesting import OuterRun, context_for_tasks, waits_for_caller
 from .observing import Observer
 from .reading import Graph
 from .state import finish
@@ -49,6 +52,8 @@ def run_submitting(
         BaseException: what the first task that failed has raised. Those that run go on, and their
             results are dropped; no other starts.
     """
+    if is_shared and waits_for_caller(executor):
+        return run_inline(graph, observer)
     run = _Run(graph, executor, is_shared)
     ready = graph.sources
     dropped: list[Any] = []
@@ -62,8 +67,10 @@ def run_submitting(
             task, future = run.next_done()
             try:
                 value, worker_id = run.result(task, future)
+            except (WorkerDied, WrongExecutor):
+                raise
             except BaseException as exc:
-                if rerun_exceptions_locally and not isinstance(exc, WorkerDied):
+                if rerun_exceptions_locally:
                     call_again(task, exc)
                 raise told(exc, task.key)  # noqa: B904 - it is the same exception
             finish(task, value, ready, dropped)
@@ -72,9 +79,10 @@ def run_submitting(
             value = None
             dropped.clear()
     except BaseException:
-        run.cancel()
         graph.unlink()
         raise
+    finally:
+        run.end()
     return graph.results()
 
 
@@ -84,24 +92,27 @@ class _Run:
     def __init__(self, graph: Graph, executor: Executor, is_shared: bool) -> None:
         self._executor = executor
         self._is_shared = is_shared
+        self._outer = OuterRun(executor)
+        self._context = context_for_tasks(self._outer)
         #: {future: its task}
         self.tasks: dict[Future[Any], GraphTask] = {}
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
     def submit(self, task: GraphTask) -> None:
         try:
+            future: Future[Any]
             if self._is_shared:
-                future = self._executor.submit(_run_here, task)
+                future = self._executor.submit(self._context.copy().run, _run_here, task)
             else:
                 args = task.args.copy()
                 for i, ref in task.refs:
                     args[i] = ref.value
                 blob = dumps_plain((task.func, args), f"task {task.key!r}")
-                future = self._executor.submit(_run_there, blob)
-        except (BrokenExecutor, RuntimeError) as exc:  # it is broken, or shut down
-            if self.tasks:
+                future = self._executor.submit(_run_there, str(task.key), blob)
+        except Exception as exc:  # whatever an executor says when it takes no more
+            if self.tasks and isinstance(exc, BrokenExecutor):
                 raise self._died(task) from exc
-            raise WrongExecutor(f"{self._executor!r} cannot run tasks: {exc}") from exc
+            raise self._wrong(f"{type(exc).__name__}: {exc}") from exc
         self.tasks[future] = task
         future.add_done_callback(self._done.put)
 
@@ -113,24 +124,42 @@ class _Run:
     def result(self, task: GraphTask, future: Future[Any]) -> tuple[Any, object]:
         """Return the value of a call that has ended, and who made it."""
         try:
-            value, worker_id = future.result()
-        except (BrokenExecutor, CancelledError) as exc:
+            value, error, worker_id = future.result()
+        except BrokenExecutor as exc:
             raise self._died(task) from exc
+        except CancelledError as exc:
+            raise self._wrong("it dropped the call") from exc
+        if error is not None:
+            raise error if self._is_shared else unpack_exception(error)
         return (value if self._is_shared else pickle.loads(value)), worker_id
 
     def _died(self, task: GraphTask) -> WorkerDied:
         return WorkerDied(str(task.key), 1, repr(self._executor))
 
-    def cancel(self) -> None:
+    def _wrong(self, text: str) -> WrongExecutor:
+        return WrongExecutor(f"{self._executor!r} cannot run tasks: {text}")
+
+    def end(self) -> None:
         """Take back what has not begun."""
+        self._outer.executor = None
         for future in self.tasks:
             future.cancel()
+        self.tasks.clear()
 
 
-def _run_here(task: GraphTask) -> tuple[Any, int]:
-    return call(task), threading.get_ident()
+# What tasks raise is returned: what the futures raise is the executor's.
 
 
-def _run_there(blob: bytes) -> tuple[bytes, int]:
-    func, args = pickle.loads(blob)
-    return dumps_plain(func(*args), "the result"), os.getpid()
+def _run_here(task: GraphTask) -> tuple[Any, BaseException | None, int]:
+    try:
+        return call(task), None, threading.get_ident()
+    except BaseException as exc:
+        return None, exc, threading.get_ident()
+
+
+def _run_there(key: str, blob: bytes) -> tuple[bytes, list[Any] | None, int]:
+    try:
+        func, args = pickle.loads(blob)
+        return dumps_plain(func(*args), "the result"), None, os.getpid()
+    except BaseException as exc:
+        return b"", pack_exception(exc, key, f"process {os.getpid()}", 0), os.getpid()

@@ -7,47 +7,57 @@ other; a pool that is free is used again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from weakref import WeakSet
 
-from .pool import ThreadPool
+from .pool import ThreadPool, abandon
+
+#: More than so many pools are not kept: those of many threads that each asked for a graph once.
+_MAX_FREE = 2
 
 _lock = threading.Lock()
-#: {number of threads: pools that nobody uses}
-_free: dict[int, list[ThreadPool]] = {}
+#: Pools that nobody uses.
+_free: list[ThreadPool] = []
 _all: WeakSet[ThreadPool] = WeakSet()
 
 
 def is_own(executor: Executor) -> bool:
     """Say whether this is a pool that was borrowed here."""
-    return executor in _all
+    return isinstance(executor, ThreadPool) and executor in _all
 
 
-@contextmanager
-def borrowed(n_workers: int) -> Iterator[ThreadPool]:
-    """Return a pool of `n_workers` threads, to be used in the block."""
+def take(n_workers: int) -> ThreadPool:
+    """Return a pool of `n_workers` threads, which the caller gives back."""
     with _lock:
-        pools = _free.get(n_workers)
-        pool = pools.pop() if pools else None
-        if pool is None:
-            pool = ThreadPool(n_workers, thread_name_prefix="weft")
-            _all.add(pool)
-    try:
-        yield pool
-    except BaseException:
-        # Its threads may be busy with what is wanted no more.
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
+        for i, pool in enumerate(_free):
+            if pool._max_workers == n_workers:
+                return _free.pop(i)
+        pool = ThreadPool(n_workers, thread_name_prefix="weft")
+        _all.add(pool)
+    return pool
+
+
+def give_back(pool: ThreadPool, *, is_clean: bool) -> None:
+    """Let others have a pool.
+
+    Args:
+        pool: what `take` returned.
+        is_clean: none of its threads is busy with what is wanted no more.
+    """
+    if not is_clean:
+        abandon(pool)
+        return
     with _lock:
-        _free.setdefault(n_workers, []).append(pool)
+        old = _free.pop(0) if len(_free) == _MAX_FREE else None
+        _free.append(pool)
+    if old is not None:
+        old.shutdown(wait=False)
 
 
 def shutdown() -> None:
     """End the threads that no run uses; the next call starts new ones."""
     with _lock:
-        pools = [pool for pools in _free.values() for pool in pools]
+        pools = _free.copy()
         _free.clear()
     for pool in pools:
         pool.shutdown(wait=True)

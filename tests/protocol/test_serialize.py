@@ -607,7 +607,7 @@ def test_importable_function_is_pickled_once_as_its_name(func, monkeypatch):
     first = dumps_function(func)
     assert len(first[0]) == 16
     assert len(first[1]) < 100
-    monkeypatch.setattr(functions, "_pickle", None)
+    monkeypatch.setattr(functions, "dumps_plain", None)
     assert dumps_function(func) is first
     assert loads(first[1]) is func
 

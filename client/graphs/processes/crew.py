@@ -89,8 +89,12 @@ class Crew(ABC):
         """Go on without a member that ended before it was READY; or raise, as `check` does."""
 
     @abstractmethod
-    def cause_of_death(self, member: Member) -> str:
-        """Say how a member ended, as far as that can be known within a second."""
+    def cause_of_death(self, member: Member) -> tuple[Member, str]:
+        """Say how a member ended, as far as that can be known within a second.
+
+        Returns:
+            The member that ended first, if it was ended because of another; and how that ended.
+        """
 
     @abstractmethod
     def end(self, *, is_clean: bool) -> None:

@@ -28,7 +28,7 @@ from .crew import Crew, Member
 from .encoding import Encoded, Unpacked
 from .invited import Invited, Unreachable
 from .pool import lease, shutdown
-from .serving import EXPORT_IF_SMALL, KEEP, OUTPUT
+from .serving import EXPORT_IF_SMALL, INITIALIZER, KEEP, OUTPUT
 from .sharing import SHARED_NBYTES, Packed, discard, pack, unpack
 from .state import Chunk, Drop, Export, ProcessRun, Report, Revoke
 from .tasks import ProcessTask
@@ -226,9 +226,9 @@ class _Run:
         if member.index < 0:
             self._crew.on_lost(member)
             return
+        member, reason = self._crew.cause_of_death(member)
         number = member.running
-        sent = self._state.workers[member.index].sent
-        reason = self._crew.cause_of_death(member)
+        sent = self._state.workers[member.index].sent if member.index >= 0 else ()
         if number is not None and number < len(self._tasks):
             task = self._tasks[number]
         elif sent:
@@ -241,12 +241,17 @@ class _Run:
         raise UnpicklableResult(_text(self._tasks[number].key), type_name, text)
 
     def _on_failed(self, member: Member, number: int, packed: list[Any]) -> NoReturn:
+        if number == INITIALIZER:
+            raise unpack_exception(_named(packed, "initializer", "the initializer", member))
         task = self._tasks[number]
-        exc = unpack_exception(_named(packed, task, member))
-        if self._rerun_exceptions_locally:
-            self._fetch_dependencies(task)
-            call_again(task, exc)
-        raise exc
+        exc = unpack_exception(_named(packed, _text(task.key), f"task {task.key!r}", member))
+        try:
+            if self._rerun_exceptions_locally:
+                self._fetch_dependencies(task)
+                call_again(task, exc)
+            raise exc
+        finally:
+            del exc  # its traceback points here
 
     # --- What workers are told --------------------------------------------------------------------
 
@@ -357,9 +362,8 @@ def _text(key: object) -> str:
     return key if isinstance(key, str) else repr(key)
 
 
-def _named(packed: list[Any], task: ProcessTask, member: Member) -> list[Any]:
-    """Put the key into a packed exception: the worker does not know it."""
+def _named(packed: list[Any], key: str, what: str, member: Member) -> list[Any]:
+    """Put into a packed exception what failed: the worker does not know."""
     *fields, frames = packed
     _, _, links = pickle.loads(frames)
-    note = f"weft: task {task.key!r} in {member.name}"
-    return [*fields, pickle.dumps((_text(task.key), note, links))]
+    return [*fields, pickle.dumps((key, f"weft: {what} in {member.name}", links))]

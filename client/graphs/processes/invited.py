@@ -18,6 +18,7 @@ import hmac
 import mmap
 import os
 import secrets
+import signal
 import socket
 import time
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
@@ -40,6 +41,8 @@ _HANDSHAKE_S = 30.0
 #: How long the executor has to say why its process died.
 _DEATH_S = 1.0
 _DEATH_POLL_S = 0.005
+#: Exit codes of processes that an executor has ended, the likelier the higher.
+_LIKELY_KILLED = {-signal.SIGKILL: 1, -signal.SIGTERM: 2}
 
 
 class Unreachable(Exception):
@@ -148,10 +151,20 @@ class _Guest:
 class _InvitedMember(Member):
     """A process of an executor."""
 
-    def __init__(self, sock_link: Link, pid: int, note: memoryview, slot: int) -> None:
+    def __init__(
+        self, sock_link: Link, pid: int, note: memoryview, slot: int, process: object
+    ) -> None:
         super().__init__(sock_link, pid, note)
         #: The place of its future.
         self.slot = slot
+        #: A `multiprocessing.Process` or the like; None if it is not known.
+        self.process = process
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, as multiprocessing says it; None if that is not known."""
+        code = getattr(self.process, "exitcode", None)
+        return code if isinstance(code, int) else None
 
 
 class Invited(Crew):
@@ -164,6 +177,7 @@ class Invited(Crew):
 
         Raises:
             WrongExecutor: it takes no calls.
+            Unreachable: nobody can connect to this process.
         """
         super().__init__(n_workers, SharedDirectory.create())
         self._executor = executor
@@ -191,7 +205,10 @@ class Invited(Crew):
         with open(home.notes, "r+b") as file:
             self._mapping = mmap.mmap(file.fileno(), 0)
         self._listener.setblocking(False)
-        self._listener.bind(home.address)
+        try:
+            self._listener.bind(home.address)
+        except OSError as exc:  # the path is too long, or that file system has no sockets
+            raise Unreachable(f"{home.address}: {exc}") from exc
         # Who finds it full, is refused at once.
         self._listener.listen(self.n_workers + 128)
         self._watch(self._listener.fileno(), self._accept)
@@ -262,7 +279,11 @@ class Invited(Crew):
         except OSError:  # it did not wait
             return False
         pid = int.from_bytes(rest[:_PID_NBYTES], "big")
-        member = _InvitedMember(Link(guest.sock), pid, note_of(self._mapping, slot), slot)
+        # As executors of the standard library and of loky have it; they forget those that ended.
+        processes = getattr(self._executor, "_processes", None)
+        process = processes.get(pid) if isinstance(processes, dict) else None
+        note = note_of(self._mapping, slot)
+        member = _InvitedMember(Link(guest.sock), pid, note, slot, process)
         self.add(member)
         if self._run_id >= 0:
             crew.begin(member, self._run_id, self.directory, None)
@@ -291,22 +312,21 @@ class Invited(Crew):
         member.note.release()
         self.is_check_due = True
 
-    def cause_of_death(self, member: Member) -> str:
-        # As executors of the standard library and of loky have it. The former may not notice that
-        # a process has died, if it was just started.
-        processes = getattr(self._executor, "_processes", None) or {}
-        process = processes.get(member.pid) if isinstance(processes, dict) else None
+    def cause_of_death(self, member: Member) -> tuple[Member, str]:
+        assert isinstance(member, _InvitedMember)
         deadline_s = time.monotonic() + _DEATH_S
-        while time.monotonic() < deadline_s:
-            code = getattr(process, "exitcode", None)
-            if isinstance(code, int):
-                return how_it_ended(code)
-            for future in self._futures:
-                exc = _exception_of(future) if future.done() else None
-                if isinstance(exc, BrokenExecutor):
-                    return str(exc)
+        while member.exit_code is None and time.monotonic() < deadline_s:
+            if member.process is None and any(map(_has_broken, self._futures)):
+                break
             time.sleep(_DEATH_POLL_S)
-        return "it closed its connection"
+        # An executor that has lost a process ends the others, and we may see one of those first.
+        ended = [one for one in (member, *self.members) if one.exit_code is not None]
+        if ended:
+            first = min(ended, key=lambda one: _LIKELY_KILLED.get(one.exit_code or 0, 0))
+            return first, how_it_ended(first.exit_code or 0)
+        for future in filter(_has_broken, self._futures):
+            return member, str(_exception_of(future))
+        return member, "it closed its connection"
 
     def end(self, *, is_clean: bool) -> None:
         del is_clean  # a process that is still busy leaves when its task has ended
@@ -322,11 +342,18 @@ class Invited(Crew):
         self._guests.clear()
         for sock in (self._listener, self._wakeup, self._waker):
             sock.close()
+        # They point here.
+        self._watched.clear()
+        self._futures.clear()
         self._mapping.close()
         self.directory.close()
 
     def kill(self) -> None:
         self.end(is_clean=False)
+
+
+def _has_broken(future: Future[None]) -> bool:
+    return future.done() and isinstance(_exception_of(future), BrokenExecutor)
 
 
 def _exception_of(future: Future[None]) -> BaseException:

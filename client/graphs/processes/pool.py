@@ -153,14 +153,7 @@ def _start(fds: tuple[int, ...], context: Context) -> subprocess.Popen[bytes]:
     args_of = getattr(subprocess, "_args_from_interpreter_flags", list)
     command = [sys.executable, *args_of(), "-c", _BOOT.format(module=worker_module)]
     command += [",".join(map(str, fds)), *context.path]
-    # Ctrl-C must not hit it before it is prepared for that: it unblocks the signal.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return subprocess.Popen(
-            command, pass_fds=fds, stdin=subprocess.DEVNULL, env=context.environ
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, env=context.environ)
 
 
 def _stop(workers: list[WorkerProcess], number: int | None, limit_s: float) -> None:
@@ -238,9 +231,20 @@ class ProcessPool:
                 if worker.is_free(time.monotonic() + _STALE_S):
                     return worker
                 self.kill([worker])
-        worker = WorkerProcess(context)
-        self._all[worker] = None
-        return worker
+        # Ctrl-C must not hit the worker before it is prepared for that: it inherits the mask, and
+        # lifts it. Nor us before we know of the worker.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        new: list[WorkerProcess] = []
+        try:
+            new.append(WorkerProcess(context))
+            self._all[new[0]] = None
+        finally:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            except BaseException:  # the Ctrl-C that came meanwhile
+                self.kill(new)
+                raise
+        return new[0]
 
     def give_back(
         self, workers: list[WorkerProcess], age: int, directory: SharedDirectory | None
@@ -317,7 +321,7 @@ class _Lease(Crew):
     def on_lost(self, member: Member) -> None:
         assert isinstance(member, WorkerProcess)
         self.remove(member)
-        reason = self.cause_of_death(member)
+        _, reason = self.cause_of_death(member)
         self._pool.kill([member])
         if self._n_replaced < _MAX_REPLACED:
             self._n_replaced += 1
@@ -329,10 +333,10 @@ class _Lease(Crew):
         else:
             logger.warning("%s ended before it could work: %s", member.name, reason)
 
-    def cause_of_death(self, member: Member) -> str:
+    def cause_of_death(self, member: Member) -> tuple[Member, str]:
         assert isinstance(member, WorkerProcess)
         code = member.wait(time.monotonic() + 1)
-        return "it closed its connection" if code is None else how_it_ended(code)
+        return member, "it closed its connection" if code is None else how_it_ended(code)
 
     def end(self, *, is_clean: bool) -> None:
         kept = []

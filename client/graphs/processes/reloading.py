@@ -11,7 +11,10 @@ import os
 import sys
 import sysconfig
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 
 class ModuleWatch:
@@ -37,7 +40,7 @@ class ModuleWatch:
         has_changed = False
         for name, (namespace, spec) in self._watched.items():
             module = modules.get(name)
-            if isinstance(module, ModuleType):
+            if _is_module(module):
                 now = _namespace(module)
                 if now is not namespace or now.get("__spec__") is not spec:
                     has_changed = True
@@ -50,12 +53,17 @@ class ModuleWatch:
         return has_changed
 
     def _meet(self, name: str, module: object) -> None:
-        if name == "__main__" or not isinstance(module, ModuleType):
+        if name == "__main__" or not _is_module(module):
             return
         namespace = _namespace(module)
         file = namespace.get("__file__")
         if isinstance(file, str) and not file.startswith(self._installed):
             self._watched[name] = (namespace, namespace.get("__spec__"))
+
+
+def _is_module(found: object) -> TypeGuard[ModuleType]:
+    # By its true class: cffi's libraries say that they are modules, and have no namespace.
+    return issubclass(type(found), ModuleType)
 
 
 def _namespace(module: ModuleType) -> dict[str, Any]:

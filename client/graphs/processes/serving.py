@@ -57,6 +57,10 @@ _SIMPLE_TEXT_LENGTH = 1024
 
 #: What `pack_exception` is told; the parent puts the key in their place.
 UNNAMED = ""
+#: The number of a task that fails, if it is none.
+INITIALIZER = -1
+#: What errors call the value of a task.
+_RESULT = "the result"
 
 
 class _Run:
@@ -241,7 +245,12 @@ class Server:
 
     def _begin(self, run: _Run, context: Any) -> None:
         if self._on_context is not None and context is not None:
-            self._on_context(context)
+            try:
+                self._on_context(context)
+            except BaseException as exc:  # the user's initializer may raise anything
+                packed = pack_exception(exc, UNNAMED, UNNAMED, 0)
+                self._channel.send(link.FAILED, run.id, INITIALIZER, packed)
+                leave_at_once()
         stored.current.tables = run.tables
         self._channel.send(link.READY, run.id)
 
@@ -349,7 +358,8 @@ class Server:
         if not isinstance(exc, SerializationError):
             self._fail(run, number, exc)
             return
-        text = f"{exc.where}: {exc.text}"
+        path = exc.where.removeprefix(_RESULT)
+        text = f"{path.lstrip('.')}: {exc.text}" if path else exc.text
         with self._channel.lock:
             if not run.is_over:
                 self._report(run)
@@ -367,7 +377,7 @@ def _as_sent(value: Any, directory: str) -> Any:
     cls = value.__class__
     if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
         return (value,)
-    return tuple(pack(value, directory, "the result"))
+    return tuple(pack(value, directory, _RESULT))
 
 
 def _if_small(value: Any, directory: str) -> tuple[Any, float | None]:
@@ -379,7 +389,7 @@ def _if_small(value: Any, directory: str) -> tuple[Any, float | None]:
     if nbytes > SMALL_NBYTES:
         return None, nbytes
     try:
-        return tuple(pack(value, directory, "the result")), None
+        return tuple(pack(value, directory, _RESULT)), None
     except SerializationError:  # it must stay where it is, which may be just as well
         return None, float("inf")
 

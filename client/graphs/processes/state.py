@@ -304,7 +304,9 @@ class ProcessRun:
                 self._send_chunk(slot, now)
         # What one worker has got, another may not get back: see `Revoke`. So there is something
         # left for those that are still to come.
-        if len(self.ready) > self.n_workers - len(workers) or len(workers) == self.n_workers:
+        if not self._is_in_steps and (
+            len(self.ready) > self.n_workers - len(workers) or len(workers) == self.n_workers
+        ):
             for slot in workers:
                 if slot.n_chunks == 1 and slot.load_s < AHEAD_S and slot.sent:
                     self._send_chunk(slot, now)
@@ -524,6 +526,7 @@ class ProcessRun:
                     slot.drops.append(task.number)
                     slot.drops_nbytes += task.nbytes
         task.at = 0
+        task.dropper = None  # which points back here
 
     def _take_drops(self, slot: WorkerSlot) -> list[int]:
         drops, slot.drops, slot.drops_nbytes = slot.drops, [], 0.0

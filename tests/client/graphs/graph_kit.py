@@ -29,7 +29,7 @@ def evaluate(dsk, key):
     def value_of(obj):
         if type(obj) is tuple and obj and callable(obj[0]):
             return obj[0](*[value_of(arg) for arg in obj[1:]])
-        if isinstance(obj, (str, int, float, tuple, bytes)) and not isinstance(obj, bool):
+        if isinstance(obj, (str, int, float, tuple)):
             try:
                 if obj in dsk:
                     return known(obj)

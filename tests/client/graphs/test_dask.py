@@ -9,9 +9,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 import weft
-from tests.client.graphs.graph_kit import inc, total
+from tests.client.graphs.graph_kit import graphs, inc, total
 
 dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
 da = pytest.importorskip("dask.array", reason="dask.array is missing: pip install 'weft[dask]'")
@@ -115,6 +116,22 @@ def test_the_configured_rerun_and_cache():
     with dask.config.set(cache=cache):
         assert weft.threaded.get({"x": (inc, "y"), "y": (inc, 1)}, "x") == 3
     assert cache == {"x": 3}
+
+
+@given(graphs())
+def test_dicts_mean_what_they_mean_for_dask(case):
+    dsk, wanted = case
+    dsk = {**dsk, b"bytes": 5, 1: "one", "uses": (str, b"bytes"), "true": (str, True)}
+    wanted = [*wanted, "uses", "true"]
+    expected = dask.get(dsk, wanted)
+    assert weft.get(dsk, wanted) == expected
+    assert weft.get(dsk, wanted, callbacks=(None,) * 5) == expected
+
+
+def test_what_is_its_own_name_is_a_literal_whoever_looks():
+    dsk = {"x": "x", 0: 0, "y": (str, "x"), "z": (str, 0)}
+    for options in ({}, {"cache": {}}):
+        assert weft.get(dsk, ["x", 0, "y", "z"], **options) == ("x", 0, "x", "0")
 
 
 # --- Callbacks ------------------------------------------------------------------------------------

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
 import threading
 import traceback
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.thread import BrokenThreadPool
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,38 @@ def test_what_has_not_started_is_not_run(get):
     with pytest.raises(Mistake):
         get(dsk, "all", num_workers=1)
     assert not calls
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    number: int
+
+
+class Stubborn(Exception):
+    def add_note(self, note):
+        raise RuntimeError(note)
+
+    def with_traceback(self, tb):
+        raise RuntimeError
+
+    def __setattr__(self, name, value):
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("get", [*GETS, weft.multiprocessing.get])
+@pytest.mark.parametrize("options", [{}, {"cache": {}}])
+@pytest.mark.parametrize("error", [Frozen(5), Stubborn("no"), CancelledError("asked another one")])
+def test_an_error_comes_as_it_is_whatever_its_class_forbids(get, options, error):
+    with pytest.raises((type(error), weft.TaskErred)) as info:
+        get({"x": (throw, type(error), *error.args)}, "x", **options)
+    if get in GETS:
+        assert type(info.value) is type(error)
+    assert str(error) in str(info.value)
+    assert any("task 'x'" in note for note in info.value.__notes__)
+
+
+def throw(cls, *args):
+    raise cls(*args)
 
 
 def test_the_first_of_several_errors_is_raised_and_others_end_quietly():
@@ -113,13 +148,30 @@ def test_what_is_no_executor_is_refused(bad, name):
         weft.get({"x": (inc, 1)}, "x", **{name: bad})
 
 
-@pytest.mark.parametrize("make", [ThreadPoolExecutor, weft.ThreadPool, ProcessPoolExecutor])
+@pytest.mark.parametrize(
+    "make",
+    [
+        ThreadPoolExecutor,
+        weft.ThreadPool,
+        ProcessPoolExecutor,
+        lambda _: weft.SynchronousExecutor(),
+    ],
+)
 @pytest.mark.parametrize("options", [{}, {"cache": {}}])
 def test_an_executor_that_is_shut_down_is_refused(make, options):
     pool = make(1)
     pool.shutdown()
     with pytest.raises(weft.WrongExecutor, match="cannot run tasks"):
         weft.get({"x": (inc, 1)}, "x", executor=pool, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": {}}])
+def test_a_pool_whose_process_dies_is_an_error_and_no_hang(options):
+    pool = multiprocessing.get_context("spawn").Pool(1)
+    dsk = {"x": (os._exit, 3), "y": (inc, "x")}
+    with pool, pytest.raises(weft.WorkerDied, match="'x'"):
+        weft.get(dsk, "y", executor=pool, **options)
+    pool.join()
 
 
 class Broken(ThirdParty):
@@ -187,7 +239,9 @@ def test_an_unknown_option_is_an_error_before_anything_runs(get, name):
         {"chunksize": 0},
         {"chunksize": -2},
         {"cache": 5},
+        {"cache": []},
         {"callbacks": [5]},
+        {"callbacks": 5},
         {"callbacks": (None, None)},
         {"order": 5},
     ],
@@ -200,7 +254,7 @@ def test_a_value_that_cannot_be_used_is_an_error(options):
 def test_executor_and_pool_are_one_option():
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
         assert weft.get({"x": (inc, 1)}, "x", executor=one, pool=one) == 2
-        with pytest.raises(weft.ConfigError, match="the same option"):
+        with pytest.raises(weft.ConfigError, match="pool: it is the same option as executor"):
             weft.get({"x": (inc, 1)}, "x", executor=one, pool=two)
 
 

@@ -165,7 +165,7 @@ def test_repr(pool, gate):
     assert "2 of 2 threads started, 1 tasks in the queue" in repr(pool)
     assert "open" in repr(pool)
     pool.shutdown(wait=False)
-    assert "after shutdown" in repr(pool)
+    assert "closed" in repr(pool)
 
 
 # --- Threads --------------------------------------------------------------------------------------
@@ -229,6 +229,19 @@ def test_an_idle_thread_keeps_nothing_alive():
         pool.submit(gate.wait, LIMIT_S)
         wait_until(lambda: ref() is None)
         gate.set()
+
+
+def test_a_pool_that_has_ended_is_in_no_cycle():
+    gc.disable()
+    try:
+        with ThreadPool(2) as pool:
+            barrier = threading.Barrier(2)
+            wait([pool.submit(barrier.wait, LIMIT_S) for _ in range(2)])
+            refs = [weakref.ref(pool), *map(weakref.ref, pool._threads)]
+        del pool, barrier
+        wait_until(lambda: [ref() for ref in refs] == [None] * 3)
+    finally:
+        gc.enable()
 
 
 def test_no_more_threads_can_be_started(monkeypatch):
@@ -385,10 +398,22 @@ def press_ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(600)
 
+def reach():
+    time.sleep(0.2)
+    os.write(1, b"reached")
+
 """
 ENDS = {
-    "the last line": "ThreadPool(2).submit(time.sleep, 600)",
-    "exit": "with ThreadPool(2) as pool: os.write(1, b'waits'); pool.submit(os._exit, 0)",
+    "a last line": "ThreadPool(2).submit(reach)",
+    "a last block": """
+with ThreadPool(2) as pool:
+    pool.submit(reach)
+""",
+    "Ctrl-C": """
+pool = ThreadPool(2)
+pool.submit(time.sleep, 600)
+signal.raise_signal(signal.SIGINT)
+""",
     "in the block": """
 with ThreadPool(2) as pool:
     pool.submit(time.sleep, 600)
@@ -410,8 +435,7 @@ print("reached")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
-def test_the_end_of_the_program_waits_for_blocks_only(end):
-    """Long tasks hold up neither the end nor Ctrl-C, wherever it strikes."""
+def test_the_end_of_the_program_waits_for_tasks_but_not_after_ctrl_c(end):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + ENDS[end]],
         cwd=ROOT,
@@ -420,9 +444,8 @@ def test_the_end_of_the_program_waits_for_blocks_only(end):
         timeout=60,
         check=False,
     )
-    if end in {"the last line", "exit"}:
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == ("waits" if end == "exit" else "")
+    if end in {"a last line", "a last block"}:
+        assert (done.returncode, done.stderr, done.stdout) == (0, "", "reached")
     else:
         assert done.returncode == -signal.SIGINT
         assert "KeyboardInterrupt" in done.stderr
@@ -606,11 +629,12 @@ def deed(name, pool, futures):
     return do
 
 
+MEETINGS = [("submit", name, 1) for name in DEEDS] + [("shutdown", "submit", 1)]
+MEETINGS += [("submit", "submit", 0), ("submit", "shutdown", 0)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("n_warm", [0, 1])
-@pytest.mark.parametrize(
-    ("first", "second"), [("submit", name) for name in DEEDS] + [("shutdown", "submit")]
-)
+@pytest.mark.parametrize(("first", "second", "n_warm"), MEETINGS)
 def test_submit_meets_others_at_any_instruction(first, second, n_warm):
     """What was accepted is run; there are not too many threads; they all end."""
 

@@ -35,9 +35,10 @@ class MyList(list):
         pytest.param({"x": ("a", 1), "a": (inc, 1)}, (2, 1), id="tuple as a task"),
         pytest.param({"x": (inc, ("a", 1)), ("a", 1): (inc, 1)}, 3, id="tuple that is a key"),
         pytest.param({"x": (list, (1, ["a"])), "a": (inc, 1)}, [1, [2]], id="tuple without hash"),
-        pytest.param({"x": (str, True), 1: (inc, 5)}, "True", id="True is not the key 1"),
+        pytest.param({"x": (str, True), 1: (inc, 5)}, "6", id="True is the key 1, as for dicts"),
+        pytest.param({"x": (str, True)}, "True", id="True is no key"),
         pytest.param({"x": (inc, 1), 1: (inc, 5)}, 7, id="a number that is a key"),
-        pytest.param({"x": (inc, b"a"), b"a": 4}, 5, id="bytes that are a key"),
+        pytest.param({"x": (len, b"abc"), b"abc": 4}, 3, id="bytes are literals, as for dask"),
         pytest.param({"x": (str, None)}, "None", id="None"),
         pytest.param({"x": (dict, {"k": "a"}), "a": 1}, {"k": "a"}, id="dicts are literals"),
         pytest.param({"x": (Pair, "a", 2), "a": (inc, 1)}, Pair(2, 2), id="class as function"),
@@ -45,9 +46,7 @@ class MyList(list):
             {"x": (list, Pair("a", 2)), "a": (inc, 1)}, [2, 2], id="named tuple of references"
         ),
         pytest.param({"x": Pair("a", 2), "a": (inc, 1)}, Pair(2, 2), id="named tuple as a task"),
-        pytest.param(
-            {"x": MyList(["a", 2]), "a": (inc, 1)}, MyList([2, 2]), id="subclass of list"
-        ),
+        pytest.param({"x": MyList(["a", 2]), "a": (inc, 1)}, MyList([2, 2]), id="subclass of list"),
         pytest.param({"x": ()}, (), id="empty tuple"),
         pytest.param({"x": []}, [], id="empty list"),
         pytest.param(OrderedDict(x=(inc, 1)), 2, id="ordered dict"),

@@ -4,7 +4,9 @@ import contextvars
 import gc
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.pool import ThreadPool as StandardThreadPool
 
 import pytest
@@ -21,6 +23,7 @@ from tests.client.graphs.graph_kit import (
     inc,
     total,
 )
+from tests.leaks import wait_until
 from weft.client.graphs.get import _read
 from weft.client.graphs.options import read_options
 from weft.client.graphs.submitting import run_submitting
@@ -143,6 +146,86 @@ def test_a_task_that_runs_a_graph_on_its_own_pool_does_not_wait_for_ever():
         assert weft.get({"x": (nested, 5)}, "x", executor=pool) == 6
 
 
+def nested_on(*executors, is_observed=False):
+    """Return the result of a graph on each executor, each asked for by a task of the one before."""
+    if not executors:
+        return 1
+    first, *others = executors
+    dsk = {"x": (partial(nested_on, *others, is_observed=is_observed),), "y": (inc, "x")}
+    options = {"cache": {}} if is_observed else {}
+    return weft.get(dsk, "y", executor=first, **options)
+
+
+@pytest.mark.parametrize("is_observed", [False, True])
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, weft.ThreadPool, StandardThreadPool])
+def test_no_nesting_of_graphs_waits_for_ever(make, is_observed):
+    one, other = make(1), make(1)
+    try:
+        assert nested_on(one, one, one, is_observed=is_observed) == 4
+        assert nested_on(one, other, one, other, is_observed=is_observed) == 5
+    finally:
+        for pool in (one, other):
+            if isinstance(pool, StandardThreadPool):
+                pool.close()
+                pool.join()
+            else:
+                pool.shutdown()
+
+
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, weft.ThreadPool])
+def test_a_call_of_a_pool_may_ask_for_a_graph_on_it(make):
+    with make(1) as pool:
+        assert pool.submit(nested_on, pool, pool).result(30) == 3
+
+
+def test_a_caller_that_works_along_waits_for_more_work():
+    barrier = threading.Barrier(2, timeout=30)
+
+    def late(_):
+        time.sleep(0.15)  # workload, longer than an idle puller stays
+
+    # When the long one has ended, both threads are needed.
+    dsk = {"long": (late, 0), "a": (lambda _: barrier.wait(), "long")}
+    dsk["b"] = (lambda _: barrier.wait(), "long")
+    with ThreadPoolExecutor(2) as pool:
+        nested = {"x": (lambda: weft.get(dsk, ["a", "b"], executor=pool),)}
+        assert sorted(weft.get(nested, "x", executor=pool)) == [0, 1]
+
+
+class InSubmit(Executor):
+    """Runs calls where they are submitted, and says nothing about itself."""
+
+    def __init__(self):
+        self.n_calls = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.n_calls += 1
+        future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class MySynchronous(weft.SynchronousExecutor):
+    n_calls = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.n_calls += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+@dataclass
+class WithoutHash(ThirdParty):
+    name: str
+
+
+@pytest.mark.parametrize("make", [InSubmit, MySynchronous, partial(WithoutHash, "x")])
+def test_executors_of_other_makes(make):
+    executor = make()
+    dsk, keys = crosstalk(10, 5, lambda i: i, total)
+    assert weft.get(dsk, keys, executor=executor) == weft.get(dsk, keys)
+    assert getattr(executor, "n_calls", 1) > 0
+
+
 def test_nested_graphs_share_the_default_threads():
     seen = set()
 
@@ -172,10 +255,25 @@ def test_graphs_of_several_threads_do_not_wait_for_each_other():
     assert not both.broken
 
 
-def test_tasks_see_the_context_of_the_caller(executor):
+@pytest.mark.parametrize("options", [{}, {"cache": {}}])
+def test_tasks_see_the_context_of_the_caller(executor, options):
     variable = contextvars.ContextVar("variable", default=0)
     variable.set(7)
-    assert weft.get({"x": (variable.get,)}, "x", executor=executor) == 7
+    assert weft.get({"x": (variable.get,)}, "x", executor=executor, **options) == 7
+
+
+def test_few_threads_are_kept():
+    before = threading.active_count()
+    threads = [
+        threading.Thread(target=weft.threaded.get, args=({"x": (inc, 1)}, "x")) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n_workers in range(1, 9):
+        weft.threaded.get({"x": (inc, 1)}, "x", num_workers=n_workers)
+    wait_until(lambda: threading.active_count() <= before + 2 * 8)
 
 
 def test_an_idle_thread_goes_back_to_its_pool(wait_until):

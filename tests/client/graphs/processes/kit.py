@@ -96,7 +96,7 @@ def total(*arrays: Any) -> float:
 
 
 def say(text: str) -> str:
-    print(text)
+    sys.stdout.write(f"{text}\n")  # as one piece, where output is not buffered, too
     return text
 
 

@@ -379,6 +379,18 @@ def test_workers_have_the_surroundings_of_the_caller(tmp_path, monkeypatch):
     assert get(dsk, keys) == before
 
 
+def test_workers_draw_different_random_numbers(tmp_path):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    dsk = {"a": (draw, (touch, one), (wait_for, two))}
+    dsk["b"] = (draw, (touch, two), (wait_for, one))
+    first, second = get(dsk, ["a", "b"])
+    assert first != second
+
+
+def draw(*_):
+    return np.random.random()
+
+
 def test_threads_run_graphs_at_the_same_time(tmp_path):
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     results = []

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import weft
-from weft.protocol.errors import ConfigError, WeftError
+from weft.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -40,14 +40,19 @@ def test_an_initializer_is_called_once_in_each_worker_before_its_first_task():
         assert weft.multiprocessing.get({"a": (os.getenv, "A")}, "a", num_workers=1) == "1"
 
 
-def test_an_initializer_that_ends_the_worker_is_an_error():
-    with pytest.raises(WeftError, match="no worker process could be started"):
-        weft.multiprocessing.get(DSK, list(DSK), num_workers=1, initializer=give_up)
+@pytest.mark.parametrize(
+    ("initializer", "error"), [(lambda: 1 / 0, ZeroDivisionError), (give_up, weft.TaskErred)]
+)
+def test_an_initializer_that_fails_is_an_error_each_time(initializer, error):
+    for _ in range(2):
+        with pytest.raises(error) as info:
+            weft.multiprocessing.get(DSK, list(DSK), num_workers=1, initializer=initializer)
+        assert any("the initializer in worker process" in note for note in info.value.__notes__)
 
 
 def test_an_initializer_is_not_for_executors_that_are_given():
     with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match="its own initializer"):
         weft.multiprocessing.get(DSK, list(DSK), executor=pool, initializer=set_up)
-    with pytest.raises(ConfigError, match="initializer must be a function"):
+    with pytest.raises(ConfigError, match="initializer: it must be a function"):
         weft.multiprocessing.get(DSK, list(DSK), initializer=5)
     assert weft.threaded.get({"x": (abs, -1)}, "x", initializer=None) == 1

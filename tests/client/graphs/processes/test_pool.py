@@ -128,9 +128,16 @@ def test_a_worker_that_is_done_with_a_stale_task_is_used_again(tmp_path, wait_un
 
 
 def note_pid_and_wait(pid_file, go):
-    Path(pid_file + "~").write_text(str(os.getpid()))
-    os.rename(pid_file + "~", pid_file)
+    write_pid(pid_file)
     wait_for(go)
+
+
+def write_pid(path):
+    """Write a file that is complete when it appears."""
+    folder, name = os.path.split(path)
+    unnamed = Path(folder, f"~{name}")
+    unnamed.write_text(str(os.getpid()))
+    unnamed.rename(path)
 
 
 def boom_after(path):
@@ -197,8 +204,7 @@ get(dsk, [0, 1], num_workers=2)
 
 
 def hold_interpreter(path):
-    Path(path + "~").write_text(str(os.getpid()))
-    os.rename(path + "~", path.replace("~", ""))
+    write_pid(path)
     sum(range(10**11))
 
 

@@ -1,0 +1,54 @@
+"""Graphs within tasks: which executors are waiting for the calling task.
+
+A task may ask for a graph on the executor that it runs on itself. If its thread only waited, and
+all threads of a pool did so, nobody would be left to run anything. So the thread that asks works
+along when it belongs to the executor, or when the executor waits for it: a graph on A whose task
+asks for one on B whose task asks for one on A.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from concurrent.futures import Executor
+
+from .executors import is_same
+
+
+class OuterRun:
+    """A graph under way, as its tasks see it."""
+
+    __slots__ = ("executor",)
+
+    def __init__(self, executor: Executor) -> None:
+        #: None when the run is over: what a task has started may keep its context for ever.
+        self.executor: Executor | None = executor
+
+
+#: The graphs that the calling task belongs to, the outermost first.
+_outer: contextvars.ContextVar[tuple[OuterRun, ...]] = contextvars.ContextVar(
+    "weft_outer_runs", default=()
+)
+
+
+def context_for_tasks(run: OuterRun) -> contextvars.Context:
+    """Return the caller's context, for tasks of a graph; each call takes a copy."""
+    context = contextvars.copy_context()
+    context.run(_outer.set, (*_outer.get(), run))
+    return context
+
+
+def innermost_executor() -> Executor | None:
+    """Return the executor of the graph whose task is calling, None if none is."""
+    outer = _outer.get()
+    return outer[-1].executor if outer else None
+
+
+def waits_for_caller(executor: Executor) -> bool:
+    """Say whether calls of `executor` may not be run before the caller goes on."""
+    for run in _outer.get():
+        if run.executor is not None and is_same(executor, run.executor):
+            return True
+    # A call that was submitted to a pool of threads by other means.
+    threads = getattr(executor, "_threads", None)
+    return isinstance(threads, (set, list)) and threading.current_thread() in threads
