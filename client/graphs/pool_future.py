@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 _Callback = Callable[[Future[Any]], object]
 
+#: The one key of a future's dict of attributes that is not the user's.
+_WATCHED = "_weft_watched"
+
 #: CANCELLED alone is a state of standard futures; one of ours notifies as soon as it is cancelled.
 _DONE = (CANCELLED_AND_NOTIFIED, FINISHED, CANCELLED)
 
@@ -189,7 +192,7 @@ class PoolFuture(Future[T]):
             self._func = self._args = None
             self._progress = FINISHED
         self._watched = None
-        self.__dict__.pop("watched", None)
+        self.__dict__.pop(_WATCHED, None)
 
     # --- The watchers' side -----------------------------------------------------------------------
 
@@ -199,9 +202,8 @@ class PoolFuture(Future[T]):
         Several threads may do it at once; a thread that is interrupted half-way leaves nothing that
         the next one does not complete.
         """
-        # One atomic step chooses one winner. (A slot has no such operation; the dict of attributes
-        # has, and is otherwise empty.)
-        watched: _WatchedState = self.__dict__.setdefault("watched", _WatchedState())
+        # One atomic step chooses one winner. A slot has no such operation, but the dict has.
+        watched: _WatchedState = self.__dict__.setdefault(_WATCHED, _WatchedState())
         with watched:
             if watched.state is None:
                 self._watched = watched

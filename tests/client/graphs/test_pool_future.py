@@ -477,7 +477,7 @@ def test_nobody_sees_an_outcome_that_is_not_settled(ask):
         def watch_and_publish():
             nonlocal was_reached
             was_reached = True
-            if "watched" not in future.__dict__:  # else `is_done` holds the lock: we would wait
+            if not future.__dict__:  # else `is_done` holds the lock: we would wait
                 assert future._condition.state == "RUNNING"
                 future._progress = FINISHED  # as the worker does, who waits for the lock then
 
