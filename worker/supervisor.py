@@ -263,7 +263,9 @@ class Supervisor:
     def _on_started_worker(self, worker_id: str, pid: int) -> None:
         slot = self._running[worker_id]
         slot.pid = pid
-        slot.process = psutil.Process(pid)
+        # It may be over already: then the spawner's next line says so.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            slot.process = psutil.Process(pid)
         self._by_pid[pid] = slot
         if self._stopping:
             self._ask("kill", pid, int(signal.SIGTERM))
@@ -336,9 +338,9 @@ class Supervisor:
         """Return the resident bytes of every living worker, by worker id."""
         sizes = {}
         for slot in self._by_pid.values():
-            assert slot.process is not None
             with contextlib.suppress(psutil.Error):  # it ends just now
-                sizes[slot.worker_id] = slot.process.memory_info().rss
+                if slot.process is not None:
+                    sizes[slot.worker_id] = slot.process.memory_info().rss
         return sizes
 
     async def _watch_memory(self) -> None:

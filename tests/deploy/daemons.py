@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -93,7 +93,9 @@ def daemon(*arguments: str, folder: Path, code: str | None = None, **env: str) -
                 started.process.wait(30)
             except subprocess.TimeoutExpired:
                 for process in family:
-                    process.kill()
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
+                started.process.wait(30)
                 raise
 
 

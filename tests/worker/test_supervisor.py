@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 
 import psutil
@@ -10,8 +14,9 @@ import pytest
 import weft
 from tests.deploy.daemons import gone
 from weft.deploy.local import LocalCluster
+from weft.protocol.security import Security
 from weft.worker import spawn
-from weft.worker.supervisor import describe_exit
+from weft.worker.supervisor import Supervisor, SupervisorConfig, WorkerSpec, describe_exit
 
 
 @pytest.mark.parametrize(
@@ -28,6 +33,26 @@ from weft.worker.supervisor import describe_exit
 )
 def test_an_exit_is_described_in_words(status, words):
     assert describe_exit(int(status)) == words
+
+
+async def test_a_worker_that_is_gone_before_it_is_looked_at_holds_up_nothing(tmp_path):
+    def find():
+        return [f"unix://{tmp_path}/none"], Security(token=b"0123456789abcdefgh")
+
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    ours, theirs = socket.socketpair()
+    workers = [WorkerSpec("a", memory_limit=0, options={})]
+    config = SupervisorConfig(find, workers, str(tmp_path), embedded=True)
+    supervisor = asyncio.get_running_loop().create_task(Supervisor(config, theirs).run())
+    reader, writer = await asyncio.open_connection(sock=ours)
+    verb, told = json.loads(await reader.readline())
+    assert verb == "start"
+    for line in (["started", told["worker_id"], dead.pid], ["exited", dead.pid, 0]):
+        writer.write(json.dumps(line).encode() + b"\n")
+    assert await asyncio.wait_for(supervisor, 20) == 1
+    writer.close()
+    await writer.wait_closed()
 
 
 @pytest.fixture
