@@ -40,6 +40,11 @@ def as_mapping(dsk: Any) -> Mapping[Any, Any]:
     return graph
 
 
+def has_configuration() -> bool:
+    """Say whether `configured` may have anything to tell."""
+    return "dask.config" in sys.modules
+
+
 def configured(name: str) -> Any:
     """Return a value of dask's configuration, None if there is none."""
     dask_config = sys.modules.get("dask.config")

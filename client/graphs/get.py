@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..collector import paused_collector
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 logger = logging.getLogger("weft.client")
+
+_MANY_TASKS = 100
 
 _Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
 _Drive: TypeAlias = "Callable[[_Read, Observer | None, Options], Any]"
@@ -152,7 +155,8 @@ def _read(
     *,
     is_observed: bool = False,
 ) -> Graph:
-    with paused_collector():
+    # Where collections would start: pausing them costs as much as reading a task.
+    with paused_collector() if len(dsk) > _MANY_TASKS else nullcontext():
         graph = read_graph(
             dsk,
             keys,

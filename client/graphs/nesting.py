@@ -14,6 +14,8 @@ from concurrent.futures import Executor
 
 from .executors import is_same
 
+_main_thread = threading.main_thread()
+
 
 class OuterRun:
     """A graph under way, as its tasks see it."""
@@ -50,5 +52,8 @@ def waits_for_caller(executor: Executor) -> bool:
         if run.executor is not None and is_same(executor, run.executor):
             return True
     # A call that was submitted to a pool of threads by other means.
+    thread = threading.current_thread()
+    if thread is _main_thread:
+        return False
     threads = getattr(executor, "_threads", None)
-    return isinstance(threads, (set, list)) and threading.current_thread() in threads
+    return isinstance(threads, (set, list)) and thread in threads

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
 
 from ...protocol.errors import ConfigError, UnknownOption
-from .dask_graphs import configured
+from .dask_graphs import configured, has_configuration
 from .executors import as_executor, is_client
 from .observing import CallbackTuple
 
@@ -33,6 +33,7 @@ class GetOptions(TypedDict, total=False):
 
 
 _NAMES = GetOptions.__annotations__.keys()
+_EXECUTOR_NAMES = frozenset({"executor", "pool"})
 #: What the same graph may be given on a cluster.
 _OF_CLUSTERS = frozenset(
     {
@@ -55,20 +56,20 @@ class Options:
     """What a `get` function was asked to do, beside the graph."""
 
     #: None: the one of the function.
-    executor: Executor | None
+    executor: Executor | None = None
     #: A `weft.Client` that was given as the executor.
-    client: Any
+    client: Any = None
     #: At least 1. None: as many as the executor has, or the machine.
-    n_workers: int | None
+    n_workers: int | None = None
     #: Tasks in a chunk for a worker process, or -1: spread evenly. None: by their duration.
-    chunksize: int | None
+    chunksize: int | None = None
     #: For weft's own worker processes.
-    initializer: Callable[[], object] | None
-    rerun_exceptions_locally: bool
-    cache: MutableMapping[Any, Any] | None
+    initializer: Callable[[], object] | None = None
+    rerun_exceptions_locally: bool = False
+    cache: MutableMapping[Any, Any] | None = None
     #: None: those that are active in dask.
-    callbacks: list[CallbackTuple] | None
-    order: Order | None
+    callbacks: list[CallbackTuple] | None = None
+    order: Order | None = None
 
 
 def read_options(given: GetOptions) -> Options:
@@ -91,6 +92,10 @@ def read_options(given: GetOptions) -> Options:
         executor = None
         if given.get("cache") is not None or given.get("callbacks"):
             raise ConfigError("a client's tasks are not observed: no cache, no callbacks", "cache")
+    if len(given) <= 1 and not has_configuration():  # nothing else to look at
+        checked = None if executor is None else as_executor(executor)
+        if given.keys() <= _EXECUTOR_NAMES:
+            return Options(checked, client)
     return Options(
         executor=None if executor is None else as_executor(executor),
         client=client,
