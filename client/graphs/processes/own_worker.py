@@ -41,6 +41,8 @@ class Context(NamedTuple):
         path: `sys.path`.
         argv: `sys.argv`.
         environ: the environment.
+        authkey: by which processes of multiprocessing trust each other, b"" if it is not used: with
+            it, a task can use what a `multiprocessing.Manager` of the parent has.
         initializer: pickle of what is to be called before the first task; b"" = nothing.
     """
 
@@ -48,6 +50,7 @@ class Context(NamedTuple):
     path: list[str]
     argv: list[str]
     environ: dict[str, str]
+    authkey: bytes = b""
     initializer: bytes = b""
 
     @classmethod
@@ -59,7 +62,9 @@ class Context(NamedTuple):
             folder = None
         path = [entry for entry in sys.path if isinstance(entry, str)]
         argv = list(getattr(sys, "argv", [""]))
-        return cls(folder, path, argv, {**_DEFAULTS, **os.environ}, initializer)
+        processes = sys.modules.get("multiprocessing.process")
+        authkey = b"" if processes is None else bytes(processes.current_process().authkey)
+        return cls(folder, path, argv, {**_DEFAULTS, **os.environ}, authkey, initializer)
 
     def apply(self) -> None:
         """Make this process like it."""
@@ -75,6 +80,10 @@ class Context(NamedTuple):
             del os.environ[name]
         os.environ.update(self.environ)
         importlib.invalidate_caches()
+        if self.authkey:
+            from multiprocessing import process
+
+            process.current_process().authkey = self.authkey
         _initialize(self.initializer)
 
 

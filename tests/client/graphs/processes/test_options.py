@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -48,6 +49,17 @@ def test_an_initializer_that_fails_is_an_error_each_time(initializer, error):
         with pytest.raises(error) as info:
             weft.multiprocessing.get(DSK, list(DSK), num_workers=1, initializer=initializer)
         assert any("the initializer in worker process" in note for note in info.value.__notes__)
+
+
+def holds(lock):
+    with lock:
+        return True
+
+
+def test_tasks_can_use_what_a_manager_of_multiprocessing_has():
+    with multiprocessing.Manager() as manager:
+        dsk = {("x", i): (holds, manager.Lock()) for i in range(4)}
+        assert all(weft.multiprocessing.get(dsk, list(dsk), num_workers=2))
 
 
 def test_an_initializer_is_not_for_executors_that_are_given():
