@@ -1,7 +1,7 @@
 """What comes from dask: its graphs, its configuration, its callbacks.
 
 dask is never imported here: what it has made is in `sys.modules`, and what is not there has made
-nothing. Used of dask are the classes of `_task_spec`, `__dask_graph__`, `config.get`, `Callback`.
+nothing. Used of dask are the classes of `_task_spec`, `__dask_graph__`, `config`, `Callback`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,25 @@ def as_mapping(dsk: Any) -> Mapping[Any, Any]:
     return graph
 
 
+#: The sections of dask's configuration that are looked at; dask takes "-" for "_".
+_SECTIONS = frozenset(
+    {
+        "cache",
+        "chunksize",
+        "multiprocessing",
+        "num-workers",
+        "num_workers",
+        "pool",
+        "rerun-exceptions-locally",
+        "rerun_exceptions_locally",
+    }
+)
+
+
 def has_configuration() -> bool:
-    """Say whether `configured` may have anything to tell."""
-    return "dask.config" in sys.modules
+    """Say whether `configured` may have anything to tell; asking it costs a microsecond a name."""
+    dask_config = sys.modules.get("dask.config")
+    return dask_config is not None and not _SECTIONS.isdisjoint(dask_config.config)
 
 
 def configured(name: str) -> Any:

@@ -92,7 +92,7 @@ def read_options(given: GetOptions) -> Options:
         executor = None
         if given.get("cache") is not None or given.get("callbacks"):
             raise ConfigError("a client's tasks are not observed: no cache, no callbacks", "cache")
-    if len(given) <= 1 and not has_configuration():  # nothing else to look at
+    if not has_configuration() and len(given) <= 1:  # nothing else to look at
         checked = None if executor is None else as_executor(executor)
         if given.keys() <= _EXECUTOR_NAMES:
             return Options(checked, client)
