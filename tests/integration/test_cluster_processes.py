@@ -110,11 +110,11 @@ for i in range(2):
 client.close()
 """
     with daemon(folder=short_folder, code=code) as client:
-        client.wait_for("waits")
+        client.wait_for("waits\n")
         family = client.family()
         assert len(family) == 6
         os.killpg(client.process.pid, signal.SIGINT)
-        client.wait_for("waits", 2)
+        client.wait_for("waits\n", 2)
         assert client.family() == family
         os.killpg(client.process.pid, signal.SIGINT)
         assert client.process.wait(30) == 0
