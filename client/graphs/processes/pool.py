@@ -114,6 +114,8 @@ class WorkerProcess(Member):
             for message in messages:
                 if message == (link.ENDED, self.stale_run):
                     self.stale_run = None
+            if messages:
+                continue  # behind them, there may be the end: it has left
             if self.stale_run is None:
                 return True
             left_s = deadline_s - time.monotonic()
@@ -228,7 +230,10 @@ class ProcessPool:
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
-                if worker.is_free(time.monotonic() + _STALE_S):
+                before = worker.context.initializer if worker.context is not None else b""
+                # What another initializer has done cannot be undone.
+                is_fit = before in (b"", context.initializer)
+                if is_fit and worker.is_free(time.monotonic() + _STALE_S):
                     return worker
                 self.kill([worker])
         # Ctrl-C must not hit the worker before it is prepared for that: it inherits the mask, and

@@ -36,6 +36,7 @@ def test_an_initializer_is_called_once_in_each_worker_before_its_first_task():
     assert get() == {None}
     assert get(initializer=set_up) == {"x"}
     assert get(initializer=set_up) == {"x"}
+    assert get() == {None}
     dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
     with dask.config.set({"multiprocessing.initializer": lambda: os.environ.update(A="1")}):
         assert weft.multiprocessing.get({"a": (os.getenv, "A")}, "a", num_workers=1) == "1"

@@ -101,6 +101,36 @@ time.sleep(60)
 """
 
 
+#: Workers leave while nobody looks, with an unread word of theirs in the socket.
+QUIET_AND_AGAIN = """
+import psutil
+from tests.client.graphs.processes.kit import get, pid_of
+from tests.leaks import wait_until
+from weft.client.graphs.processes import pool
+
+pool._BOOT = pool._BOOT.replace(
+    "import main", "import main; main.__globals__['IDLE_S'] = 1"
+)
+dsk = {("x", i): (pid_of,) for i in range(20)}
+get(dsk, list(dsk), num_workers=6)
+workers = psutil.Process().children()
+wait_until(lambda: all(worker.status() == psutil.STATUS_ZOMBIE for worker in workers), 60)
+print(len(get(dsk, list(dsk), num_workers=3)))
+"""
+
+
+def test_workers_that_have_left_meanwhile_are_not_taken_for_idle_ones():
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET_AND_AGAIN],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("20\n", "")
+
+
 def test_a_stale_task_may_go_on_until_its_worker_is_needed(tmp_path):
     pid_file, go = tmp_path / "pid", tmp_path / "go"
     dsk = {"busy": (note_pid_and_wait, str(pid_file), str(go)), "bad": (boom_after, str(pid_file))}
