@@ -230,9 +230,9 @@ class ProcessPool:
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
-                before = worker.context.initializer if worker.context is not None else b""
+                called = worker.context.initializer if worker.context is not None else b""
                 # What another initializer has done cannot be undone.
-                is_fit = before in (b"", context.initializer)
+                is_fit = called in (b"", context.initializer)
                 if is_fit and worker.is_free(time.monotonic() + _STALE_S):
                     return worker
                 self.kill([worker])
