@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...protocol.errors import WrongExecutor
-from .pool import ThreadPool
+from .pool import ThreadPool, n_cores
 
 T = TypeVar("T")
 
@@ -163,10 +162,3 @@ def n_workers_of(executor: Executor | None) -> int:
     if isinstance(n_workers, int) and n_workers > 0:
         return n_workers
     return n_cores()
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

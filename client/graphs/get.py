@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..collector import paused_collector
 from . import thread_pools
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
-from .executors import Kind, SynchronousExecutor, kind_of, n_cores, n_workers_of
+from .executors import Kind, SynchronousExecutor, kind_of, n_workers_of
 from .inline import run_inline
 from .nesting import innermost_executor
 from .observing import Observer
 from .options import GetOptions, Options, configured_executor, priorities_of, read_options
+from .pool import n_cores
 from .pulling import run_pulling
 from .reading import Graph, read_graph
 from .submitted import run_submitted

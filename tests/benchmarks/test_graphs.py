@@ -172,7 +172,7 @@ def test_bare_loop_tells_keys_from_literals() -> None:
 
 @needs_dask
 def test_bare_execution_of_nodes_needs_no_order_of_the_graph() -> None:
-    pytest.importorskip("numpy")
+    pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     case = shapes.array_sum(20)
     backwards = dict(reversed(case.graph.items()))
     assert [float(value) for value in shapes.bare_nodes(backwards, case.keys)()] == [20.0]
@@ -189,7 +189,7 @@ class OneTooMuch(Bare):
 @pytest.mark.parametrize("name", ["independent", "tasks-10", "edges-2", "limit-lock", "limit-data"])
 def test_workload_refuses_a_wrong_result(name: str) -> None:
     if name == "limit-data":
-        pytest.importorskip("numpy")
+        pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     workload = GRAPH_WORKLOADS[name]
     assert workload.run(Bare(), 16).value > 0
     with pytest.raises(WrongResult):
@@ -198,7 +198,7 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
 
 @needs_dask
 def test_array_workload_refuses_a_wrong_result() -> None:
-    pytest.importorskip("numpy")
+    pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     workload = GRAPH_WORKLOADS["array-overhead"]
     assert workload.run(Bare(), 20).value > 0
     with pytest.raises(WrongResult):

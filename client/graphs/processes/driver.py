@@ -19,9 +19,10 @@ from ....protocol.errors import UnpicklableResult, WeftError, WorkerDied
 from ....protocol.exceptions import unpack_exception
 from ....protocol.functions import dumps_function
 from ...collector import paused_collector
-from ..executors import n_cores, n_workers_of
+from ..executors import n_workers_of
 from ..failing import call_again
 from ..observing import Observer
+from ..pool import n_cores
 from ..reading import Graph
 from . import link
 from .crew import Crew, Member
