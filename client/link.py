@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..protocol.connection import Connection
+from ..protocol.deadline import within
 from ..protocol.errors import (
     CommClosed,
     CommError,
@@ -388,7 +389,7 @@ class SchedulerLink:
         session.connection.send([Bye(reason=reason)])
         session.connection.close()
         try:
-            await asyncio.wait_for(self.closed.wait(), timeout_s)
-        except asyncio.TimeoutError:
+            await within(timeout_s, self.closed.wait())
+        except TimeoutError:
             if session.connection is not None:
                 session.connection.abort()

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from ..protocol.address import Address, parse_address
 from ..protocol.connection_file import ConnectionFile
+from ..protocol.deadline import within
 from ..protocol.errors import ConfigError, WeftError
 from ..protocol.security import Security, needs_tls
 from ..scheduler.server import SchedulerConfig, SchedulerServer, run
@@ -125,8 +126,8 @@ class _Daemon:
     async def _is_stopping(self) -> bool:
         """Tell whether the HTTP process left because the scheduler does, which takes a moment."""
         try:
-            await asyncio.wait_for(self._server.wait_stopped(), _HTTP_RESTART_S)
-        except asyncio.TimeoutError:
+            await within(_HTTP_RESTART_S, self._server.wait_stopped())
+        except TimeoutError:
             return False
         return True
 

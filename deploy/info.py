@@ -8,6 +8,7 @@ from typing import Any
 
 from ..protocol import connection_file as connection_files
 from ..protocol.connection import Connection
+from ..protocol.deadline import within
 from ..protocol.errors import CommClosed, CommError, ProtocolError
 from ..protocol.handshake import Role
 from ..protocol.message import Message
@@ -54,8 +55,8 @@ def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any
         )
         connection.send([GetClusterInfo(request=1)])
         try:
-            return await asyncio.wait_for(question.answer, 10.0)
-        except asyncio.TimeoutError:
+            return await within(10.0, question.answer)
+        except TimeoutError:
             raise CommError("the scheduler does not answer", found.addresses[0]) from None
         finally:
             connection.close()

@@ -13,6 +13,7 @@ from typing import Final
 
 from .address import Address, parse_address, socket_address
 from .connection import Connection, Handler
+from .deadline import within
 from .errors import (
     CommClosed,
     CommError,
@@ -74,13 +75,13 @@ async def connect(
         connecting,
         str(target),
         WireState(limits or FrameLimits()),
-        # `wait_for` below is the deadline.
+        # `within` below is the deadline.
         2 * timeout_s,
         progress_timeout_s,
     )
     try:
-        await asyncio.wait_for(connecting.run(connection, timeout_s), timeout_s)
-    except asyncio.TimeoutError:
+        await within(timeout_s, connecting.run(connection, timeout_s))
+    except TimeoutError:
         connecting.give_up(connection)
         raise ConnectTimeout("no answer", address, timeout_s) from None
     except BaseException:

@@ -28,6 +28,7 @@ import tornado.netutil
 import tornado.web
 
 from ..protocol.connection import Connection
+from ..protocol.deadline import within
 from ..protocol.errors import CommError, ConfigError, ProtocolError
 from ..protocol.handshake import Role
 from ..protocol.message import Message
@@ -117,8 +118,8 @@ class Viewer:
             if self._connection is not None:
                 self._connection.send([kind(request=self._n_requests)])
         try:
-            return await asyncio.wait_for(asyncio.shield(future), _ANSWER_TIMEOUT_S)
-        except asyncio.TimeoutError:
+            return await within(_ANSWER_TIMEOUT_S, asyncio.shield(future))
+        except TimeoutError:
             raise TimeoutError("the scheduler does not answer") from None
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from ..protocol.address import parse_address
 from ..protocol.connection import Connection
+from ..protocol.deadline import within
 from ..protocol.errors import (
     CommClosed,
     CommError,
@@ -190,8 +191,8 @@ class WorkerServer:
 
     async def _pause(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except asyncio.TimeoutError:
+            await within(seconds, self._stopping.wait())
+        except TimeoutError:
             return
 
     async def _run_session(self) -> None:

@@ -38,6 +38,7 @@ from typing import Any, Final
 
 import psutil
 
+from ..protocol.deadline import within
 from ..protocol.errors import CommError, ConfigError, ProtocolError, WeftError
 from ..protocol.security import Security
 from .started import read_started
@@ -323,8 +324,8 @@ class Supervisor:
             return
         self._all_ended.clear()
         try:
-            await asyncio.wait_for(self._all_ended.wait(), self.config.grace_s)
-        except asyncio.TimeoutError:
+            await within(self.config.grace_s, self._all_ended.wait())
+        except TimeoutError:
             self._kill_all(signal.SIGKILL)
             await self._all_ended.wait()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..protocol.connection import Connection
+from ..protocol.deadline import within
 from ..protocol.errors import CommError, HandshakeError, ProtocolError
 from ..protocol.handshake import Role
 from ..protocol.message import Message
@@ -109,8 +110,8 @@ class SupervisorLink:
             ]
         )
         try:
-            welcome = await asyncio.wait_for(self._welcome, max(deadline - loop.time(), 0.05))
-        except asyncio.TimeoutError:
+            welcome = await within(max(deadline - loop.time(), 0.05), self._welcome)
+        except TimeoutError:
             self._connection.abort()
             raise CommError("the scheduler did not answer our registration", address) from None
         self._epoch = welcome.epoch

@@ -1,0 +1,68 @@
+"""A time limit that neither loses a cancellation nor leaves anything behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from weft.protocol.deadline import within
+from weft.protocol.errors import CommError
+
+
+def _fails(future: asyncio.Future[int]) -> None:
+    future.set_exception(CommError("nobody listens there"))
+
+
+def _succeeds(future: asyncio.Future[int]) -> None:
+    future.set_result(1)
+
+
+async def test_the_result_is_that_of_what_is_awaited() -> None:
+    assert await within(30, asyncio.sleep(0, "done")) == "done"
+
+
+async def test_the_error_is_that_of_what_is_awaited() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    _fails(future)
+    with pytest.raises(CommError, match="nobody listens"):
+        await within(30, future)
+
+
+async def test_what_takes_too_long_has_ended_when_the_limit_is_reported() -> None:
+    ended = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    with pytest.raises(TimeoutError, match=r"0\.001 s"):
+        await within(0.001, endless())
+    assert ended
+
+
+async def test_a_cancellation_ends_what_is_awaited_first() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(within(30, future))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert future.cancelled()
+
+
+@pytest.mark.parametrize("ends", [_fails, _succeeds])
+async def test_a_cancellation_counts_though_all_is_over_in_the_same_turn(
+    ends: Callable[[asyncio.Future[int]], None],
+) -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(within(30, future))
+    await asyncio.sleep(0)
+    ends(future)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
