@@ -7,19 +7,20 @@ heard so far.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TextIO
 
+from .options import parse_child
 from .systems import SYSTEMS, System
 from .tasks import inc
 from .workloads import WORKLOADS, Workload, WrongResult
 
-#: While all runs of a workload took less than this, more runs than asked for are made (at most
-#: thrice as many).
+#: See `repeat`.
 CHEAP_S = 2.0
 
 WARM_UP_SIZE = 64
@@ -46,28 +47,34 @@ def settle(system: System) -> None:
             raise WrongResult("wrong result of a round trip")
 
 
-def repeat(
-    workload: Workload, system: System, *, size: int, n_runs: int, limit_s: float, report: Reporter
-) -> None:
-    """Warm up, then run until there are enough runs or the next would pass the limit."""
+def repeat(run: Callable[[], float], *, n_runs: int, cheap_s: float, limit_s: float) -> None:
+    """Run until there are enough runs or the next would pass the limit.
+
+    Args:
+        run: makes one run and returns its seconds.
+        n_runs: so many; one is one, of more there are up to thrice as many while they are cheap.
+        cheap_s: all runs together may take so long to count as cheap.
+        limit_s: for all runs and what is done between them.
+    """
     begin = time.perf_counter()
-    if workload.needs_open:
-        warm = min(size, WARM_UP_SIZE)
-        workload.run(system, warm)
-        settle(system)
-    spent_s = 0.0
-    done = 0
-    while done < n_runs or (n_runs > 1 and done < 3 * n_runs and spent_s < CHEAP_S):
-        start = time.perf_counter()
-        sample = workload.run(system, size)
-        run_s = time.perf_counter() - start
-        report("run", value=sample.value, checksum=sample.checksum, extra=sample.extra, size=size)
-        if workload.needs_open:
-            settle(system)
+    spent_s, done = 0.0, 0
+    while done < n_runs or (n_runs > 1 and done < 3 * n_runs and spent_s < cheap_s):
+        run_s = run()
         spent_s += run_s
         done += 1
         if time.perf_counter() - begin + run_s > limit_s:
             return
+
+
+def run_once(workload: Workload, system: System, size: int, report: Reporter) -> float:
+    """Make one run; return its seconds."""
+    start = time.perf_counter()
+    sample = workload.run(system, size)
+    run_s = time.perf_counter() - start
+    report("run", value=sample.value, checksum=sample.checksum, extra=sample.extra, size=size)
+    if workload.needs_open:
+        settle(system)
+    return run_s
 
 
 def explain(error: BaseException) -> str:
@@ -77,16 +84,10 @@ def explain(error: BaseException) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.child", description=__doc__)
-    parser.add_argument("peer", choices=SYSTEMS)
-    parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=150.0)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = parse_child("benchmarks.child", __doc__, SYSTEMS, WORKLOADS)
     report = Reporter()
 
-    system = SYSTEMS[options.peer]()
+    system = SYSTEMS[options.system]()
     is_open = False
     for name in options.workloads:
         workload = WORKLOADS[name]
@@ -99,13 +100,15 @@ def main() -> None:
                 system.open()
                 is_open = True
                 report("open")
+            size = workload.quick_size if options.quick else workload.size
+            if workload.needs_open:
+                workload.run(system, min(size, WARM_UP_SIZE))
+                settle(system)
             repeat(
-                workload,
-                system,
-                size=workload.quick_size if options.quick else workload.size,
+                partial(run_once, workload, system, size, report),
                 n_runs=options.repeat,
+                cheap_s=CHEAP_S,
                 limit_s=options.limit * workload.patience,
-                report=report,
             )
         # Whatever a system raises becomes its cell.
         except Exception as error:

@@ -4,45 +4,38 @@ benchmarks.graph_child SYSTEM WORKLOAD...`. It speaks to its parent as `child` d
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
+from functools import partial
 
-from .child import WARM_UP_SIZE, Reporter, explain
+from .child import WARM_UP_SIZE, Reporter, explain, repeat
 from .graph_systems import GRAPH_SYSTEMS, GraphSystem
 from .graph_workloads import GRAPH_WORKLOADS, TOO_LONG_S, GraphWorkload, TooLong
+from .options import parse_child
 
-#: While all runs of a workload took less than this, more runs than asked for are made (at most
-#: thrice as many).
+#: See `child.repeat`.
 CHEAP_S = 1.0
 
 
-def repeat(
+def run_once(
     workload: GraphWorkload,
     system: GraphSystem,
-    *,
     size: int,
-    n_runs: int,
-    limit_s: float,
     report: Reporter,
+    net_seconds: list[float],
 ) -> float:
-    """Run until there are enough runs or the next would pass the limit; return the seconds of the
-    shortest, without what building the graph and checking the results took.
+    """Make one run; return its seconds.
+
+    Args:
+        net_seconds: the seconds without building the graph and checking the results go here.
     """
-    begin = time.perf_counter()
-    spent_s, done, shortest_s = 0.0, 0, float("inf")
-    while done < n_runs or (n_runs > 1 and done < 3 * n_runs and spent_s < CHEAP_S):
-        gc.collect()
-        start = time.perf_counter()
-        sample = workload.run(system, size)
-        run_s = time.perf_counter() - start
-        report("run", value=sample.value, checksum=sample.checksum, extra=sample.extra, size=size)
-        shortest_s = min(shortest_s, sample.extra.get("wall_s", run_s))
-        spent_s += run_s
-        done += 1
-        if time.perf_counter() - begin + run_s > limit_s:
-            break
-    return shortest_s
+    gc.collect()
+    start = time.perf_counter()
+    sample = workload.run(system, size)
+    run_s = time.perf_counter() - start
+    report("run", value=sample.value, checksum=sample.checksum, extra=sample.extra, size=size)
+    net_seconds.append(sample.extra.get("wall_s", run_s))
+    return run_s
 
 
 def refuse_long(workload: GraphWorkload, before: tuple[int, float] | None) -> None:
@@ -56,13 +49,7 @@ def refuse_long(workload: GraphWorkload, before: tuple[int, float] | None) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.graph_child", description=__doc__)
-    parser.add_argument("system", choices=GRAPH_SYSTEMS)
-    parser.add_argument("workloads", nargs="+", choices=GRAPH_WORKLOADS)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=150.0)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = parse_child("benchmarks.graph_child", __doc__, GRAPH_SYSTEMS, GRAPH_WORKLOADS)
     report = Reporter()
 
     system = GRAPH_SYSTEMS[options.system]()
@@ -85,16 +72,15 @@ def main() -> None:
             if workload.sweep is not None:
                 refuse_long(workload, points.get(workload.sweep))
             limit_s = options.limit * workload.patience
-            shortest_s = repeat(
-                workload,
-                system,
-                size=size,
+            net_seconds: list[float] = []
+            repeat(
+                partial(run_once, workload, system, size, report, net_seconds),
                 n_runs=options.repeat,
+                cheap_s=CHEAP_S,
                 # There are many points: the long ones get fewer runs.
                 limit_s=limit_s if workload.sweep is None else limit_s / 2,
-                report=report,
             )
-            points[workload.sweep] = (workload.point, shortest_s)
+            points[workload.sweep] = (workload.point, min(net_seconds))
         except TooLong as error:
             report("failed", note=str(error))
         # Whatever a system raises becomes its cell.

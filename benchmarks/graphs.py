@@ -23,6 +23,7 @@ from .graph_plots import write_plots
 from .graph_systems import GRAPH_SYSTEMS
 from .graph_tables import SECTIONS, TABLES_OF, SectionTable, to_json
 from .graph_workloads import GRAPH_WORKLOADS, GROUPS, names_of
+from .options import add_run_options, settle_run_options
 from .results import Cell
 from .systems import n_cores
 
@@ -144,23 +145,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--systems", nargs="+", choices=GRAPH_SYSTEMS, metavar="SYSTEM", help="run these only"
     )
     parser.add_argument(
-        "--repeat",
-        type=int,
-        default=None,
-        metavar="N",
-        help="runs of each workload (3; 1 with --quick)",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="small sizes: does everything still run?"
-    )
-    parser.add_argument(
-        "--limit",
-        type=float,
-        default=150.0,
-        metavar="SECONDS",
-        help="for all runs of one workload on one system (150; for a point of a sweep 0.15 of it)",
-    )
-    parser.add_argument(
         "--plots",
         type=Path,
         default=None,
@@ -168,20 +152,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="where to write the plots of the sweeps (docs/images; nowhere if --quick, --systems "
         "or --repeat is given)",
     )
-    parser.add_argument(
-        "--json",
-        type=Path,
-        default=ROOT / "build" / "bench-graphs.json",
-        metavar="PATH",
-        help="where to write all figures (build/bench-graphs.json)",
+    add_run_options(
+        parser, exception="for a point of a sweep 0.15 of it", json_name="bench-graphs.json"
     )
     options = parser.parse_args(arguments)
     if options.plots is None and not (options.quick or options.systems or options.repeat):
         options.plots = PLOTS
-    if options.repeat is None:
-        options.repeat = 1 if options.quick else 3
-    if options.repeat < 1 or options.limit <= 0:
-        parser.error("--repeat and --limit must be positive")
+    settle_run_options(parser, options)
     return options
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from . import graphs, machine
 from .driving import ROOT, Cells, Progress, Suite, headline, run_peer
+from .options import add_run_options, settle_run_options
 from .results import Cell, Table, median_of, memory_line, to_json
 from .systems import N_WORKERS, SYSTEMS
 from .workloads import WORKLOADS
@@ -102,35 +103,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="PEER",
         help="run these systems only, and on every workload, however slow they are at it",
     )
-    parser.add_argument(
-        "--repeat",
-        type=int,
-        default=None,
-        metavar="N",
-        help="runs of each workload (3; 1 with --quick)",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="small sizes: does everything still run?"
-    )
-    parser.add_argument(
-        "--limit",
-        type=float,
-        default=150.0,
-        metavar="SECONDS",
-        help="for all runs of one workload on one system (150; thrice that for the big map)",
-    )
-    parser.add_argument(
-        "--json",
-        type=Path,
-        default=ROOT / "build" / "bench.json",
-        metavar="PATH",
-        help="where to write all figures (build/bench.json)",
-    )
+    add_run_options(parser, exception="thrice that for the big map", json_name="bench.json")
     options = parser.parse_args(arguments)
-    if options.repeat is None:
-        options.repeat = 1 if options.quick else 3
-    if options.repeat < 1 or options.limit <= 0:
-        parser.error("--repeat and --limit must be positive")
+    settle_run_options(parser, options)
     return options
 
 

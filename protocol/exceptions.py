@@ -61,6 +61,19 @@ def pack_exception(exc: BaseException, key: str, worker: str, attempt: int) -> l
     return [blob, name, text, _traceback_text(exc, tb, name, text), frames]
 
 
+def name_packed(packed: PackedException, key: str, note: str) -> list[Any]:
+    """Return a packed exception that says what failed, where whoever packed it did not know.
+
+    Args:
+        packed: as `pack_exception` made it, in a process that this one trusts.
+        key: takes the place of the one it was packed with.
+        note: takes the place of the line that says which task, where.
+    """
+    *fields, frames = packed
+    _, _, links = pickle.loads(frames)
+    return [*fields, pickle.dumps((key, note, links), PROTOCOL)]
+
+
 def unpack_exception(packed: PackedException) -> BaseException:
     """Return the exception that `pack_exception` was given, or a `TaskErred` in its place.
 

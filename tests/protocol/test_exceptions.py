@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from weft.protocol import exceptions, serialize
 from weft.protocol.errors import RemoteProtocolError, SerializationError, TaskErred
-from weft.protocol.exceptions import pack_exception, unpack_exception
+from weft.protocol.exceptions import name_packed, pack_exception, unpack_exception
 
 
 def caught(func, *args):
@@ -164,6 +164,15 @@ def test_frames_of_weft_at_the_top_are_dropped():
     files = [frame.filename for frame in traceback.extract_tb(back.__traceback__)]
     assert not files[0].startswith(exceptions.__file__.rsplit("protocol", 1)[0])
     assert frame_names(back)[-1] == "__reduce__"
+
+
+def test_who_knows_the_task_puts_its_name_into_what_a_worker_packed():
+    packed = pack_exception(caught(raiser, SystemExit(3)), "?", "?", 0)
+    got = unpack_exception(name_packed(packed, "load-17", "weft: task 'load-17' in process 5"))
+    assert isinstance(got, TaskErred)
+    assert got.key == "load-17"
+    assert got.__notes__ == ["weft: task 'load-17' in process 5"]
+    assert frame_names(got.__cause__)[-1] == "raiser"
 
 
 def test_traceback_of_weft_alone_is_kept():

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import logging
-import pickle
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from ....protocol.errors import UnpicklableResult, WeftError, WorkerDied
-from ....protocol.exceptions import unpack_exception
+from ....protocol.exceptions import name_packed, unpack_exception
 from ....protocol.functions import dumps_function
 from ...collector import paused_collector
 from ..executors import n_workers_of
@@ -243,9 +242,9 @@ class _Run:
 
     def _on_failed(self, member: Member, number: int, packed: list[Any]) -> NoReturn:
         if number == INITIALIZER:
-            raise unpack_exception(_named(packed, "initializer", "the initializer", member))
+            raise _rebuilt(packed, "initializer", "the initializer", member)
         task = self._tasks[number]
-        exc = unpack_exception(_named(packed, _text(task.key), f"task {task.key!r}", member))
+        exc = _rebuilt(packed, _text(task.key), f"task {task.key!r}", member)
         try:
             if self._rerun_exceptions_locally:
                 self._fetch_dependencies(task)
@@ -363,8 +362,6 @@ def _text(key: object) -> str:
     return key if isinstance(key, str) else repr(key)
 
 
-def _named(packed: list[Any], key: str, what: str, member: Member) -> list[Any]:
-    """Put into a packed exception what failed: the worker does not know."""
-    *fields, frames = packed
-    _, _, links = pickle.loads(frames)
-    return [*fields, pickle.dumps((key, f"weft: {what} in {member.name}", links))]
+def _rebuilt(packed: list[Any], key: str, what: str, member: Member) -> BaseException:
+    """Return a worker's exception; the worker does not know what it was that failed."""
+    return unpack_exception(name_packed(packed, key, f"weft: {what} in {member.name}"))
