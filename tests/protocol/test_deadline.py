@@ -20,7 +20,11 @@ def _succeeds(future: asyncio.Future[int]) -> None:
 
 
 async def test_the_result_is_that_of_what_is_awaited() -> None:
-    assert await within(30, asyncio.sleep(0, "done")) == "done"
+    async def done() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    assert await within(30, done()) == "done"
 
 
 async def test_the_error_is_that_of_what_is_awaited() -> None:
