@@ -69,9 +69,10 @@ def client(cluster):
 
 
 def processes_of(cluster):
-    """Return the spawner, the supervisor and the workers of a cluster."""
+    """Return the spawner, the supervisor and the workers of a cluster that are alive."""
     spawner = psutil.Process(cluster._workers.process.pid)
-    supervisor, *workers = sorted(spawner.children(), key=lambda child: child.create_time())
+    alive = [child for child in spawner.children() if not gone([child])]  # reaped or not
+    supervisor, *workers = sorted(alive, key=lambda child: child.create_time())
     return spawner, supervisor, workers
 
 
