@@ -21,6 +21,7 @@ import secrets
 import signal
 import socket
 import time
+from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 
 from ....protocol.errors import WrongExecutor
@@ -315,15 +316,16 @@ class Invited(Crew):
     def cause_of_death(self, member: Member) -> tuple[Member, str]:
         assert isinstance(member, _InvitedMember)
         deadline_s = time.monotonic() + _DEATH_S
-        while member.exit_code is None and time.monotonic() < deadline_s:
+        while not _is_settled(member, self.members) and time.monotonic() < deadline_s:
             if member.process is None and any(map(_has_broken, self._futures)):
                 break
             time.sleep(_DEATH_POLL_S)
-        # An executor that has lost a process ends the others, and we may see one of those first.
-        ended = [one for one in (member, *self.members) if one.exit_code is not None]
+        ended = {
+            one: code for one in (member, *self.members) if (code := one.exit_code) is not None
+        }
         if ended:
-            first = min(ended, key=lambda one: _LIKELY_KILLED.get(one.exit_code or 0, 0))
-            return first, how_it_ended(first.exit_code or 0)
+            first = min(ended, key=lambda one: _LIKELY_KILLED.get(ended[one], 0))
+            return first, how_it_ended(ended[first])
         for future in filter(_has_broken, self._futures):
             return member, str(_exception_of(future))
         return member, "it closed its connection"
@@ -350,6 +352,18 @@ class Invited(Crew):
 
     def kill(self) -> None:
         self.end(is_clean=False)
+
+
+def _is_settled(member: _InvitedMember, others: Iterable[_InvitedMember]) -> bool:
+    """Say whether it is known who died first.
+
+    An executor that has lost a process ends the others, and we may hear of one of those first. How
+    the one to blame ended is not known while the executor's own thread is about to reap it.
+    """
+    code = member.exit_code
+    if code is None or code not in _LIKELY_KILLED:
+        return code is not None
+    return all(one.exit_code is not None for one in others)
 
 
 def _has_broken(future: Future[None]) -> bool:
