@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import Client
+    from .current import default_client
     from .future import Future
     from .waiting import as_completed, wait
 
-__all__ = ["Client", "Future", "as_completed", "wait"]
+__all__ = ["Client", "Future", "as_completed", "default_client", "wait"]
 
 #: {public name: module here that defines it}. The same names as under TYPE_CHECKING.
-_HOMES = {"Client": "client", "Future": "future", "as_completed": "waiting", "wait": "waiting"}
+_HOMES = {
+    "Client": "client",
+    "Future": "future",
+    "as_completed": "waiting",
+    "default_client": "current",
+    "wait": "waiting",
+}
 
 if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
 

@@ -7,8 +7,6 @@ futures alone has a direct way for each (see `watchers`).
 
 from __future__ import annotations
 
-import contextlib
-import html
 import os
 import platform
 import uuid
@@ -18,14 +16,16 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
+from ..protocol.errors import ClientClosed
 from ..protocol.messages import ShutdownCluster
 from ..protocol.security import Security
+from . import asking
 from .collector import paused_collector
 from .current import closed, find_current, made_current, opened
 from .encoding import (
     Encoder,
     bind_constants,
+    check_batch_size,
     check_key,
     check_unsupported,
     make_options,
@@ -33,14 +33,15 @@ from .encoding import (
     spec_hash,
 )
 from .engine import Engine
-from .events import AskInfo, Cancel, Send, WatchCluster
-from .future import Future
+from .events import Cancel, Send
+from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
+from .leaving import Holdings
 from .link import Finder
 from .locating import Cluster, Location, check_options
 from .loop import LoopThread
+from .patience import check_seconds
 from .tasks import FutureState, TaskColumns, TaskRecord
-from .watchers import AsyncWaiter, ThreadWaiter
 
 
 class Client:
@@ -78,6 +79,8 @@ class Client:
         **cluster_options: Any,
     ) -> None:
         check_options(cluster_options, Client)
+        check_seconds(timeout, "timeout")
+        check_seconds(reconnect_timeout, "reconnect_timeout")
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
         self.asynchronous = asynchronous
@@ -87,9 +90,9 @@ class Client:
         self._set_as_default = set_as_default
         self._encoder = Encoder(self.id[:12])
         self._loop_thread: LoopThread | None = None
-        self._owns_loop_thread = False
         self._engine: Engine | None = None
         self._location = Location(address, connection_file, security, cluster_options)
+        self._holdings = Holdings(self.name, self._location)
         if not asynchronous:
             self._open()
 
@@ -103,13 +106,15 @@ class Client:
             self._loop_thread = location.loop_thread()
             if self._loop_thread is None:
                 self._loop_thread = LoopThread("weft-client")
-                self._owns_loop_thread = True
+                self._holdings.owns_loop_thread = True
+                self._holdings.loop_thread = self._loop_thread
                 self._loop_thread.start()
+            self._holdings.loop_thread = self._loop_thread
             self._engine = self._make_engine(self._loop_thread.loop)
             self._loop_thread.run_coroutine(self._connect(self._engine, location.finder()))
         except BaseException:
             self.status = "closed"
-            self._stop()
+            self._holdings.give_back(0.0)
             raise
         self._opened()
 
@@ -121,6 +126,7 @@ class Client:
         try:
             await self._location.start_cluster_async()
             self._engine = self._make_engine(asyncio.get_running_loop())
+            self._holdings.engine = self._engine
             await self._connect(self._engine, self._location.finder())
         except BaseException:
             self.status = "closed"
@@ -142,7 +148,8 @@ class Client:
 
     def _opened(self) -> None:
         self.status = "running"
-        opened(self, as_default=self._set_as_default)
+        self._holdings.engine = self._engine
+        opened(self, self._holdings, self._timeout_s, as_default=self._set_as_default)
 
     def close(self, timeout: float | None = None) -> Any:
         """Leave the cluster. What this client waits for is given up; a cluster it started ends.
@@ -158,25 +165,13 @@ class Client:
         if self.status == "closed":
             return
         self._closing()
-        if self._engine is not None and self._loop_thread is not None:
-            with contextlib.suppress(TimeoutError, ClientClosed):
-                self._loop_thread.run_coroutine(
-                    self._engine.close(), self._timeout_s if timeout is None else timeout
-                )
-        self._stop()
-
-    def _stop(self) -> None:
-        if self._owns_loop_thread and self._loop_thread is not None:
-            self._loop_thread.stop()
-        self._location.close()
+        self._holdings.give_back(self._timeout_s if timeout is None else timeout)
 
     async def _close_async(self) -> None:
         if self.status == "closed":
             return
         self._closing()
-        if self._engine is not None:
-            await self._engine.close()
-        await self._location.close_async()
+        await self._holdings.give_back_async()
 
     def _closing(self) -> None:
         self.status = "closed"
@@ -249,13 +244,13 @@ class Client:
     # --- Which client -----------------------------------------------------------------------------
 
     @staticmethod
-    def current() -> Client:
-        """Return the client of the innermost `as_current`, or else the default one.
+    def current(allow_global: bool = True) -> Client:
+        """Return the client of the innermost `as_current`, or else (`allow_global`) the default.
 
         Raises:
             ClientClosed: there is none.
         """
-        return find_current()
+        return find_current(allow_global=allow_global)
 
     def as_current(self) -> AbstractContextManager[Client]:
         """Make this the client that `Client.current` returns, in this thread or task."""
@@ -283,6 +278,9 @@ class Client:
         """Run `func(*args, **kwargs)` on a worker. Futures anywhere in the arguments are awaited
         there and replaced by their results.
 
+        What the function is given it must not change in place: a large input is the very object
+        that the worker keeps for other tasks and for you. Copy what you change.
+
         Args:
             func: what to run.
             args: its positional arguments.
@@ -291,7 +289,7 @@ class Client:
             resources: how much of which resources it takes while it runs.
             retries: how often to try again when it raises.
             priority: from -512 to 511, higher runs earlier.
-            fifo_timeout: not supported.
+            fifo_timeout: not supported, save for the value that is usual elsewhere.
             allow_other_workers: `workers` are only preferred.
             actor: not supported.
             actors: not supported.
@@ -310,13 +308,13 @@ class Client:
         options = make_options(priority, retries, workers, allow_other_workers, resources)
         encoder = self._encoder
         function = encoder.function(func)
-        blob, dependencies = encoder.call(function, args, kwargs)
+        blob, dependencies, shared = encoder.call(function, args, kwargs)
         digest: bytes | None = None
         replaced: list[FutureState] | None = None
         if key is not None:
             check_key(key)
             digest = spec_hash(function.id, blob, dependencies)
-            (state,), replaced = engine.table.attach([key], [digest])
+            (state,), replaced = engine.attach([key], [digest])
         elif pure:
             name = pure_key(function.name, function.id, blob, dependencies)
             (state,), replaced = engine.table.attach([name])
@@ -324,6 +322,8 @@ class Client:
             state = FutureState(encoder.number_key(function.name))
             engine.table.add([state])
         future = Future(engine, state)
+        if shared is not None:
+            shared.submit(engine, priority, [state], [dependencies])
         engine.post(
             TaskRecord(
                 state,
@@ -368,7 +368,7 @@ class Client:
             resources: see `submit`.
             priority: see `submit`.
             allow_other_workers: see `submit`.
-            fifo_timeout: not supported.
+            fifo_timeout: not supported, save for the value that is usual elsewhere.
             actor: not supported.
             actors: not supported.
             pure: see `submit`.
@@ -398,7 +398,7 @@ class Client:
         table = engine.table
         is_unique = not pure and not isinstance(keys, list)
         futures: list[Future] = []
-        more = {} if batch_size is None else {"max_tasks": max(int(batch_size), 1)}
+        more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
         for chunk in encoder.rows(function, rows, constants, keys, pure, **more):
             replaced: list[FutureState] | None = None
             with paused_collector():
@@ -406,8 +406,10 @@ class Client:
                     states = [FutureState(key) for key in chunk.keys]
                     table.add(states)
                 else:
-                    states, replaced = table.attach(chunk.keys, chunk.spec_hashes)
+                    states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
                 futures += [Future(engine, state) for state in states]
+            if chunk.shared is not None:
+                chunk.shared.submit(engine, priority, states, chunk.dependencies)
             engine.post(
                 TaskColumns(
                     states,
@@ -424,12 +426,24 @@ class Client:
 
     # --- Waiting, cancelling ----------------------------------------------------------------------
 
-    def get(self, dsk: Any, keys: Any, **options: Any) -> Any:
+    def get(
+        self,
+        dsk: Any,
+        keys: Any,
+        *,
+        sync: bool = True,
+        asynchronous: bool | None = None,
+        direct: bool | None = None,
+        **options: Any,
+    ) -> Any:
         """Run a graph on the cluster, as `weft.get` runs it here, and gather some of its values.
 
         Args:
             dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
             keys: a key, or a list of keys and of such lists. Only what these need is run.
+            sync: False: return futures in the place of the values.
+            asynchronous: see `gather`.
+            direct: see `gather`.
             options: those of `submit`, for every task: workers, resources, retries, priority,
                 allow_other_workers.
 
@@ -442,18 +456,35 @@ class Client:
         """
         from .graphs.submitted import submit_graph
 
-        return self.gather(submit_graph(self.submit, dsk, keys, options))
+        check_unsupported(
+            fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)
+        )
+        futures = submit_graph(self.submit, dsk, keys, options)
+        if not sync:
+            return futures
+        return self.gather(futures, direct=direct, asynchronous=asynchronous)
 
-    def gather(self, futures: Any, errors: str = "raise", *, timeout: float | None = None) -> Any:
+    def gather(
+        self,
+        futures: Any,
+        errors: str = "raise",
+        direct: bool | None = None,
+        asynchronous: bool | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Any:
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
 
         Args:
             futures: one, or containers of them, or an iterator.
             errors: "raise" the first failure; or "skip", leave failed ones out.
+            direct: large results always come straight from the workers; False is not supported.
+            asynchronous: return an awaitable; None = if the client is asynchronous.
             timeout: seconds; None = for ever.
         """
+        check_unsupported(direct=direct)
         gathering = Gathering(self._usable(), futures, errors)
-        if self.asynchronous:
+        if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async(timeout)
         return gathering.run(timeout)
 
@@ -461,17 +492,26 @@ class Client:
         """Return the engine, even of a closed client: results that are here can be read."""
         return self._engine if self._engine is not None else self._running()
 
-    def cancel(self, futures: Any, *, force: bool = False, reason: str | None = None) -> Any:
+    def cancel(
+        self,
+        futures: Any,
+        asynchronous: bool | None = None,
+        force: bool = False,
+        reason: str | None = None,
+        msg: str | None = None,
+    ) -> Any:
         """Give up tasks that are not done, and all that depend on them. Running ones go on.
 
         Args:
             futures: one, or containers of them.
+            asynchronous: return an awaitable; None = if the client is asynchronous.
             force: even if other clients want their results.
             reason: for the errors that others see.
+            msg: more of it.
         """
         engine = self._running()
-        engine.post(Cancel(states_in(futures), force, reason or ""))
-        if self.asynchronous:
+        engine.post(Cancel(states_in(futures), force, cancel_reason(reason, msg)))
+        if self.asynchronous if asynchronous is None else asynchronous:
             return engine.settle_async()
         engine.settle()
         return None
@@ -484,43 +524,24 @@ class Client:
         Raises:
             WorkerStartTimeout: it had not within `timeout` seconds.
         """
-        engine = self._running()
-        if type(n_workers) is not int or n_workers < 0:
-            raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
-        if self.asynchronous:
-            return self._wait_for_workers_async(engine, n_workers, timeout)
-        waiter = ThreadWaiter(1, wants_data=False)
-        if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout):
-            raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
-        _check_answer(engine, waiter.answer)
-        return None
+        return asking.wait_for_workers(self._running(), n_workers, timeout)
 
-    @staticmethod
-    async def _wait_for_workers_async(
-        engine: Engine, n_workers: int, timeout: float | None
-    ) -> None:
-        waiter = AsyncWaiter(1, wants_data=False)
-        if not await engine.wait_async(waiter, WatchCluster(waiter, n_workers), timeout):
-            raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
-        _check_answer(engine, waiter.answer)
+    def scheduler_info(self, n_workers: int = -1) -> Any:
+        """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
+        return self._run(asking.scheduler_info(self._running(), n_workers))
 
-    def scheduler_info(self) -> Any:
-        """Return the scheduler's description of itself, its workers and tasks."""
-        return self._run(self._scheduler_info(self._running()))
+    def nthreads(self, workers: str | Iterable[str] | None = None) -> Any:
+        """Return `{address: number of threads}` of workers.
 
-    async def _scheduler_info(self, engine: Engine) -> Any:
-        waiter = AsyncWaiter(1, wants_data=False)
-        await engine.wait_async(waiter, AskInfo(waiter), None)
-        return _check_answer(engine, waiter.answer)
+        Args:
+            workers: their names, hosts or addresses; None = all.
+        """
+        return self._run(asking.nthreads(self._running(), workers))
 
-    def nthreads(self) -> Any:
-        """Return `{address: number of threads}` of all workers."""
-        return self._run(self._nthreads(self._running()))
-
-    async def _nthreads(self, engine: Engine) -> dict[str, int]:
-        info = await self._scheduler_info(engine)
-        workers = info.get("workers", {})
-        return {address: worker.get("nthreads", 0) for address, worker in workers.items()}
+    @property
+    def futures(self) -> dict[str, FutureState]:
+        """What this client has futures of, now: `{key: state}`; a state has a `status`."""
+        return {state.key: state for state in self._usable().table.snapshot()}
 
     @property
     def cluster(self) -> Any:
@@ -557,33 +578,10 @@ class Client:
         )
 
     def _repr_html_(self) -> str:
-        rows = [("Client", self.name), ("Status", self.status)]
-        if self._engine is not None:
-            core = self._engine.core
-            rows += [
-                ("Scheduler", self.scheduler_address),
-                ("Workers", str(core.n_workers)),
-                ("Threads", str(core.nthreads)),
-            ]
-        if self.dashboard_link:
-            rows.append(("Dashboard", self.dashboard_link))
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in rows
-        )
-        return f"<table>{cells}</table>"
+        return asking.as_html(self)
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a client cannot be pickled: inside a task, submit with the worker's own client"
+            "a client cannot be pickled: it belongs to this process, and tasks cannot submit tasks "
+            "yet. Submit from here, with futures as arguments"
         )
-
-
-def _check_answer(engine: Engine, answer: Any) -> Any:
-    """Return what came, unless it is the end of the client."""
-    if answer is None:
-        end = engine.core.end
-        if end is not None and end[0] == "connection-lost":
-            raise CommClosed(end[2])
-        raise ClientClosed("the client was closed before an answer came")
-    return answer

@@ -1,9 +1,13 @@
 """Which clients are open in this process, and which of them is meant when none is named.
 
 The innermost `as_current` of the thread or task decides, else the default client, else the only
-one.
-Futures that come in pickled data are bound to that client, and what is still open when the program
-ends is closed.
+one. Futures that come in pickled data are bound to that client, and what is still open when the
+program ends is closed.
+
+The default client is kept alive until it is closed or another takes its place: so a bare
+`weft.Client(address)` is the one that `Client.current` returns, and a cell of a notebook that is
+run again replaces its client, which then is dropped and closed (see `leaving`). Other clients live
+as long as somebody holds them.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -19,48 +23,65 @@ from ..protocol.errors import ClientClosed, ConfigError
 from ..protocol.serialize import set_future_binder
 from .events import Want
 from .future import Future
+from .leaving import Holdings, give_back_dropped, watch
 from .tasks import NEW
 
 if TYPE_CHECKING:
     from .client import Client
 
 _current: ContextVar[Client | None] = ContextVar("weft_client", default=None)
-_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+#: {open client: what stops it from being closed when it is dropped}.
+_open_clients: weakref.WeakKeyDictionary[Client, Callable[[], object]] = weakref.WeakKeyDictionary()
 #: The default client, if there is one: a list, for there is nothing to be rebound then.
-_default: list[weakref.ref[Client]] = []
+_default: list[Client] = []
 
 
-def opened(client: Client, *, as_default: bool) -> None:
-    """Note that a client is open."""
-    _open_clients.add(client)
+def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bool) -> None:
+    """Note that a client is open, and what to give back, within `timeout`, if it is dropped."""
+    _open_clients[client] = watch(client, holdings, timeout)
     set_future_binder(_bind_future)
     if as_default:
-        _default[:] = [weakref.ref(client)]
+        _default[:] = [client]
 
 
 def closed(client: Client) -> None:
     """Note that a client is not open any more."""
-    _open_clients.discard(client)
-    _default[:] = [ref for ref in _default if ref() is not client]
+    stop_watching = _open_clients.pop(client, None)
+    if stop_watching is not None:
+        stop_watching()
+    if client in _default:
+        _default.clear()
     if not _open_clients:
         set_future_binder(None)
 
 
-def find_current() -> Client:
-    """Return the client that is meant.
+def find_current(*, allow_global: bool = True) -> Client:
+    """Return the client that is meant; by `as_current` alone if not `allow_global`.
 
     Raises:
         ClientClosed: there is none, or there are several and none is the default.
     """
     client = _current.get()
-    if client is None and _default:
-        client = _default[0]()
-    if client is None:
-        candidates = list(_open_clients)
-        if len(candidates) != 1:
-            raise ClientClosed("there is no current client: make one first")
-        client = candidates[0]
-    return client
+    if client is not None:
+        return client
+    if not allow_global:
+        raise ClientClosed("no client was made the current one here: use `client.as_current()`")
+    if _default:
+        return _default[0]
+    candidates = list(_open_clients)
+    if len(candidates) > 1:
+        raise ClientClosed(
+            f"which of the {len(candidates)} open clients is meant? None of them is the default: "
+            "use `client.as_current()`"
+        )
+    if not candidates:
+        raise ClientClosed("there is no current client in this process: make one first")
+    return candidates[0]
+
+
+def default_client(client: Client | None = None) -> Client:
+    """Return `client`, or if that is None the one that `Client.current` returns."""
+    return find_current() if client is None else client
 
 
 @contextlib.contextmanager
@@ -88,6 +109,8 @@ def _close_all() -> None:
         if not client.asynchronous:
             with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
                 client._close(1.0)
+    with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
+        give_back_dropped(1.0)
 
 
 atexit.register(_close_all)

@@ -2,12 +2,16 @@
 A shell.
 
 Each request of the core is answered by exactly one event: `Fetched` with what came, or
-`FetchFailed` when the worker cannot be reached, goes away or is silent.
+`FetchFailed` when the worker cannot be reached, goes away or is silent. The first time that this
+happens with a worker is said aloud: the way through the scheduler is slower, and closed to large
+results.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,15 +19,21 @@ from typing import Final
 from ..protocol.connection import Connection
 from ..protocol.errors import CommError, ConfigError, ProtocolError
 from ..protocol.handshake import Role
+from ..protocol.liveness import Silence
 from ..protocol.message import Message
 from ..protocol.messages import GetData, KeysData
 from ..protocol.security import Security
 from .events import Event, Fetched, FetchFailed, FetchFrom
 
+logger: Final = logging.getLogger("weft.client")
+
 #: A worker that cannot be reached directly is asked through the scheduler after this.
 _CONNECT_TIMEOUT_S: Final = 3.0
 _ANSWER_TIMEOUT_S: Final = 60.0
+_LOOKS: Final = 12
 _IDLE_S: Final = 60.0
+#: So many workers are remembered for having been complained of; then it begins anew.
+_MAX_SAID: Final = 1000
 
 
 class _DataLink:
@@ -36,7 +46,9 @@ class _DataLink:
         #: {request: keys} sent or to be sent, not answered.
         self.requests: dict[int, list[str]] = {}
         self.last_used = time.monotonic()
-        self.last_bytes_in = 0
+        #: Since something is asked for.
+        self.silence: Silence | None = None
+        self.next_look = 0.0
         self.task = asyncio.get_running_loop().create_task(self._connect(security))
 
     async def _connect(self, security: Security) -> None:
@@ -84,11 +96,14 @@ class _DataLink:
     def is_stuck(self, now: float) -> bool:
         """Tell whether nothing at all came for too long while requests were open."""
         if self.connection is None or not self.requests:
+            self.silence = None
             return False
-        if self.connection.bytes_in != self.last_bytes_in:
-            self.last_bytes_in = self.connection.bytes_in
-            self.last_used = now
-        return now - self.last_used > _ANSWER_TIMEOUT_S
+        if self.silence is None:
+            self.silence, self.next_look = Silence(_LOOKS), now
+        if now < self.next_look:
+            return False
+        self.next_look = now + _ANSWER_TIMEOUT_S / _LOOKS
+        return self.silence.look(self.connection)
 
 
 class DataLinks:
@@ -99,6 +114,8 @@ class DataLinks:
         self._on_event = on_event
         #: {holder: its link}; connecting and open ones.
         self._links: dict[str, _DataLink] = {}
+        #: {holder: None} whose first failure was logged; at most `_MAX_SAID`.
+        self._said: dict[str, None] = {}
         self._is_closed = False
 
     def fetch(self, action: FetchFrom) -> None:
@@ -107,16 +124,36 @@ class DataLinks:
             return
         link = self._links.get(action.holder)
         if link is None:
-            link = self._links[action.holder] = _DataLink(self, action.holder, self._security())
+            # Each worker shows a certificate of its own, so the scheduler's, which the connection
+            # file has, must not be pinned here. The token's proof is bound to the one shown.
+            security = dataclasses.replace(
+                self._security(), certificate_pem=None, private_key_pem=None
+            )
+            link = self._links[action.holder] = _DataLink(self, action.holder, security)
         link.ask(action.request, action.keys)
 
     def _on_lost(self, link: _DataLink, reason: str) -> None:
         if self._links.get(link.holder) is link:
             del self._links[link.holder]
         requests, link.requests = link.requests, {}
-        if not self._is_closed:
-            for request in requests:
-                self._on_event(FetchFailed(request, reason))
+        if self._is_closed or not requests:
+            return
+        self._say(link.holder, reason)
+        for request in requests:
+            self._on_event(FetchFailed(request, reason))
+
+    def _say(self, holder: str, reason: str) -> None:
+        if holder in self._said:
+            return
+        if len(self._said) >= _MAX_SAID:
+            self._said.clear()
+        self._said[holder] = None
+        logger.warning(
+            "results on worker %s cannot be fetched from it (%s); the scheduler is asked to pass "
+            "them on",
+            holder,
+            reason,
+        )
 
     def on_tick(self, now: float) -> None:
         """Close what is idle, and give up on what is silent."""

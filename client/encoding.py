@@ -7,6 +7,7 @@ of one name are told apart.
 
 Arguments are detached from the objects they were made from (arrays travel beside the pickle, as
 views): the caller may change those as soon as `submit` returns, and the record may be sent again.
+Large ones are taken out of their call first, see `shared_arguments`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..protocol.serialize import (
     dumps_with_dependencies,
     function_name,
 )
+from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 from .submitting import MAX_NBYTES, MAX_TASKS, blob_size
 from .tasks import DEFAULT_OPTIONS, FunctionRecord, Options
 
@@ -38,7 +40,7 @@ _MAX_FUNCTIONS: Final = 1024
 class Chunk:
     """A part of a `map`: some rows, encoded."""
 
-    __slots__ = ("args", "dependencies", "keys", "spec_hashes")
+    __slots__ = ("args", "dependencies", "keys", "shared", "spec_hashes")
 
     def __init__(
         self,
@@ -46,12 +48,15 @@ class Chunk:
         args: list[Blob],
         dependencies: list[list[str]],
         spec_hashes: list[bytes] | None,
+        shared: Uses | None,
     ) -> None:
         self.keys = keys
         self.args = args
         #: [] when no row has any.
         self.dependencies = dependencies
         self.spec_hashes = spec_hashes
+        #: What must be submitted before them.
+        self.shared = shared
 
 
 class Encoder:
@@ -64,6 +69,7 @@ class Encoder:
         self._numbers = itertools.count()
         #: {function id: its record}. Forgetting one costs no more than sending it again.
         self._functions: dict[bytes, FunctionRecord] = {}
+        self._shared = SharedArguments()
 
     def function(self, func: Callable[..., Any]) -> FunctionRecord:
         """Return the record of a function.
@@ -86,14 +92,26 @@ class Encoder:
 
     def call(
         self, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Blob, list[str]]:
-        """Encode the arguments of one call; return them and the keys that they depend on."""
+    ) -> tuple[Blob, list[str], Uses | None]:
+        """Encode the arguments of one call.
+
+        Returns:
+            The arguments, the keys that they depend on, and what must be submitted before.
+        """
         blob, dependencies = dumps_arguments(function.name, args, kwargs)
+        shared = None
+        if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
+            nbytes = blob_size(blob)
+            if nbytes > SHARED_NBYTES:
+                sharing = Sharing(self._shared, function.name)
+                call = sharing.call(0, args, kwargs, nbytes)
+                if call is not None:
+                    blob, dependencies = call
+                    shared = sharing.uses
+            blob = _detached(blob)
         if len(dependencies) > MAX_DEPENDENCIES:
             raise too_many_dependencies(function.name, len(dependencies))
-        if blob.__class__ is not bytes:
-            blob = _detached(blob)
-        return blob, dependencies
+        return blob, dependencies, shared
 
     def rows(
         self,
@@ -120,14 +138,21 @@ class Encoder:
         n_done = 0
         size = min(_FIRST_CHUNK, max_tasks)
         prefix = keys if isinstance(keys, str) else function.name
-        while chunk := list(itertools.islice(rows, size)):
+        chunk = list(itertools.islice(rows, 1))
+        # The first row alone, if it is large: hundreds of them would have to be in memory at once.
+        if not _is_large(function.name, chunk, kwargs):
+            chunk += itertools.islice(rows, size - 1)
+        while chunk:
             try:
                 args, dependencies = dumps_arguments_many(function.name, chunk, kwargs)
             except SerializationError as error:
                 raise _renumbered(error, n_done) from error.__cause__
+            nbytes = sum([blob_size(a) for a in args])
+            shared = None
+            if nbytes > SHARED_NBYTES:
+                shared, nbytes = self._share(function.name, chunk, kwargs or {}, args, dependencies)
             if {*map(type, args)} != {bytes}:
                 args = [_detached(a) for a in args]
-            nbytes = sum([blob_size(a) for a in args])
             if not any(dependencies):
                 dependencies = []
             elif len(max(dependencies, key=len)) > MAX_DEPENDENCIES:
@@ -147,8 +172,46 @@ class Encoder:
                     start + number for number in map(str, itertools.islice(self._numbers, n))
                 ]
             n_done += n
-            yield Chunk(chunk_keys, args, dependencies, spec_hashes)
+            yield Chunk(chunk_keys, args, dependencies, spec_hashes, shared)
             size = min(max(n * MAX_NBYTES // max(nbytes, 1), 1), 4 * size, max_tasks)
+            chunk = list(itertools.islice(rows, size))
+
+    def _share(
+        self,
+        name: str,
+        rows: list[tuple[Any, ...]],
+        kwargs: dict[str, Any],
+        args: list[Blob],
+        dependencies: list[list[str]],
+    ) -> tuple[Uses | None, int]:
+        """Take the large arguments out of the calls of a chunk.
+
+        Args:
+            name: of the function.
+            rows: positional arguments of each call.
+            kwargs: keyword arguments of all.
+            args: the encoded calls, replaced by those without.
+            dependencies: their dependencies, likewise.
+
+        Returns:
+            What must be submitted before, and the bytes of all that has to be sent.
+        """
+        sharing = Sharing(self._shared, name)
+        is_shared = False
+        for row, blob in enumerate(args):
+            nbytes = blob_size(blob)
+            if nbytes > SHARED_NBYTES:
+                call = sharing.call(row, rows[row], kwargs, nbytes)
+                if call is not None:
+                    args[row], dependencies[row] = call
+                    is_shared = True
+        nbytes = sharing.nbytes + sum([blob_size(a) for a in args])
+        return sharing.uses if is_shared else None, nbytes
+
+
+def _is_large(name: str, rows: list[tuple[Any, ...]], kwargs: dict[str, Any] | None) -> bool:
+    blobs, _ = dumps_arguments_many(name, rows, kwargs)
+    return any(blob_size(blob) > SHARED_NBYTES for blob in blobs)
 
 
 def too_many_dependencies(name: str, n: int) -> ValueError:
@@ -224,6 +287,13 @@ def bind_constants(
     return functools.partial(func, **kwargs), None
 
 
+#: {option: values that ask for what weft does}. The others are refused.
+_HARMLESS: Final[dict[str, tuple[object, ...]]] = {
+    "direct": (True,),
+    "fifo_timeout": ("100 ms", "100ms", "60 s", "60s"),
+}
+
+
 def make_options(
     priority: int,
     retries: int | None,
@@ -244,13 +314,20 @@ def make_options(
         raise ValueError(f"priority= is a whole number from -512 to 511, not {priority!r}")
     if retries is not None and (type(retries) is not int or not 0 <= retries < 1 << 31):
         raise ValueError(f"retries= is a whole number >= 0, not {retries!r}")
-    names = [workers] if isinstance(workers, str) else list(workers or ())
+    try:
+        names = [workers] if isinstance(workers, str) else [*workers] if workers is not None else []
+    except TypeError:
+        names = [""]
     if not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"workers= are names, hosts or addresses, not {workers!r}")
     if workers is not None and not names:
         raise ValueError("workers= is empty: no worker could run this")
     if allow_other_workers and not names:
         raise ValueError("allow_other_workers= says nothing without workers=")
+    if resources is not None and not isinstance(resources, Mapping):
+        raise TypeError(
+            f'resources= maps names to amounts, as {{"GPU": 1}} does; this is {resources!r}'
+        )
     amounts: dict[str, float] = {}
     for name, amount in (resources or {}).items():
         is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
@@ -258,6 +335,19 @@ def make_options(
             raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
         amounts[name] = amount
     return Options(priority, retries or 0, names, allow_other_workers, amounts)
+
+
+def check_batch_size(batch_size: object) -> int:
+    """Return the most tasks that a user wants in one message.
+
+    Raises:
+        TypeError, ValueError: it cannot be that.
+    """
+    if type(batch_size) is not int:
+        raise TypeError(f"batch_size= is a whole number, not {batch_size!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size= is a whole number >= 1, not {batch_size}")
+    return batch_size
 
 
 def check_key(key: object) -> str:
@@ -278,7 +368,14 @@ def check_key(key: object) -> str:
 
 
 def check_unsupported(**options: object) -> None:
-    """Refuse options of other libraries that would otherwise be silently ignored."""
+    """Refuse options of other libraries that would otherwise be silently ignored.
+
+    What asks for nothing is let through: a false value, and those that are said below to mean what
+    weft does anyway.
+    """
     for name, value in options.items():
-        if value:
+        if name in _HARMLESS:
+            if value is not None and value not in _HARMLESS[name]:
+                raise TypeError(f"{name}= is not supported by weft; leave {value!r} out")
+        elif value:
             raise TypeError(f"{name}= is not supported by weft")

@@ -9,6 +9,7 @@ engine, not the client.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ..protocol.errors import ClientClosed
+from ..protocol.failure import Failure
 from .data_links import DataLinks
 from .events import (
     Action,
@@ -30,12 +32,15 @@ from .events import (
     Notify,
     Operations,
     Tick,
+    Unreadable,
     Unwatch,
     Warn,
     Watch,
     WatchCluster,
 )
 from .link import Finder, SchedulerLink
+from .operating import note_unreadable
+from .patience import check_seconds
 from .state import ClientState
 from .table import FutureTable
 from .tasks import FutureState
@@ -99,6 +104,8 @@ class Engine:
         self._sweeper: asyncio.TimerHandle | None = None
         self._thread_id = 0
         self._ticker: asyncio.TimerHandle | None = None
+        #: To be called when no future is left: the client is gone.
+        self._when_unused: Callable[[], None] | None = None
         self._callbacks: ThreadPoolExecutor | None = None
         self._callbacks_lock = threading.Lock()
 
@@ -148,6 +155,7 @@ class Engine:
         Raises:
             ClientClosed: nobody would answer.
         """
+        check_seconds(timeout, "timeout")
         self._check_may_block()
         done = False
         try:
@@ -161,6 +169,7 @@ class Engine:
 
     async def wait_async(self, waiter: AsyncWaiter, operation: Any, timeout: float | None) -> bool:
         """Do what `wait` does, in a coroutine of any loop."""
+        check_seconds(timeout, "timeout")
         done = False
         try:
             self.post(operation)
@@ -203,9 +212,26 @@ class Engine:
         waiter = AsyncWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
         return await self.wait_async(waiter, Watch(waiter, states), timeout)
 
+    def attach(
+        self, keys: list[str], spec_hashes: list[bytes] | None
+    ) -> tuple[list[FutureState], list[FutureState]]:
+        """Attach to keys that are perhaps in use, for the user's thread; see `FutureTable.attach`.
+
+        Raises:
+            ValueError: a key is in use for another task, by a future that nobody let go.
+            ClientClosed: while it waited to know.
+        """
+        try:
+            return self.table.attach(keys, spec_hashes)
+        except ValueError:
+            self.settle()  # the release of that future may still be in the queue
+            return self.table.attach(keys, spec_hashes)
+
     def settle(self) -> None:
         """Wait until the core has seen what was posted before."""
-        if threading.get_ident() != self._thread_id:
+        if threading.get_ident() == self._thread_id:
+            self._flush()
+        else:
             waiter = ThreadWaiter(1, wants_data=False)
             self.wait(waiter, WatchCluster(waiter, 0), None)
 
@@ -213,6 +239,24 @@ class Engine:
         """Do what `settle` does, in a coroutine."""
         waiter = AsyncWaiter(1, wants_data=False)
         await self.wait_async(waiter, WatchCluster(waiter, 0), None)
+
+    def fail_unreadable(self, state: FutureState, failure: Failure) -> None:
+        """Let the core know that a result cannot be unpickled; return when `state` says so."""
+        if not self.is_closed:
+            self.post(Unreadable(state, failure))
+            if threading.get_ident() == self._thread_id:
+                self._flush()
+                return
+            with contextlib.suppress(ClientClosed):  # meanwhile
+                self.settle()
+                return
+        # The core is at its end and looks at no state any more.
+        note_unreadable(state, failure)
+
+    def when_unused(self, callback: Callable[[], None]) -> None:
+        """Call `callback`, in the loop, when no future is left. Takes no lock: see `post`."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be done
+            self.loop.call_soon_threadsafe(self._set_when_unused, callback)
 
     def _check_may_block(self) -> None:
         if threading.get_ident() == self._thread_id:
@@ -255,6 +299,17 @@ class Engine:
         self.data = DataLinks(lambda: link.security, self._on_event)
         await self.link.open(timeout_s)
         self._ticker = self.loop.call_later(self.link.tick_s, self._on_tick)
+
+    def _set_when_unused(self, callback: Callable[[], None]) -> None:
+        self._when_unused = callback
+        self._flush()
+        self._check_unused()
+
+    def _check_unused(self) -> None:
+        callback = self._when_unused
+        if callback is not None and not self.table.states and not self.is_closed:
+            self._when_unused = None
+            callback()
 
     def _count_pending(self) -> int:
         return sum(state.status == "pending" for state in self.core.table.snapshot())
@@ -311,6 +366,7 @@ class Engine:
         self.link.on_tick(now)
         self.data.on_tick(now)
         self._on_event(Tick())
+        self._check_unused()
 
     async def close(self, reason: str = "the client was closed") -> None:
         """Say goodbye. What is pending is cancelled; what is here stays readable."""
@@ -323,13 +379,17 @@ class Engine:
             self._is_sweeping = False
         self._flush()
         self._on_event(Closed())
-        if self.data is not None:
-            await self.data.close()
-        if self.link is not None:
-            await self.link.close(reason, _CLOSE_TIMEOUT_S)
-        with self._callbacks_lock:
-            if self._callbacks is not None:
-                self._callbacks.shutdown(wait=False)
+        try:
+            if self.data is not None:
+                await self.data.close()
+            if self.link is not None:
+                await self.link.close(reason, _CLOSE_TIMEOUT_S)
+        finally:
+            if self.link is not None:  # also when this is cancelled: the scheduler must hear of it
+                self.link.abort()
+            with self._callbacks_lock:
+                if self._callbacks is not None:
+                    self._callbacks.shutdown(wait=False)
 
 
 def _call_logged(callback: Callable[[Any], object], argument: Any) -> None:

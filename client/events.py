@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..protocol.failure import Failure
 from ..protocol.message import Message
 from ..protocol.payload import Blob
 from .tasks import FutureState, TaskColumns, TaskRecord, Watcher
@@ -72,6 +73,14 @@ class Forget:
 
 
 @dataclass(slots=True)
+class Unreadable:
+    """The result of `state` came, and unpickling it raised."""
+
+    state: FutureState
+    failure: Failure
+
+
+@dataclass(slots=True)
 class Send:
     """Send this message as it is."""
 
@@ -80,7 +89,7 @@ class Send:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskInfo | Forget | Send"
+    " | AskInfo | Forget | Unreadable | Send"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -8,16 +8,16 @@ from typing import Any
 from ..protocol.errors import (
     ClientClosed,
     CommClosed,
+    CommError,
     DataLost,
     LocalProtocolError,
-    NoWorker,
     RemoteProtocolError,
     TaskCancelled,
     TaskErred,
     WorkerDied,
 )
 from ..protocol.failure import Failure
-from .tasks import FutureState
+from .tasks import UNREADABLE, FutureState
 
 
 def _from_exception(failure: Failure) -> BaseException:
@@ -30,9 +30,14 @@ def _from_exception(failure: Failure) -> BaseException:
 #: by the client's core.
 _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "exception": _from_exception,
+    UNREADABLE: _from_exception,
     "worker-died": lambda f: WorkerDied(f[1], f[2], f[3], f[4]),
-    "no-worker": lambda f: NoWorker(f[1], f[2]),
     "data-lost": lambda f: DataLost(f[1], f[2]),
+    "unreachable": lambda f: CommError(
+        f"the result of task {f[1]!r} is on a worker that cannot be reached from here ({f[2]}), "
+        "and the scheduler does not pass it on; it passes on 64 MiB at most",
+        f[3],
+    ),
     "cancelled": lambda f: TaskCancelled(f[1], f[2]),
     "key-conflict": lambda f: ValueError(
         f"key {f[1]!r} belongs to a task of another function or of other arguments, which somebody "
@@ -60,9 +65,13 @@ def exception_of(state: FutureState) -> BaseException:
     return made
 
 
-def traceback_of(state: FutureState) -> Any:
-    """Return the traceback object of a failed state's exception, None if it has none."""
-    return exception_of(state).__traceback__
+def unreadable(state: FutureState, error: Exception) -> Failure:
+    """Make the failure of a result whose unpickling raised `error`."""
+    from ..protocol.exceptions import name_packed, pack_exception
+
+    note = f"weft: the result of task {state.key} could not be read here"
+    packed = pack_exception(error, state.key, "", 0)
+    return [UNREADABLE, state.key, *name_packed(packed, state.key, note)]
 
 
 def _add_note(exc: BaseException, note: str) -> None:

@@ -29,6 +29,9 @@ MAX_REQUESTS_PER_HOLDER: Final = 2
 FAST_ROUNDS: Final = 5
 MAX_ROUNDS: Final = 45
 
+#: So many holders' reasons are remembered, for the text of errors.
+_MAX_REASONS: Final = 1000
+
 #: Stands for the scheduler where a holder's address is expected.
 THROUGH_SCHEDULER: Final = ""
 
@@ -67,6 +70,8 @@ class Fetches:
         self._busy: dict[FutureState, None] = {}
         #: {holder: None} that could not be reached directly; tried again after a reconnect.
         self._unreachable: dict[str, None] = {}
+        #: {holder: why it could not be reached the last time}; at most `_MAX_REASONS`.
+        self._reasons: dict[str, str] = {}
         #: {state: None} that neither holder nor scheduler could give; asked about at the next tick.
         self._later: dict[FutureState, None] = {}
         self._last_request = 0
@@ -165,19 +170,15 @@ class Fetches:
             if state.failure is not None or state.n_references <= 0:
                 self._rounds.pop(state, None)
                 continue
+            if holder == THROUGH_SCHEDULER and state in self._later:
+                continue  # it was news that let us ask before the next tick: of a worker that died
             rounds = self._rounds[state] = self._rounds.get(state, 0) + 1
             if holder == THROUGH_SCHEDULER and FAST_ROUNDS <= rounds < MAX_ROUNDS:
                 self._later[state] = None
                 continue
             if rounds >= MAX_ROUNDS:
                 del self._rounds[state]
-                text = f"it was asked for {rounds} times and was never where it should be"
-                if holder == THROUGH_SCHEDULER:
-                    text = (
-                        "the worker that has it cannot be reached from here, and the scheduler did "
-                        "not pass it on: it may be too large for that"
-                    )
-                self.failed.append((state, data_lost(state.key, text)))
+                self.failed.append((state, self._why(state, holder, rounds)))
                 continue
             keys.append(state.key)
         if not keys:
@@ -189,17 +190,29 @@ class Fetches:
         else:
             self.messages.append(ReportMissing(keys=keys, holder=holder))
 
+    def _why(self, state: FutureState, asked: str, rounds: int) -> list[object]:
+        """Make the failure of a result that nobody could give."""
+        holder = state.location[0] if state.location is not None else ""
+        reason = self._reasons.get(holder)
+        if asked == THROUGH_SCHEDULER and reason is not None:
+            return ["unreachable", state.key, reason, holder]
+        text = f"it was asked for {rounds} times and was never where it should be"
+        return data_lost(state.key, text)
+
     def take_missing(self) -> list[FutureState]:
         """Return the states that were asked for in vain."""
         missing, self._missing = self._missing, []
         return missing
 
-    def fail(self, request: int) -> None:
+    def fail(self, request: int, reason: str) -> None:
         """Ask through the scheduler for what a holder could not give."""
         done = self._end(request)
         if done is None:
             return
         self._unreachable[done.holder] = None
+        if done.holder not in self._reasons and len(self._reasons) >= _MAX_REASONS:
+            self._reasons.clear()
+        self._reasons[done.holder] = reason
         moved = [*done.states, *self._queues.pop(done.holder, {})]
         queue = self._queues.setdefault(THROUGH_SCHEDULER, {})
         for state in moved:
@@ -257,5 +270,6 @@ class Fetches:
             counts[request.holder] = counts.get(request.holder, 0) + 1
         assert counts == self._n_requests
         assert max(counts.values(), default=0) <= MAX_REQUESTS_PER_HOLDER
+        assert len(self._reasons) <= _MAX_REASONS
         assert len(in_requests) + len(in_queues) == len(self._busy)
         assert {*map(id, in_requests), *map(id, in_queues)} == {*map(id, self._busy)}

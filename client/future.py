@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.serialize import loads, reduce_future
 from .events import Cancel, Watch
-from .failures import exception_of
+from .failures import exception_of, unreadable
 from .tasks import NO_VALUE, FutureState, Watcher
 from .watchers import unready
 
@@ -47,6 +47,9 @@ class Future:
         """The client that this future belongs to; None if that is gone."""
         return self._engine.client()
 
+    #: Another name for `client`, known from elsewhere.
+    executor = client
+
     def done(self) -> bool:
         """Whether there is a result or a reason why there is none."""
         return self._state.status != "pending"
@@ -59,9 +62,9 @@ class Future:
     def type(self) -> type | None:
         """The type of the result, if that is in this process; None otherwise."""
         state = self._state
-        if state.failure is not None or not state.has_data:
+        if not state.has_data or self._load_error() is not None:
             return None
-        return type(load(state))
+        return type(load(state, self._engine))
 
     # --- Waiting ----------------------------------------------------------------------------------
 
@@ -83,7 +86,7 @@ class Future:
                 raise TimeoutError(f"no result of {state.key!r} within {timeout:g} s")
         if state.failure is not None:
             raise exception_of(state)
-        return load(state)
+        return load(state, self._engine)
 
     async def _result_async(self, timeout: float | None = None) -> Any:
         state = self._state
@@ -93,14 +96,20 @@ class Future:
                 raise TimeoutError(f"no result of {state.key!r} within {timeout:g} s")
         if state.failure is not None:
             raise exception_of(state)
-        return load(state)
+        return load(state, self._engine)
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result, in any event loop."""
         return self._result_async().__await__()
 
     def exception(self, timeout: float | None = None) -> Any:
-        """Return what the task raised, None if it finished. Waits as `result` does."""
+        """Return what the task raised, None if it finished. Waits until it is done.
+
+        A result that cannot be pickled, or not be unpickled here, is an error too. Of a small one
+        this is known at once. One that stays on its worker is not fetched for this question, since
+        it may be larger than this process can hold: that nobody can read it shows when it is asked
+        for, by whatever call, and from then on `exception` and `status` say so.
+        """
         if self._engine.is_asynchronous:
             return self._exception_async(timeout)
         state = self._state
@@ -108,7 +117,7 @@ class Future:
             self._check_usable()
             if not self._engine.wait_for([state], timeout, wants_data=False):
                 raise TimeoutError(f"{state.key!r} was not done within {timeout:g} s")
-        return None if state.failure is None else exception_of(state)
+        return self._load_error()
 
     async def _exception_async(self, timeout: float | None) -> BaseException | None:
         state = self._state
@@ -116,6 +125,13 @@ class Future:
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout, wants_data=False):
                 raise TimeoutError(f"{state.key!r} was not done within {timeout:g} s")
+        return self._load_error()
+
+    def _load_error(self) -> BaseException | None:
+        """Return why there is no result, None if there is one, as far as that can be known here."""
+        state = self._state
+        if state.failure is None and state.has_data:
+            try_load(state, self._engine)
         return None if state.failure is None else exception_of(state)
 
     def traceback(self, timeout: float | None = None) -> Any:
@@ -140,15 +156,16 @@ class Future:
 
     # --- Letting go -------------------------------------------------------------------------------
 
-    def cancel(self, reason: str | None = None, force: bool = False) -> Any:
+    def cancel(self, reason: str | None = None, msg: str | None = None, force: bool = False) -> Any:
         """Give the task up if it is not done. A running one is not interrupted.
 
         Args:
             reason: for the error that others see.
+            msg: more of it.
             force: even if other clients want its result.
         """
         self._check_usable()
-        self._engine.post(Cancel([self._state], force, reason or ""))
+        self._engine.post(Cancel([self._state], force, cancel_reason(reason, msg)))
         if self._engine.is_asynchronous:
             return self._engine.settle_async()
         self._engine.settle()
@@ -191,6 +208,11 @@ class Future:
         return f"<b>Future</b> <code>{key}</code> · {status}"
 
 
+def cancel_reason(reason: str | None, msg: str | None) -> str:
+    """Return what the errors of cancelled tasks say."""
+    return ": ".join(text for text in (reason, msg) if text)
+
+
 class _Callback(Watcher):
     """Keeps the future until the call."""
 
@@ -206,17 +228,39 @@ class _Callback(Watcher):
         self._future._engine.call_back(self._fn, self._future)
 
 
-def load(state: FutureState) -> Any:
+def load(state: FutureState, engine: Engine) -> Any:
     """Return the result of a finished state whose data is here; unpickled once.
 
-    Raises whatever unpickling raises.
+    Raises whatever unpickling raises, which is the failure of the state from then on. Want of
+    memory is not: it says nothing about the result.
     """
     blob = state.blob
     value = state.value
-    if value is NO_VALUE:
-        # `value` is set before `blob` is cleared, and was looked at after.
-        assert blob is not None
-        value = loads(blob)
-        state.value = value
-        state.blob = None
-    return value
+    if value is not NO_VALUE:
+        return value
+    # `value` or `failure` is set before `blob` is cleared, and `value` was looked at after it.
+    if blob is not None:
+        try:
+            value = loads(blob)
+        except MemoryError:
+            raise
+        except Exception as error:
+            engine.fail_unreadable(state, unreadable(state, error))
+        else:
+            state.value = value
+            state.blob = None
+            return value
+    if state.failure is None:
+        return state.value  # another thread was luckier
+    raise exception_of(state)
+
+
+def try_load(state: FutureState, engine: Engine) -> bool:
+    """Load a result if that is possible; False if the state failed, perhaps just now."""
+    if state.failure is None:
+        try:
+            load(state, engine)
+        except Exception:
+            if state.failure is None:
+                raise
+    return state.failure is None

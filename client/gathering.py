@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .failures import exception_of
-from .future import Future, load
+from .future import Future, load, try_load
 from .tasks import FutureState
 from .watchers import unready
 
@@ -80,7 +80,10 @@ class Gathering:
                 if state.failure is not None:
                     raise exception_of(state)
         if self._is_flat:
-            return [load(state) for state in states if state.failure is None]
+            engine = self._engine
+            if self._skips:
+                states = [state for state in states if try_load(state, engine)]
+            return [load(state, engine) for state in states]
         result = self._fill(self._shape)
         return None if result is _SKIPPED else result
 
@@ -99,7 +102,9 @@ class Gathering:
 
     def _fill(self, item: Any) -> Any:
         if isinstance(item, Future):
-            return _SKIPPED if item._state.failure is not None else load(item._state)
+            if self._skips and not try_load(item._state, self._engine):
+                return _SKIPPED
+            return load(item._state, self._engine)
         if isinstance(item, dict):
             # A copy keeps what a subclass adds: an order, a default.
             filled = copy.copy(item)

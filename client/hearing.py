@@ -81,7 +81,8 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
             core.n_stale += 1
             continue
         state.location = (holders[place], nbytes)
-        state.spec = None
+        if state.spec is not None and not state.spec.function.keeps_records:
+            state.spec = None
         state.status = "finished"
         core.wake(state)
 
@@ -127,9 +128,11 @@ def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
             continue
         if state.spec is not None:
             drop(state)
+            state.location = None
+            state.status = "pending"  # if it was finished, its record was kept for this
             core.hold(state)  # until we know what else is unknown
         else:
-            text = "the scheduler does not know it (any more), and this client cannot submit it"
+            text = "the scheduler does not know it (any more); submit its call again"
             core.fail(state, "lost", data_lost(key, text))
     if core.held and core.is_linked:
         core.submit_held()

@@ -32,12 +32,16 @@ from ..protocol.errors import (
     WeftError,
 )
 from ..protocol.handshake import Role
+from ..protocol.liveness import MISSED_HEARTBEATS, Silence
 from ..protocol.message import Message
 from ..protocol.messages import Bye, Heartbeat, Refused, RegisterClient, Welcome
 from ..protocol.security import Security
 from .events import Connected, Disconnected, Event, GaveUp, Received, Unsendable
 
 logger: Final = logging.getLogger("weft.client")
+
+#: Who loses a session sooner than this after it began looks again later each time.
+_SOUND_SESSION_S: Final = 10.0
 
 _BACKOFF_MIN_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 5.0
@@ -62,7 +66,10 @@ class _Session:
 
     def __init__(self, link: SchedulerLink) -> None:
         self.link = link
+        #: From Welcome to the end.
         self.connection: Connection | None = None
+        self.began = time.monotonic()
+        self.silence = Silence()
         self.welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
@@ -93,6 +100,7 @@ class _Session:
         error = error or CommClosed("the connection was closed", connection.peer_address)
         if not self.welcomed.done():
             self.welcomed.set_exception(error)
+            self.welcomed.exception()  # it may come before anybody waits
         elif self.connection is not None:
             self.connection = None
             self.link._on_closed(self, error)
@@ -154,8 +162,9 @@ class SchedulerLink:
         self._n_sessions = 0
         self._epoch = 0
         self._heartbeat_s = 5.0
-        self._last_sent = 0.0
-        self._last_contact = 0.0
+        #: When the next heartbeat is due.
+        self._next_beat = 0.0
+        self._backoff = self._delays()
         self._reconnecting: asyncio.Task[None] | None = None
         self._is_closing = False
         self._rng = random.Random()
@@ -230,27 +239,35 @@ class SchedulerLink:
                 if is_last:
                     raise
                 continue
-            self._n_sessions += 1
-            connection.send(
-                [
-                    RegisterClient(
-                        client_id=self._client_id,
-                        name=self._name,
-                        session=self._n_sessions,
-                        last_epoch=self._epoch,
-                        facts=self._facts,
-                    )
-                ]
-            )
-            self.address = address
-            done, _ = await asyncio.wait([session.welcomed], timeout=timeout_s)
-            if not done:
-                session.welcomed.cancel()
-                connection.abort()
-                raise ConnectTimeout("the scheduler did not welcome us", address, timeout_s)
-            session.welcomed.result()
+            await self._register(session, connection, address, timeout_s)
             self._known = address, security
             return
+
+    async def _register(
+        self, session: _Session, connection: Connection, address: str, timeout_s: float
+    ) -> None:
+        self._n_sessions += 1
+        connection.send(
+            [
+                RegisterClient(
+                    client_id=self._client_id,
+                    name=self._name,
+                    session=self._n_sessions,
+                    last_epoch=self._epoch,
+                    facts=self._facts,
+                )
+            ]
+        )
+        self.address = address
+        try:
+            await within(timeout_s, session.welcomed)
+        except BaseException as error:
+            # Nobody else knows of the connection. A Welcome that is under way must find no one.
+            connection.abort()
+            if isinstance(error, TimeoutError) and not isinstance(error, WeftError):
+                text = "the scheduler did not welcome us"
+                raise ConnectTimeout(text, address, timeout_s) from None
+            raise
 
     def _look_up(self) -> tuple[list[str], Security]:
         try:
@@ -268,12 +285,14 @@ class SchedulerLink:
         self._epoch = welcome.epoch
         self._heartbeat_s = max(welcome.heartbeat_ms / 1000, 0.05)
         self.facts = welcome.facts
-        self._last_contact = time.monotonic()
+        session.began = time.monotonic()
         self._on_event(Connected(welcome.epoch, welcome.session))
 
     def _on_messages(self, session: _Session, messages: list[Message]) -> None:
-        if session is self._session:
-            self._last_contact = time.monotonic()
+        if session is not self._session:
+            return
+        messages = [message for message in messages if type(message) is not Heartbeat]
+        if messages:
             self._on_event(Received(messages))
 
     def _on_closed(self, session: _Session, error: WeftError) -> None:
@@ -283,6 +302,8 @@ class SchedulerLink:
         if self._is_closing:
             self.closed.set()
             return
+        if time.monotonic() - session.began > _SOUND_SESSION_S:
+            self._backoff = self._delays()
         self._on_event(Disconnected(str(error)))
         self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(error))
 
@@ -302,7 +323,7 @@ class SchedulerLink:
         # By a timer: an attempt may be slow to fail.
         timer = loop.call_later(_SAY_SO_AFTER_S, self._say_so, outage, deadline)
         try:
-            for delay in self._delays():
+            for delay in self._backoff:
                 if time.monotonic() + delay >= deadline:
                     break
                 await asyncio.sleep(delay)
@@ -318,6 +339,10 @@ class SchedulerLink:
                     outage.last_error = problem
                     logger.debug("cannot reach the scheduler yet: %s", problem)
                     continue
+                except Exception as problem:
+                    logger.exception("a bug ends the search for the scheduler")
+                    self._give_up(outage, f"the search for it failed: {problem!r}")
+                    return
                 level = logging.INFO if outage.is_said else logging.DEBUG
                 logger.log(level, "the scheduler is back after %.0f s", time.monotonic() - lost)
                 return
@@ -361,7 +386,6 @@ class SchedulerLink:
         if session is None or session.connection is None:
             return
         connection = session.connection
-        self._last_sent = time.monotonic()
         try:
             connection.send(messages)
         except LocalProtocolError:
@@ -373,9 +397,28 @@ class SchedulerLink:
                     self._on_event(Unsendable(message, error.text))
 
     def on_tick(self, now: float) -> None:
-        """Send a heartbeat if one is due. To be called more often than that."""
-        if self.writable and now - self._last_sent >= self._heartbeat_s / 2:
+        """Send a heartbeat if one is due, and look for answers. To be called more often than that.
+
+        A scheduler that is not heard is left: it hangs, or its machine is gone.
+        """
+        session = self._session
+        if session is None or session.connection is None or now < self._next_beat:
+            return
+        self._next_beat = now + self._heartbeat_s
+        if session.silence.look(session.connection):
+            seconds = round(MISSED_HEARTBEATS * self._heartbeat_s, 1)
+            text = f"it was silent for {seconds:g} s"
+            session.connection.fail(CommClosed(text, session.connection.peer_address))
+        else:
             self.send([Heartbeat(facts={})])
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        self._is_closing = True
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+        if self._session is not None and self._session.connection is not None:
+            self._session.connection.abort()
 
     async def close(self, reason: str, timeout_s: float) -> None:
         """Say goodbye and close."""

@@ -47,6 +47,11 @@ class Location:
                 )
             if connection_file is not None:
                 raise TypeError("give a cluster or a connection_file=, not both")
+        if security is not None and not isinstance(security, Security):
+            raise TypeError(
+                "security= is a weft Security, with the token of a running cluster, not "
+                f"{security!r}; without it the token is looked up, or made for a new cluster"
+            )
         self.cluster: Any = None if isinstance(address, str) else address
         self._address = address if isinstance(address, str) else None
         self._connection_file = os.fspath(connection_file) if connection_file is not None else None

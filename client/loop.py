@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ..protocol.errors import ClientClosed
@@ -35,6 +36,9 @@ class LoopThread:
         self._name = name
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        #: {future: None}: what is waited for; None once the loop is closed and nothing will come.
+        self._waited: dict[Future[Any], None] | None = {}
+        self._lock = threading.Lock()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -55,30 +59,34 @@ class LoopThread:
         started = threading.Event()
         loop.call_soon(started.set)
         # A daemon: a program that forgets to close must still end.
-        self._thread = threading.Thread(
-            target=self._run, args=(loop,), name=self._name, daemon=True
-        )
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            loop.close()
+            raise
+        # From here on `stop` ends it, also if the wait is interrupted.
+        self._loop, self._thread = loop, thread
         started.wait()
-        self._loop = loop
 
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
         finally:
             try:
-                tasks = asyncio.all_tasks(loop)
-                for task in tasks:
-                    task.cancel()
-                if tasks:
-                    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+                _cancel_all(loop)
                 loop.run_until_complete(loop.shutdown_asyncgens())
                 loop.run_until_complete(loop.shutdown_default_executor())
+                _cancel_all(loop)  # what was posted meanwhile
             finally:
                 asyncio.set_event_loop(None)
                 loop.close()
+                with self._lock:
+                    left, self._waited = self._waited or {}, None
+                # What came too late even for that.
+                for future in left:
+                    future.cancel()
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call `callback(*args)` in the loop's thread, soon."""
@@ -105,10 +113,20 @@ class LoopThread:
         done = threading.Lock()
         done.acquire()
         future.add_done_callback(lambda _: done.release())
+        with self._lock:
+            if self._waited is not None:
+                self._waited[future] = None
+            else:
+                future.cancel()
         is_done = False
         try:
             is_done = acquire(done, timeout)
         finally:
+            with self._lock:
+                if self._waited is not None:
+                    del self._waited[future]
+                else:
+                    coroutine.close()  # it was never started, or has ended
             if not is_done:  # also when interrupted
                 future.cancel()
         if not is_done:
@@ -129,3 +147,10 @@ class LoopThread:
         except RuntimeError:
             return  # it was closed meanwhile, by another caller of stop
         thread.join(_STOP_TIMEOUT_S)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    while tasks := asyncio.all_tasks(loop):
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

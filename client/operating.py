@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..protocol.failure import cancelled
+from ..protocol.failure import Failure, cancelled
 from ..protocol.messages import CancelKeys, FetchKeys, ReleaseKeys, WantKeys
 from .events import (
     AskInfo,
@@ -18,6 +18,7 @@ from .events import (
     Forget,
     Operations,
     Send,
+    Unreadable,
     Unwatch,
     Want,
     Watch,
@@ -25,14 +26,23 @@ from .events import (
 )
 from .hearing import ask_info, on_forget, watch_cluster
 from .submitting import drop
-from .tasks import GONE, HELD, NEW, SENT, FutureState, TaskColumns, TaskRecord
+from .tasks import (
+    GONE,
+    HELD,
+    NEW,
+    NO_VALUE,
+    SENT,
+    UNREADABLE,
+    FutureState,
+    TaskColumns,
+    TaskRecord,
+)
 
 if TYPE_CHECKING:
     from .state import ClientState
 
 #: Longest list of keys in one of our messages; well below the protocol's limit.
 MAX_KEYS: Final = 1 << 16
-_MAX_LEFT_EARLY: Final = 10_000
 
 
 def on_operations(core: ClientState, event: Operations, _now: float) -> None:
@@ -60,6 +70,8 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
             watch_cluster(core, operation.watcher, operation.n_workers)
         elif cls is Forget:
             on_forget(core, operation.watcher)
+        elif cls is Unreadable:
+            note_unreadable(operation.state, operation.failure)
         else:
             assert cls is Send, operation
             core.close_submissions()
@@ -86,8 +98,8 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
         if state.phase != SENT:  # else it is asked about, and submitted if it is unknown
             core.hold(state)
         return
-    if core.left_early:
-        guard(core, [state.key])
+    if state.key in core.let_go:
+        set_barrier(core)
     core.submitter.add(task)
 
 
@@ -102,7 +114,7 @@ def on_columns(core: ClientState, tasks: TaskColumns) -> None:
             on_columns_one_by_one(core, tasks)
             return
         state.spec = tasks
-    if core.left_early:
+    if core.let_go:
         guard(core, [state.key for state in states])
     core.submitter.add_columns(tasks)
 
@@ -136,7 +148,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
             if state.phase != SENT:
                 core.hold(state)
         return
-    if core.left_early:
+    if core.let_go:
         guard(core, [state.key for state in rows])
     if is_whole:
         core.submitter.add_columns(tasks)
@@ -154,7 +166,7 @@ def trace(
         dependency = table.get(key)
         if dependency is None:
             continue  # of another client; the scheduler knows
-        if dependency.failure is not None:
+        if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
             core.fail(state, dependency.status, dependency.failure)
             return False
         lineage.append(dependency)
@@ -176,19 +188,20 @@ def replace(core: ClientState, states: list[FutureState]) -> None:
 
 def guard(core: ClientState, keys: list[str]) -> None:
     """Set up a barrier if the last task of one of these keys may still be heard of."""
-    if any(key in core.left_early for key in keys):
+    if not core.let_go.keys().isdisjoint(keys):
         set_barrier(core)
 
 
-def set_barrier(core: ClientState) -> None:
-    """Ignore what is said about the keys that we left until this was heard."""
+def set_barrier(core: ClientState) -> int:
+    """Ignore what is said about what was let go until that was heard; return the request."""
     # The scheduler answers in order: what it says about these keys before its answer to this
-    # request is about the tasks that we left.
+    # request is about the tasks that were let go.
     core.close_submissions()
     request = core.fetches.next_request()
     core.to_scheduler.append(FetchKeys(request=request, keys=[]))
-    core.barriers.update(dict.fromkeys(core.left_early, request))
-    core.left_early.clear()
+    core.barriers.update(dict.fromkeys(core.let_go, request))
+    core.let_go = {}
+    return request
 
 
 def on_released(core: ClientState, released: list[FutureState]) -> None:
@@ -203,27 +216,34 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
             if function is not None:
                 function.n_wanted -= 1
                 state.function = None
-            spec = state.spec
-            if spec is not None and spec.is_named:
-                core.left_early[state.key] = None
             if core.reconciliation.is_active:
                 core.reconciliation.confirm(state.key)
         elif phase == HELD:
             core.held.pop(state, None)
         if state.watchers is not None and state.failure is None and not state.has_data:
             core.fail_released(state)
+        if state.spec.__class__ is TaskRecord:
+            del state.spec.state  # no cycle: it may hold a large blob
     if keys:
         say_released(core, keys)
-    if len(core.left_early) > _MAX_LEFT_EARLY and core.is_linked:
-        set_barrier(core)
 
 
 def say_released(core: ClientState, keys: list[str]) -> None:
-    """Tell the scheduler, now or when it is back."""
-    core.unacknowledged.update(dict.fromkeys(keys))
-    if core.is_in_session:
+    """Tell the scheduler, now or when it knows what we want."""
+    note_let_go(core, keys)
+    if core.is_linked:
         for start in range(0, len(keys), MAX_KEYS):
             core.to_scheduler.append(ReleaseKeys(keys=keys[start : start + MAX_KEYS]))
+
+
+def note_let_go(core: ClientState, keys: list[str]) -> None:
+    """Remember these until it is certain that the scheduler has heard of it."""
+    new = dict.fromkeys(keys)
+    core.unacknowledged.update(new)
+    core.let_go.update(new)
+    if core.barriers:
+        for key in keys:
+            core.barriers.pop(key, None)  # too early a one now
 
 
 def on_want(core: ClientState, states: list[FutureState]) -> None:
@@ -240,7 +260,7 @@ def on_want(core: ClientState, states: list[FutureState]) -> None:
             state.phase = SENT
             new.append(state.key)
     if new:
-        if core.left_early:
+        if core.let_go:
             guard(core, new)
         core.close_submissions()
         core.to_scheduler.append(WantKeys(keys=new))
@@ -254,7 +274,6 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
             continue
         if state.phase == SENT:
             keys.append(state.key)
-            core.left_early[state.key] = None
         elif state.phase == HELD:
             core.held.pop(state, None)
         state.phase = GONE
@@ -263,12 +282,24 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
         core.fail(state, "cancelled", cancelled(state.key, operation.reason))
     if not keys:
         return
-    core.unacknowledged.update(dict.fromkeys(keys))
-    if core.is_in_session:
+    note_let_go(core, keys)
+    if core.is_linked or core.reconciliation.is_active:
         core.close_submissions()
         core.to_scheduler.append(
             CancelKeys(keys=keys, force=operation.force, reason=operation.reason)
         )
+
+
+def note_unreadable(state: FutureState, failure: Failure) -> None:
+    """Fail a result that is here and cannot be unpickled. The cluster's copy is as good as before.
+
+    So the key stays wanted, and tasks that depend on it are submitted as ever.
+    """
+    if state.failure is None and state.value is NO_VALUE:  # else another thread was faster
+        state.failure = failure
+        state.status = "error"
+        state.spec = None
+        state.blob = None  # last: without it, and without a failure, the result is not here yet
 
 
 def is_only_wanted(state: FutureState) -> bool:

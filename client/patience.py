@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Final
@@ -10,6 +11,20 @@ from typing import Final
 #: the thread sleeps does not wake it; nor does one that the system hands to another thread. So no
 #: sleep is longer than this, and Ctrl-C is never lost, only late by so much in the worst case.
 SLICE_S: Final = 0.5
+
+
+def check_seconds(seconds: object, option: str) -> None:
+    """Refuse what is no time to wait, None aside.
+
+    Raises:
+        TypeError, ValueError: it is no number, or is below zero.
+    """
+    if seconds is None:
+        return
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise TypeError(f"{option}= is a number of seconds, not {seconds!r}")
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"{option}= is a number of seconds >= 0, not {seconds!r}")
 
 
 def acquire(lock: threading.Lock, timeout: float | None) -> bool:

@@ -5,7 +5,8 @@ The scheduler may be the same one, or a new one that knows little. Both get the 
 client says which keys it wants (`WantKeys`), and each is answered by its state or by `KeysUnknown`.
 When all are answered, what is unknown is submitted again from its record, together with what was
 submitted while there was no connection, in the order of first submission, so that dependencies come
-before their dependents. Nothing is submitted earlier, because it may depend on an unknown key.
+before their dependents. Nothing is submitted earlier, because it may depend on an unknown key; and
+nothing is released earlier, because an unknown key may depend on it: see `Releases`.
 
 A pending task keeps its record, and through `lineage` those of its dependencies even when their
 futures are gone. Such a dependency is submitted along and released at once; the scheduler, if it
@@ -19,7 +20,7 @@ from typing import Final
 
 from .submitting import Submitter
 from .table import FutureTable
-from .tasks import GONE, NEW, RELEASED, SENT, FutureState, TaskRecord
+from .tasks import GONE, HELD, NEW, RELEASED, SENT, FutureState, TaskRecord
 
 #: A scheduler that has been silent for so long about a key has lost the question.
 PATIENCE_S: Final = 30.0
@@ -132,6 +133,60 @@ class Reconciliation:
         return [key for key in temporary if not is_held(table, key)]
 
 
+class Releases:
+    """What to say of keys that were let go, when the scheduler may not have heard of that.
+
+    By now all that is wanted was answered for, so it has what it needs at the scheduler: except for
+    the held tasks. What these read stays until they are submitted.
+    """
+
+    def __init__(
+        self, keys: dict[str, None], table: FutureTable, held: dict[FutureState, None]
+    ) -> None:
+        #: What the scheduler says of these until it has heard so is about tasks that were let go.
+        self.stale: list[str] = []
+        #: To be released at once.
+        self.now: list[str] = []
+        #: To be released when the held tasks are submitted.
+        self.later: list[str] = []
+        #: Names of held tasks, with their hashes: not to be released if the scheduler has the very
+        #: task, because its inputs may be gone from here, and released it would be gone from there.
+        self.names: list[str] = []
+        self.spec_hashes: list[bytes] = []
+        needed = _inputs(held)
+        for key in keys:
+            state = table.states.get(key)
+            phase = GONE if state is None else state.phase
+            if phase == SENT:
+                continue  # asked about in this session, and so the right one
+            if phase != HELD and key in needed:
+                self.later.append(key)
+                continue
+            self.stale.append(key)
+            if phase != HELD:
+                self.now.append(key)
+            elif state is not None and state.spec is not None:
+                spec_hash = state.spec.row(key).spec_hash
+                if spec_hash is not None:
+                    self.names.append(key)
+                    self.spec_hashes.append(spec_hash)
+
+
+def _inputs(held: dict[FutureState, None]) -> dict[str, None]:
+    """Return the keys of released states that held tasks depend on, directly or not."""
+    keys: dict[str, None] = {}
+    stack = list(held)
+    while stack:
+        state = stack.pop()
+        if state.spec is None:
+            continue
+        for dependency in state.spec.row(state.key).lineage:
+            if dependency.phase == GONE and dependency.key not in keys:
+                keys[dependency.key] = None
+                stack.append(dependency)
+    return keys
+
+
 def is_doomed(state: FutureState) -> bool:
     """Whether what depends on this state cannot be made: it failed, or was cancelled."""
     failure = state.failure
@@ -148,8 +203,10 @@ def _submit(
     task: TaskRecord, state: FutureState, submitter: Submitter, temporary: dict[str, None]
 ) -> None:
     was_gone = state.phase == GONE
+    task.state = state
     submitter.add(task)
     if was_gone:
+        del task.state
         # Not in the table, so nothing else would undo this. The release goes out last, and with it
         # the scheduler's reason to keep the function: count no further than that.
         temporary[state.key] = None

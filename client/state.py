@@ -20,6 +20,7 @@ After a loss of the connection the client states what is true instead of replayi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,9 +28,9 @@ from typing import Any
 from ..protocol.failure import Failure, cancelled
 from ..protocol.message import Message
 from ..protocol.messages import (
-    FetchKeys,
     GetClusterInfo,
     ReleaseKeys,
+    ReleaseOthers,
     SubmitTasks,
     WantKeys,
 )
@@ -51,8 +52,8 @@ from .events import (
 )
 from .fetching import Fetches
 from .hearing import on_received
-from .operating import MAX_KEYS, on_operations, say_released
-from .reconciling import Reconciliation, is_held
+from .operating import MAX_KEYS, on_operations, say_released, set_barrier
+from .reconciling import Reconciliation, Releases, is_held
 from .submitting import Submitter, drop
 from .table import FutureTable
 from .tasks import (
@@ -84,23 +85,20 @@ class ClientState:
         self.n_stale = 0
         #: {state: None} in phase HELD, in order.
         self.held: dict[FutureState, None] = {}
-        #: {key: None} released or cancelled since the last check; nothing shows that the
-        #: scheduler heard of it, so it is said again in the next session.
+        #: {key: None} released or cancelled since the last check, or not said yet; nothing shows
+        #: that the scheduler heard of it, so it is said again in the next session.
         self.unacknowledged: dict[str, None] = {}
         #: The same, before the check that is under way, and the number of that request.
         self._checked: dict[str, None] = {}
         self._check = 0
-        #: Of these, what is to be said in this session once the held tasks are submitted.
-        self._release_later: list[str] = []
         self.submitter = Submitter()
         self.fetches = Fetches()
         self.reconciliation = Reconciliation()
-        #: Keys that were cancelled, and keys named by the user that were released, before their
-        #: result came: a message about them may be under way. (Keys of weft's own name their
-        #: content: a late result is the right one.)
-        self.left_early: dict[str, None] = {}
+        #: {key: None} released or cancelled since the last barrier, and not submitted since: what
+        #: comes about this key may be about the task that was let go.
+        self.let_go: dict[str, None] = {}
         #: {key: barrier}: what comes about this key before the answer to that request is about an
-        #: earlier task of the same name.
+        #: earlier task of the same name. Barriers never decrease.
         self.barriers: dict[str, int] = {}
         #: Watchers whose batch is not empty; empty between events.
         self.touched: list[Watcher] = []
@@ -143,11 +141,6 @@ class ClientState:
                 self.actions.append(Notify(watcher, watcher.batch))
                 watcher.batch = []
             self.touched = []
-
-    @property
-    def is_in_session(self) -> bool:
-        """There is a connection to the scheduler, perhaps not yet for submissions."""
-        return self.is_linked or self.reconciliation.is_active
 
     # --- Shared by those who handle events ---
 
@@ -257,7 +250,8 @@ class ClientState:
         if request == self._check:
             self._checked = {}
         if self.barriers:
-            for key in [key for key, at in self.barriers.items() if at <= request]:
+            heard = list(itertools.takewhile(lambda i: i[1] <= request, self.barriers.items()))
+            for key, _ in heard:
                 del self.barriers[key]
 
     # --- Data -------------------------------------------------------------------------------------
@@ -266,7 +260,7 @@ class ClientState:
         self.take(event.request, event.keys, event.blobs)
 
     def _on_fetch_failed(self, event: FetchFailed, _now: float) -> None:
-        self.fetches.fail(event.request)
+        self.fetches.fail(event.request, event.reason)
 
     def take(self, request: int, keys: list[str], blobs: list[Any]) -> None:
         asked = self.fetches.finish(request, keys, blobs)
@@ -286,63 +280,65 @@ class ClientState:
     def _on_connected(self, _event: Connected, now: float) -> None:
         assert not self.is_linked
         self.fetches.on_connected()
-        states = self.table.snapshot()
-        for state in states:
+        self.unacknowledged = self._checked | self.unacknowledged
+        self._checked = {}
+        keys: list[str] = []
+        for state in self.table.snapshot():
+            # Only what is submitted in this session shows that the scheduler has a function.
             function = state.function
             if function is not None:
-                # Only what is submitted in this session shows that the scheduler has a function.
                 function.n_wanted = 0
                 state.function = None
-        keys = [state.key for state in states if state.phase == SENT and state.failure is None]
-        # Before our wants: a key may be ours again, for another task than the released one.
-        # But not of what was submitted again and is the same task, or has finished since: its
-        # inputs may be gone from here, and released it would be gone from there too.
-        released = [
-            key for key in self._checked | self.unacknowledged if not self._is_wanted_again(key)
-        ]
-        self.unacknowledged = dict.fromkeys(released)
-        self._checked = {}
-        # ... but not those that a held task is to read: the scheduler must have them until then.
-        needed = self._inputs_of_held() if self.held and released else {}
-        self._release_later = [key for key in released if key in needed]
-        released = [key for key in released if key not in needed]
-        for start in range(0, len(released), MAX_KEYS):
-            self.to_scheduler.append(ReleaseKeys(keys=released[start : start + MAX_KEYS]))
+            if state.phase != SENT or state.failure is not None:
+                continue
+            if state.spec is not None and state.key in self.unacknowledged:
+                # What the scheduler has of this name may be what was let go: an earlier task, or
+                # an earlier failure of the same one.
+                self.hold(state)
+            else:
+                keys.append(state.key)
         for start in range(0, len(keys), MAX_KEYS):
-            self.to_scheduler.append(WantKeys(keys=keys[start : start + MAX_KEYS]))
+            part = keys[start : start + MAX_KEYS]
+            self.to_scheduler.append(WantKeys(keys=part, spec_hashes=self.table.spec_hashes(part)))
         self.reconciliation.start(keys, now)
 
-    def _is_wanted_again(self, key: str) -> bool:
-        state = self.table.states.get(key)
-        if state is None or state.phase != SENT:
-            return False
-        return state.status == "finished" or state.spec is None or not state.spec.is_named
-
-    def _inputs_of_held(self) -> dict[str, None]:
-        """Return the keys of released states that held tasks depend on, directly or not."""
-        keys: dict[str, None] = {}
-        stack = list(self.held)
-        while stack:
-            state = stack.pop()
-            if state.spec is None:
-                continue
-            for dependency in state.spec.row(state.key).lineage:
-                if dependency.phase == GONE and dependency.key not in keys:
-                    keys[dependency.key] = None
-                    stack.append(dependency)
-        return keys
+    def _say_released(self, keys: list[str]) -> None:
+        for start in range(0, len(keys), MAX_KEYS):
+            self.to_scheduler.append(ReleaseKeys(keys=keys[start : start + MAX_KEYS]))
 
     def go_on(self) -> None:
-        """Begin to submit: all that we want has been answered for."""
+        """Begin to submit: all that we want has been answered for.
+
+        Only now is known what is to be submitted, and so what the scheduler has to keep for it.
+        """
         self.reconciliation.stop()
         self.is_linked = True
+        self.let_go = {}
+        later = self._say_again() if self.unacknowledged else []
         self.submit_held()
-        released = [key for key in self._release_later if not is_held(self.table, key)]
-        self._release_later = []
-        for start in range(0, len(released), MAX_KEYS):
-            self.to_scheduler.append(ReleaseKeys(keys=released[start : start + MAX_KEYS]))
+        self._say_released([key for key in later if not is_held(self.table, key)])
         for request in self.info_requests:
             self.to_scheduler.append(GetClusterInfo(request=request))
+
+    def _say_again(self) -> list[str]:
+        """Say the releases that nobody may have heard; return those that are to wait.
+
+        They wait for the held tasks that will read them: for these, the scheduler must have them
+        until then. All others come before, because their names may be in use again.
+        """
+        releases = Releases(self.unacknowledged, self.table, self.held)
+        self._say_released(releases.now)
+        for start in range(0, len(releases.names), MAX_KEYS):
+            part = slice(start, start + MAX_KEYS)
+            self.to_scheduler.append(
+                ReleaseOthers(keys=releases.names[part], spec_hashes=releases.spec_hashes[part])
+            )
+        if releases.stale:
+            # News of what is let go only now may be on its way, in this session.
+            self.let_go = dict.fromkeys(releases.stale)
+            set_barrier(self)
+            self.let_go = dict.fromkeys(releases.later)
+        return releases.later
 
     def submit_held(self) -> None:
         """Submit what waited for the connection or got lost, and what that needs."""
@@ -355,7 +351,7 @@ class ClientState:
         if wanted:
             self.to_scheduler.append(WantKeys(keys=wanted))
         if temporary:
-            self.to_scheduler.append(ReleaseKeys(keys=temporary))
+            say_released(self, temporary)
         for state, culprit in failed:
             assert culprit.failure is not None
             self.fail(state, culprit.status, culprit.failure)
@@ -371,7 +367,7 @@ class ClientState:
         self.fetches.on_disconnected()
         # Nothing that was said in this session will be heard in the next.
         self.barriers.clear()
-        self.left_early.clear()
+        self.let_go = {}
 
     def _on_unsendable(self, event: Unsendable, _now: float) -> None:
         if isinstance(event.message, SubmitTasks):
@@ -409,8 +405,7 @@ class ClientState:
     def _on_tick(self, _event: Tick, now: float) -> None:
         if self.is_linked and self.unacknowledged and not self._checked:
             self._checked, self.unacknowledged = self.unacknowledged, {}
-            self._check = self.fetches.next_request()
-            self.to_scheduler.append(FetchKeys(request=self._check, keys=[]))
+            self._check = set_barrier(self)
         self.fetches.on_tick()
         if self.reconciliation.is_active:
             self.reconciliation.on_tick(now)
@@ -445,6 +440,8 @@ class ClientState:
                 assert state.function.n_wanted == counts[id(state.function)], state
         assert not (self.held and self.is_linked)
         assert not self.touched
+        assert list(self.barriers.values()) == sorted(self.barriers.values())
+        assert self.barriers.keys().isdisjoint(self.let_go)
         assert not self.submitter.out
         assert not (self.is_linked and self.reconciliation.is_active)
         self.fetches.validate()

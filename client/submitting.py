@@ -14,13 +14,12 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ..protocol.message import Message
-from ..protocol.messages import SubmitTasks
+from ..protocol.messages import NO_HASH, SubmitTasks
 from ..protocol.payload import Blob, Payload
 from .tasks import SENT, FunctionRecord, FutureState, Options, TaskColumns, TaskRecord
 
 MAX_TASKS: Final = 8192
 MAX_NBYTES: Final = 1 << 20
-_NO_HASH: Final = bytes(16)
 
 
 class Submitter:
@@ -64,8 +63,8 @@ class Submitter:
         spec_hash = task.spec_hash
         if spec_hash or message.spec_hashes:
             if not message.spec_hashes and n:
-                message.spec_hashes.extend([_NO_HASH] * n)
-            message.spec_hashes.append(spec_hash or _NO_HASH)
+                message.spec_hashes.extend([NO_HASH] * n)
+            message.spec_hashes.append(spec_hash or NO_HASH)
         self._nbytes += len(args) if args.__class__ is bytes else blob_size(args)
         if n >= MAX_TASKS - 1 or self._nbytes >= MAX_NBYTES:
             self.close()

@@ -23,6 +23,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ..protocol.messages import NO_HASH
 from .tasks import FutureState
 
 FAILED = frozenset({"error", "cancelled", "lost"})
@@ -122,6 +123,14 @@ class FutureTable:
                         if hashes:
                             hashes.pop(key, None)
         return dead
+
+    def spec_hashes(self, keys: list[str]) -> list[bytes]:
+        """Return the tasks' hashes, zeros where the user did not name the key; [] for none."""
+        hashes = self._spec_hashes
+        if not hashes:
+            return []
+        found = [hashes.get(key, NO_HASH) for key in keys]
+        return found if any(spec_hash != NO_HASH for spec_hash in found) else []
 
     def snapshot(self) -> list[FutureState]:
         """Return all states in the order in which their keys came: dependencies come first."""

@@ -27,6 +27,9 @@ HELD: Final = 1  #: to be submitted when the connection stands
 SENT: Final = 2  #: submitted or wanted; released with ReleaseKeys
 GONE: Final = 3  #: released, cancelled or never sent: no message is about it any more
 
+#: The kind of the failure of a result that is here and whose unpickling raised.
+UNREADABLE: Final = "unreadable"
+
 #: Why a watched state without futures has no result. It says nothing about the task.
 RELEASED: Final = "its last future was released"
 
@@ -34,7 +37,7 @@ RELEASED: Final = "its last future was released"
 class FunctionRecord:
     """A pickled function. One object for each function id, as long as any task of it lives."""
 
-    __slots__ = ("blob", "id", "n_wanted", "name")
+    __slots__ = ("blob", "id", "keeps_records", "n_wanted", "name")
 
     def __init__(self, function_id: bytes, blob: bytes, name: str) -> None:
         self.id = function_id
@@ -42,6 +45,8 @@ class FunctionRecord:
         self.name = name
         #: Number of states whose `function` is this. While > 0 the scheduler has the blob.
         self.n_wanted = 0
+        #: Its tasks can be submitted again even if they are finished.
+        self.keeps_records = False
 
 
 class Options:
@@ -85,6 +90,7 @@ class FutureState:
         "location",
         "n_references",
         "phase",
+        "shared",
         "spec",
         "status",
         "value",
@@ -105,6 +111,8 @@ class FutureState:
     location: tuple[str, int] | None
     #: Who is to be told when the status is final: nobody, one, or several.
     watchers: Watcher | list[Watcher] | None
+    #: Large arguments of its call, that are to live as long as it does: see `shared_arguments`.
+    shared: tuple[Any, ...] | None
     #: What to submit again if the scheduler lost it. Not None while pending and submitted by us.
     spec: TaskRecord | TaskColumns | None
     #: The function that this state is counted for (see FunctionRecord), or None.
@@ -117,6 +125,7 @@ class FutureState:
         self.n_references = 1
         self.value = NO_VALUE
         self.blob = self.failure = self.location = self.watchers = self.spec = self.function = None
+        self.shared = None
         self.phase = NEW
 
     def __repr__(self) -> str:
@@ -130,7 +139,11 @@ class FutureState:
 
 
 class TaskRecord:
-    """One submitted task."""
+    """One submitted task.
+
+    Its `state` is gone from when that is let go of: as a cycle, what may be large would stay until
+    the garbage collector comes.
+    """
 
     __slots__ = (
         "args",

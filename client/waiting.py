@@ -7,6 +7,7 @@ it without asking anybody, and is woken once for each batch that comes while it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .events import Unwatch, Watch
 from .failures import exception_of
 from .future import Future, load
-from .patience import SLICE_S
+from .patience import SLICE_S, check_seconds
 from .tasks import NO_VALUE, FutureState, Watcher
 from .watchers import call_in, pending
 
@@ -177,13 +178,14 @@ class as_completed:
         del loop
         self.with_results = with_results
         self.raise_errors = raise_errors
+        check_seconds(timeout, "timeout")
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._engine: Engine | None = None
         self._completions = _Completions(with_results)
         #: {state: its futures, not yet yielded}.
         self._futures: dict[FutureState, Future | list[Future]] = {}
-        #: More futures of a state that was taken from the queue.
+        #: More futures of a state that was taken from the queue, and what was put back.
         self._more: deque[Future] = deque()
         self._n = 0
         if futures is not None:
@@ -239,12 +241,14 @@ class as_completed:
 
     def clear(self) -> None:
         """Wait for none of the futures any more."""
+        # What the loop may still put into the old queue is of no interest.
+        cleared, self._completions = self._completions, _Completions(self.with_results)
         if self._engine is not None:
-            self._engine.post(Unwatch(self._completions, list(self._futures)))
+            self._engine.post(Unwatch(cleared, list(self._futures)))
         self._futures.clear()
         self._more.clear()
         self._n = 0
-        self._completions.wake()
+        cleared.wake()
 
     def count(self) -> int:
         """Return the number of futures that were not yielded yet."""
@@ -256,17 +260,17 @@ class as_completed:
 
     def has_ready(self) -> bool:
         """Whether the next future is there already."""
-        return bool(self._more) or any(
-            state in self._futures for state in self._completions.queue.copy()
-        )
+        return bool(self._more or self._completions.queue)
 
     # --- Taking -----------------------------------------------------------------------------------
 
     def _take(self) -> Future | None:
         """Return a completed future, None if there is none now."""
         if self._more:
-            self._n -= 1
-            return self._more.popleft()
+            with contextlib.suppress(IndexError):  # another consumer was faster
+                one_more = self._more.popleft()
+                self._n -= 1
+                return one_more
         queue = self._completions.queue
         while queue:
             try:
@@ -287,12 +291,16 @@ class as_completed:
         if not self.with_results:
             return future
         state = future._state
-        if state.failure is not None:
-            error = exception_of(state)
-            if self.raise_errors:
-                raise error
-            return future, error
-        return future, load(state)
+        if state.failure is None:
+            try:
+                return future, load(state, future._engine)
+            except Exception:
+                if state.failure is None:
+                    raise
+        error = exception_of(state)
+        if self.raise_errors:
+            raise error
+        return future, error
 
     def _time_left(self) -> float | None:
         if self._deadline is None:
@@ -304,15 +312,15 @@ class as_completed:
 
     def _next_future(self) -> Future:
         """Wait for a completed future; StopIteration if there are none to wait for."""
-        event = self._completions.event
         while True:
+            event = self._completions.event  # of this round: `clear` brings another queue
             future = self._take()
             if future is not None:
                 return future
             if self._n == 0:
                 raise StopIteration
             event.clear()
-            if not self._completions.queue and self._n:
+            if not self.has_ready() and self._n:
                 assert self._engine is not None
                 self._engine._check_may_block()
                 left = self._time_left()
@@ -325,8 +333,8 @@ class as_completed:
         return self._dress(self._next_future())
 
     async def _next_future_async(self) -> Future:
-        completions = self._completions
         while True:
+            completions = self._completions
             future = self._take()
             if future is not None:
                 return future
@@ -336,7 +344,7 @@ class as_completed:
             waiter: asyncio.Future[None] = loop.create_future()
             completions.async_waiters.append((loop, waiter))
             # A batch may have come before the waiter was there to be woken.
-            if not completions.queue and self._n:
+            if not self.has_ready() and self._n:
                 await asyncio.wait([waiter], timeout=self._time_left())
             waiter.cancel()
 
@@ -347,33 +355,57 @@ class as_completed:
         return self._dress(await self._next_future_async())
 
     def next_batch(self, block: bool = True) -> Any:
-        """Return all that have completed, as a list; wait for one if `block` and there is none."""
+        """Return all that have completed, as a list; wait for one if `block` and there is none.
+
+        With results, a failed future ends the list before it and is raised by the next call.
+        """
         if self._engine is not None and self._engine.is_asynchronous:
             return self._next_batch_async(block)
-        batch = []
-        if block:
-            try:
-                batch.append(self._next_future())
-            except StopIteration:
-                return []
-        return self._fill(batch)
+        if not block:
+            return self._fill(self._take())
+        try:
+            future = self._next_future()
+        except StopIteration:
+            return []
+        return self._fill(future)
 
     async def _next_batch_async(self, block: bool) -> list[Any]:
-        batch = []
-        if block:
-            try:
-                batch.append(await self._next_future_async())
-            except StopAsyncIteration:
-                return []
-        return self._fill(batch)
+        if not block:
+            return self._fill(self._take())
+        try:
+            future = await self._next_future_async()
+        except StopAsyncIteration:
+            return []
+        return self._fill(future)
 
-    def _fill(self, batch: list[Future]) -> list[Any]:
-        while (future := self._take()) is not None:
-            batch.append(future)
-        return [self._dress(future) for future in batch]
+    def _fill(self, future: Future | None) -> list[Any]:
+        """Return this future and all others that are ready, up to the first that raises.
+
+        That one comes next, alone: raised together with results, it would take them away.
+        """
+        batch: list[Any] = []
+        while future is not None:
+            try:
+                batch.append(self._dress(future))
+            except Exception:
+                if not batch:
+                    raise
+                self._put_back(future)
+                break
+            future = self._take()
+        return batch
+
+    def _put_back(self, future: Future) -> None:
+        self._more.appendleft(future)
+        self._n += 1
+        self._completions.wake()
 
     def batches(self) -> Batches:
-        """Iterate, with `for` or `async for`, over lists of what completed since the last one."""
+        """Iterate, with `for` or `async for`, over lists of what completed since the last one.
+
+        With results, a failed future ends the list before it and is raised by the next step; the
+        iteration can go on after that.
+        """
         return Batches(self)
 
 
@@ -387,10 +419,10 @@ class Batches:
         return self
 
     def __next__(self) -> list[Any]:
-        return self._completed._fill([self._completed._next_future()])
+        return self._completed._fill(self._completed._next_future())
 
     def __aiter__(self) -> AsyncIterator[list[Any]]:
         return self
 
     async def __anext__(self) -> list[Any]:
-        return self._completed._fill([await self._completed._next_future_async()])
+        return self._completed._fill(await self._completed._next_future_async())

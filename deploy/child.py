@@ -26,11 +26,26 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from typing import IO, Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
 
 _MAX_TAIL_CHARS: Final = 4000
+
+#: Of this process, for `_let_go_in_fork`.
+_children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
+
+
+def _let_go_in_fork() -> None:
+    """Close what a forked copy of this process has inherited: our end must be seen without it."""
+    for child in list(_children):
+        child.socket.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_fork)
+
 _KILL_AFTER_S: Final = 5.0
 
 LOG_FORMAT: Final = "%(asctime)s %(name)s %(levelname)s: %(message)s"
@@ -63,8 +78,15 @@ class Child:
     def __init__(self, kind: str, *, session: bool = True) -> None:
         self.kind = kind
         self._received = b""
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        self.socket, theirs = socket.socketpair()
+        try:
+            self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        except OSError as error:
+            raise ChildFailed(f"cannot start the {kind} process: {error}") from None
+        try:
+            self.socket, theirs = socket.socketpair()
+        except OSError as error:
+            self._stderr.close()
+            raise ChildFailed(f"cannot start the {kind} process: {error}") from None
         with theirs, _spare_stderr() as stderr:
             # First of all the path, so that the child imports what this process would.
             code = (
@@ -79,10 +101,13 @@ class Child:
                     pass_fds=(theirs.fileno(), stderr),
                     start_new_session=session,
                 )
-            except OSError as error:
+            except BaseException as error:
                 self.socket.close()
                 self._stderr.close()
-                raise ChildFailed(f"cannot start the {kind} process: {error}") from None
+                if isinstance(error, OSError):
+                    raise ChildFailed(f"cannot start the {kind} process: {error}") from None
+                raise
+        _children.add(self)
 
     def configure(self, config: dict[str, Any]) -> None:
         """Send the configuration. One that cannot be taken shows in `wait_ready`."""
@@ -97,17 +122,25 @@ class Child:
             ConfigError: the configuration is at fault.
         """
         deadline = time.monotonic() + timeout_s
+        # Not `select`: it takes no descriptor above 1023, and who calls us may have thousands.
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
         while True:
             answer = self._take_answer()
             if answer is not None:
                 return answer
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+            if left <= 0 or not poll.poll(1000 * left):
                 self.kill()
                 raise ChildFailed(
                     f"the {self.kind} process was not ready after {timeout_s:g} s{self._tail()}"
                 )
-            self._take(self.socket.recv(1 << 16))
+            data = b""
+            with contextlib.suppress(ConnectionResetError):  # it ended with something unread
+                data = self.socket.recv(1 << 16)
+            if not data:
+                self.finish(_KILL_AFTER_S)
+            self._take(data)
 
     async def wait_ready_async(self) -> dict[str, Any]:
         """Do what `wait_ready` does, in a coroutine and without a limit."""
@@ -119,7 +152,12 @@ class Child:
             answer = self._take_answer()
             if answer is not None:
                 return answer
-            self._take(await loop.sock_recv(self.socket, 1 << 16))
+            data = b""
+            with contextlib.suppress(ConnectionResetError):
+                data = await loop.sock_recv(self.socket, 1 << 16)
+            if not data:
+                await self._finish_async()
+            self._take(data)
 
     async def wait_ended_async(self) -> str:
         """Wait until the child has ended; say how."""
@@ -129,12 +167,17 @@ class Child:
         with contextlib.suppress(ConnectionResetError):
             while await loop.sock_recv(self.socket, 1 << 16):
                 continue
-        self.finish(_KILL_AFTER_S)
+        await self._finish_async()
         return describe_code(self.process.returncode)
+
+    async def _finish_async(self) -> None:
+        """End it, which may take seconds, without holding up the loop."""
+        import asyncio
+
+        await asyncio.to_thread(self.finish, _KILL_AFTER_S)
 
     def _take(self, data: bytes) -> None:
         if not data:
-            self.finish(_KILL_AFTER_S)
             how = describe_code(self.process.returncode)
             raise ChildFailed(f"the {self.kind} process ended at its start: {how}{self._tail()}")
         self._received += data
@@ -146,7 +189,6 @@ class Child:
         self._received = rest
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            self.finish(_KILL_AFTER_S)
             if answer.get("is_config"):
                 raise ConfigError(answer["error"])
             raise ChildFailed(f"the {self.kind} process did not start: {answer['error']}")
@@ -283,9 +325,25 @@ class Parent:
         self._say({"error": text, "is_config": isinstance(error, ConfigError)})
 
     def _say(self, what: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.setblocking(True)
+        # Whoever waits for the parent's end meanwhile needs the socket as it was.
+        timeout_s = self.socket.gettimeout()
+        self.socket.setblocking(True)
+        try:
             self.socket.sendall(json.dumps(what).encode() + b"\n")
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the parent is gone, which `wait_gone` tells
+        finally:
+            self.socket.settimeout(timeout_s)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the parent has said that it is over, or has ended."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
 
     async def wait_gone(self) -> None:
         """Wait until the parent says that it is over, or is gone."""

@@ -137,7 +137,9 @@ def _start_log(level: str) -> None:
     envvar="WEFT_TOKEN_FILE",
     help="Take the token from this file instead of making one. [env: WEFT_TOKEN_FILE]",
 )
-@click.option("--name", help="Names the connection file, in place of scheduler-PORT.")
+@click.option(
+    "--name", help="Names the connection file and the Unix socket. Default: scheduler-PORT."
+)
 @click.option(
     "--dashboard-address",
     default=DEFAULT_DASHBOARD,
@@ -154,6 +156,15 @@ def _start_log(level: str) -> None:
     metavar="SECONDS",
     help="How long the results that a lost client wants are kept for its return.",
 )
+@click.option(
+    "--liveness-timeout",
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Who says nothing for so long is taken for dead: by the scheduler, a worker whose "
+    "supervisor does not vouch for it either; by workers and clients, the scheduler.",
+)
 @_log_option
 @click.pass_context
 def scheduler(
@@ -167,6 +178,7 @@ def scheduler(
     dashboard_address: str,
     no_dashboard: bool,
     client_lease: float,
+    liveness_timeout: float,
     log_level: str,
 ) -> None:
     """Run a scheduler, until Ctrl-C or a client's shutdown().
@@ -175,11 +187,13 @@ def scheduler(
     Workers and clients of the same user on this machine find that file by themselves; elsewhere,
     give them a copy of it with --connection-file.
     """
+    from ..protocol.liveness import MISSED_HEARTBEATS
     from ..scheduler.server import SchedulerConfig
     from .daemon import DaemonConfig, run_daemon, scheduler_facts
     from .settings import parse_host_port
 
     _start_log(log_level)
+    _check_connection_file(connection_file, name)
     security = _scheduler_security(host, protocol, token_file)
     is_default_port = _is_default(ctx, "port")
     http_host, http_port = "", 0
@@ -192,6 +206,8 @@ def scheduler(
         return connection_file or _default_connection_file(server, name)
 
     def on_ready(server: SchedulerServer, url: str) -> None:
+        if url and http_port and not url.endswith(f":{http_port}/"):
+            click.echo(f"port {http_port} is taken, pages use a free one", err=True)
         path = str(path_of_file(server))
         _say_how_to_connect(server.addresses[0], path, connection_file is None, url)
 
@@ -202,6 +218,7 @@ def scheduler(
                 addresses=[address],
                 security=security,
                 client_lease_s=client_lease,
+                heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,
                 facts=scheduler_facts(),
             ),
             dashboard_host=http_host,
@@ -227,6 +244,20 @@ def scheduler(
 
 def _is_default(ctx: click.Context, parameter: str) -> bool:
     return ctx.get_parameter_source(parameter) is click.core.ParameterSource.DEFAULT
+
+
+def _check_connection_file(path: Path | None, name: str | None) -> None:
+    """Find out before anybody can connect whether the connection file can be written."""
+    from ..protocol.connection_file import check_destination, default_path, run_directory
+
+    if name is not None:
+        default = default_path(name)
+        check_destination(path or default)
+    elif path is not None:
+        check_destination(path)
+    else:
+        # The file is named by the port, which is not known before we listen.
+        run_directory()
 
 
 def _scheduler_security(host: str, protocol: str | None, token_file: Path | None) -> Security:
@@ -299,7 +330,7 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
         f"  connect          weft.Client({argument})",
     ]
     if url:
-        lines.append(f"  pages            {url}  (healthz, readyz; metrics with the token)")
+        lines.append(f"  pages            {url}healthz  (and readyz; metrics with the token)")
     click.echo("\n".join(lines))
     sys.stdout.flush()
 
@@ -307,7 +338,7 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
 # --- weft worker ----------------------------------------------------------------------------------
 
 
-@weft.command()
+@weft.command(short_help="Run workers for a scheduler, until Ctrl-C or until it stops.")
 @click.argument("address", required=False)
 @click.option(
     "--connection-file",
@@ -357,8 +388,8 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for a scheduler that does not answer yet. Once connected, workers try "
-    "to come back for ever.",
+    help="How long to wait for a scheduler that does not answer yet; its connection file must be "
+    "there. Once connected, workers try to come back for ever.",
 )
 @_log_option
 def worker(
@@ -376,9 +407,9 @@ def worker(
 ) -> None:
     """Run workers for the scheduler at ADDRESS, until Ctrl-C or until it says stop.
 
-    ADDRESS is tcp://host:port, tls://host:port or unix:///path; without one, the connection file
-    says where. The token comes from the connection file, or from the file that $WEFT_TOKEN_FILE
-    names.
+    ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; without one, the
+    connection file says where. The token comes from the connection file, or from the file that
+    $WEFT_TOKEN_FILE names.
 
     A supervisor process watches the workers, starts those again that die, and reports why. Set
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
@@ -483,7 +514,8 @@ def main(arguments: list[str] | None = None) -> None:
     name = "weft"
     try:
         # Errors come here instead of being printed by click, so that all look alike.
-        code = weft.main(arguments, prog_name=name, standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        code = weft.main(given or ["--help"], prog_name=name, standalone_mode=False)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else name

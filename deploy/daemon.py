@@ -63,7 +63,7 @@ class DaemonConfig:
 class _Daemon:
     def __init__(self, config: DaemonConfig) -> None:
         self.config = config
-        self.error: WeftError | None = None
+        self.error: Exception | None = None
         self._written: tuple[ConnectionFile, Path] | None = None
         self._http: Child | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,30 +85,42 @@ class _Daemon:
         )
 
     async def _stop_when_told(self, told: Coroutine[Any, Any, None]) -> None:
-        await told
-        await self._server.stop("the owner of this cluster has closed it, or is gone")
+        try:
+            await told
+        finally:
+            # Whatever ends the wait: nobody else would ever tell us.
+            await self._server.stop("the owner of this cluster has closed it, or is gone")
 
     async def _accompany(self) -> None:
         """Start the HTTP process, write the connection file, say that we run; keep HTTP alive."""
         try:
-            url = ""
-            if self.config.dashboard_host:
-                url = await self._start_http_somewhere()
-                self._server.state.facts["dashboard"] = url
-            if self.config.connection_file is not None:
-                addresses = [contact_address(address) for address in self._server.addresses]
-                file = ConnectionFile.of_this_process(
-                    self.config.scheduler.security, addresses, url or None
-                )
-                path = self.config.connection_file(self._server)
-                file.write(path)
-                self._written = file, path
-            if self.config.on_ready is not None:
-                self.config.on_ready(self._server, url)
-        except WeftError as error:
-            self.error = error
-            await self._server.stop(f"it could not be started: {error}")
-            return
+            await self._begin()
+            await self._keep_http()
+        except Exception as error:
+            # What fails because all ends is no news.
+            if self._server.stopping:
+                _log.debug("it was just being started when it was stopped: %s", error)
+                return
+            self.error = error  # told once, by who started us
+            await self._server.stop("it could not be started")
+
+    async def _begin(self) -> None:
+        url = ""
+        if self.config.dashboard_host:
+            url = await self._start_http_somewhere()
+            self._server.state.facts["dashboard"] = url
+        if self.config.connection_file is not None:
+            addresses = [contact_address(address) for address in self._server.addresses]
+            file = ConnectionFile.of_this_process(
+                self.config.scheduler.security, addresses, url or None
+            )
+            path = self.config.connection_file(self._server)
+            file.write(path)
+            self._written = file, path
+        if self.config.on_ready is not None:
+            self.config.on_ready(self._server, url)
+
+    async def _keep_http(self) -> None:
         while self._http is not None:
             how = await self._http.wait_ended_async()
             self._http.close()
@@ -121,14 +133,18 @@ class _Daemon:
                 try:
                     await self._start_http()
                 except WeftError as error:
+                    if self._server.stopping:
+                        return
                     _log.error("the HTTP process does not start: %s", error)
 
     async def _is_stopping(self) -> bool:
         """Tell whether the HTTP process left because the scheduler does, which takes a moment."""
+        if self._server.stopping:
+            return True
         try:
             await within(_HTTP_RESTART_S, self._server.wait_stopped())
         except TimeoutError:
-            return False
+            return self._server.stopping
         return True
 
     async def _start_http_somewhere(self) -> str:
@@ -168,11 +184,12 @@ class _Daemon:
         return contact_address(str(bound)).replace("tcp", scheme, 1) + "/"
 
     def close(self) -> None:
-        if self._http is not None:
-            self._http.close()
+        # The file first: nobody handles signals any more, and the next one may end us.
         if self._written is not None:
             file, path = self._written
             file.remove(path)
+        if self._http is not None:
+            self._http.close()
 
 
 def run_daemon(config: DaemonConfig) -> None:
@@ -228,6 +245,11 @@ def run_embedded(parent: Parent) -> int:
     security = Security(
         token=plain["token"].encode(), cluster_id=bytes.fromhex(plain["cluster_id"])
     )
+
+    # A program's end takes its workers with it, maybe before we have heard of either. Who is left
+    # at its terminal did not ask for warnings about that.
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(lambda record: record.levelno >= logging.ERROR or not parent.is_gone)
 
     def on_ready(server: SchedulerServer, url: str) -> None:
         parent.ready(address=server.addresses[0], dashboard=url)

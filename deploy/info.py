@@ -79,7 +79,7 @@ def describe(info: dict[str, Any], address: str) -> str:
         f"  tasks    {tasks}",
     ]
     if info.get("dashboard"):
-        lines.append(f"  pages    {info['dashboard']}")
+        lines.append(f"  pages    {info['dashboard']}healthz")
     rows = [("worker", "threads", "running", "results", "holds", "memory", "limit", "address")]
     for where, worker in info["workers"].items():
         rows.append(

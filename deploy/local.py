@@ -114,6 +114,10 @@ class LocalCluster:
                 )
         self._local_directory = None if local_directory is None else os.fspath(local_directory)
         self._log_level = _check_log_level(silence_logs)
+        if security is not None and not isinstance(security, Security):
+            raise ConfigError(
+                f"a weft Security, or None for a new token, not {security!r}", "security"
+            )
         self.security = security or Security(
             token=new_token().encode(), cluster_id=new_cluster_id()
         )
@@ -127,6 +131,7 @@ class LocalCluster:
         #: Why this cluster was given up, "" while it was not.
         self._given_up = ""
         self._pid = os.getpid()
+        self._closing = threading.Lock()
         self._embedded: Any = None
         if not asynchronous:
             self._start()
@@ -193,7 +198,7 @@ class LocalCluster:
         if ended is not None:
             ended.close()
         # `_close` first says that it is over, then tells the child that it finds here to stop.
-        if self._watch is None or self._watch.stopping:
+        if self.status == "closed":
             return None
         self._configure_workers(self.scheduler_address)
         self._workers.wait_ready(_START_TIMEOUT_S)
@@ -331,6 +336,12 @@ class LocalCluster:
         _open_clusters.discard(self)
         if os.getpid() != self._pid:
             return  # a fork of the owner: the processes are not its own
+        # A client that was dropped closes it in a thread, perhaps while the program ends, which
+        # closes all: the second waits, and finds nothing left to do.
+        with self._closing:
+            self._end(timeout_s)
+
+    def _end(self, timeout_s: float) -> None:
         if self.loop_thread is not None:
             if self._embedded is not None:
                 with contextlib.suppress(TimeoutError):

@@ -6,15 +6,17 @@ given, and what would be right.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError
+from ..protocol.machine import memory_limit, n_cores
+
+#: Of workers, and of threads each. Beyond it is a slip of the pen, which no machine would survive.
+MAX_COUNT: Final = 4096
 
 #: Below this not even the interpreter fits, and workers would be killed as soon as they start.
 MIN_MEMORY_LIMIT: Final = 64 << 20
@@ -26,7 +28,6 @@ _UNITS: Final = {
     **{f"{p}I{b}": 1024 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
 }
 _NUMBER: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?)\s*([A-Za-z]*)\s*")
-_CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -40,39 +41,12 @@ class WorkerCounts:
 # --- This machine ---------------------------------------------------------------------------------
 
 
-def n_cores() -> int:
-    """Return how many cores this process may use: affinity and the container's quota count."""
-    if hasattr(os, "sched_getaffinity"):
-        n = len(os.sched_getaffinity(0))
-    else:
-        n = os.cpu_count() or 1
-    quota = _cgroup_numbers("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
-    if len(quota) == 2 and quota[0] > 0:
-        n = min(n, -(-quota[0] // quota[1]))
-    return max(1, n)
-
-
 def total_memory() -> int:
     """Return how many bytes this process may use: the machine's, or the container's if less."""
     import psutil
 
     total = int(psutil.virtual_memory().total)
-    limit = _cgroup_numbers("memory.max", "memory/memory.limit_in_bytes")
-    if limit and limit[0] > 0:
-        total = min(total, limit[0])
-    return total
-
-
-def _cgroup_numbers(unified: str, *separate: str) -> list[int]:
-    """Read a limit of our control group, of either version; [] = none."""
-    for names in ((unified,), separate):
-        try:
-            words = " ".join((_CGROUP / name).read_text() for name in names).split()
-            return [int(word) for word in words]
-        except (OSError, ValueError):
-            # Not there, or "max"
-            continue
-    return []
+    return min(total, memory_limit() or total)
 
 
 # --- Sizes ----------------------------------------------------------------------------------------
@@ -184,18 +158,20 @@ def parse_resources(
             number = -1.0
         if not isinstance(name, str) or not name or not 0 <= number < float("inf"):
             raise ConfigError(f"{name!r} = {amount!r} is not a name and an amount >= 0", setting)
+        if name in resources:
+            raise ConfigError(f"{name} is there twice", setting)
         resources[name] = number
     return resources
 
 
 def check_count(value: object, setting: str, low: int = 1) -> int:
-    """Return `value` if it is a whole number of at least `low`.
+    """Return `value` if it is a whole number from `low` to MAX_COUNT.
 
     Raises:
         ConfigError: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 1 << 20:
-        raise ConfigError(f"{value!r} is not a whole number of at least {low}", setting)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_COUNT:
+        raise ConfigError(f"{value!r} is not a whole number from {low} to {MAX_COUNT}", setting)
     return value
 
 

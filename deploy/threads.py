@@ -9,6 +9,7 @@ import asyncio
 import logging
 import uuid
 
+from ..protocol.deadline import unless
 from ..protocol.security import Security
 from ..scheduler.server import SchedulerConfig, SchedulerServer
 from ..worker.config import WorkerConfig
@@ -40,6 +41,7 @@ class EmbeddedCluster:
         self._scheduler: SchedulerServer | None = None
         self._workers: list[WorkerServer] = []
         self._runs: list[asyncio.Task[None]] = []
+        self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Start all; return the scheduler's address once every worker is registered."""
@@ -61,21 +63,23 @@ class EmbeddedCluster:
                     nthreads=self._nthreads,
                     memory_limit=self._memory_limit,
                     resources=self._resources,
-                    reconnect=False,
                 )
             )
             self._workers.append(worker)
             self._runs.append(asyncio.create_task(worker.run(), name=f"worker {i}"))
         for worker, run in zip(self._workers, self._runs, strict=True):
-            registered = asyncio.create_task(worker.registered.wait())
-            await asyncio.wait([registered, run], return_when=asyncio.FIRST_COMPLETED)
-            registered.cancel()
+            await unless(run, worker.registered.wait())
             if run.done():
                 run.result()
         return address
 
     async def stop(self) -> None:
-        """Stop all, workers first."""
+        """Stop all, workers first. Who is cancelled while he waits does not stop that half-way."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         for worker in self._workers:
             worker.stop("the cluster was closed")
         for ended in await asyncio.gather(*self._runs, return_exceptions=True):

@@ -106,7 +106,6 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         find=find,
         supervisor_id=plain["supervisor_id"],
         worker_id=plain["worker_id"],
-        reconnect=find is not None,
         started_path=Path(plain["started_path"]),
         stop_timeout_s=stop_timeout_s,
     )

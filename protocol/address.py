@@ -38,11 +38,12 @@ def parse_address(text: str) -> Address:
         ConfigError: it is none.
     """
     scheme, separator, rest = text.partition("://")
+    scheme = scheme.lower()
     if separator and rest:
         if scheme == "inproc" or (scheme == "unix" and rest.startswith("/")):
             return Address(scheme, rest, None)
         if scheme in ("tcp", "tls"):
-            host, colon, port = rest.rpartition(":")
+            host, colon, port = rest.removesuffix("/").rpartition(":")
             bracketed = host.startswith("[") and host.endswith("]")
             bare = host[1:-1] if bracketed else host
             well_formed = colon and bare and (bracketed or ":" not in host)

@@ -29,7 +29,7 @@ class Handler(Protocol):
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
         """The connection is gone: the last call, and there is exactly one.
 
-        `error` is None when this end called `close` or `abort`.
+        `error` is None when this end called `close` or `abort`, and its own when it called `fail`.
         """
 
 
@@ -76,6 +76,10 @@ class Connection(abc.ABC):
     @abc.abstractmethod
     def abort(self) -> None:
         """Close at once; what is not yet written is lost."""
+
+    @abc.abstractmethod
+    def fail(self, error: CommError | ProtocolError) -> None:
+        """Close at once because of `error`: a listening end logs one line, the handler hears it."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"

@@ -43,10 +43,11 @@ from .secret_files import (
     read_secret_file,
     read_token_file,
 )
-from .security import MIN_TOKEN_BYTES, Security, certificate_der
+from .security import MIN_TOKEN_BYTES, Security, certificate_der, needs_tls
 
 __all__ = [
     "ConnectionFile",
+    "check_destination",
     "default_path",
     "find",
     "read_token_file",
@@ -140,9 +141,7 @@ class ConnectionFile:
         }
         # What we could not read back we do not write.
         _parse(json.loads(json.dumps(content)), str(path))
-        make_directory(path.parent)
-        check_directory(path.parent)
-        self._check_replaceable(path)
+        _check_destination(path, self.pid, self.host)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
         try:
@@ -193,21 +192,35 @@ class ConnectionFile:
         """Say whether its scheduler ran on this host and is gone. False when that is not known."""
         return self.host == socket.gethostname() and not _is_alive(self)
 
-    def _check_replaceable(self, path: Path) -> None:
-        if not os.path.lexists(path):
-            return
-        try:
-            there = ConnectionFile.read(path)
-        except ConfigError as error:
-            raise ConfigError(
-                f"{path} exists and will not be replaced, because it does not look like a "
-                f"connection file of yours ({error}); remove it or choose another path"
-            ) from None
-        if there.pid != self.pid and there.host == self.host and _is_alive(there):
-            raise ConfigError(
-                f"{path} is the connection file of another scheduler, process {there.pid}, that is "
-                "running; stop it or choose another path with --connection-file"
-            )
+
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Check that a scheduler in this process can write its connection file to `path`.
+
+    Raises:
+        ConfigError: what `ConnectionFile.write` would raise.
+    """
+    _check_destination(Path(path), os.getpid(), socket.gethostname())
+
+
+def _check_destination(path: Path, pid: int, host: str) -> None:
+    make_directory(path.parent)
+    check_directory(path.parent)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write the connection file {path}: Permission denied")
+    if not os.path.lexists(path):
+        return
+    try:
+        there = ConnectionFile.read(path)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{path} exists and will not be replaced, because it does not look like a "
+            f"connection file of yours ({error}); remove it or choose another path"
+        ) from None
+    if there.pid != pid and there.host == host and _is_alive(there):
+        raise ConfigError(
+            f"{path} is the connection file of another scheduler, process {there.pid}, that is "
+            "running; stop it or choose another path with --connection-file"
+        )
 
 
 # --- Content --------------------------------------------------------------------------------------
@@ -451,15 +464,19 @@ def find(
     4. the only file in the run directory.
 
     An `address` beside 1 or 2 is used in place of the file's own, for tunnels and forwarded ports.
+    A bare `host:port` is tcp:// or tls://, whichever the file says; without a file, the one that
+    weft speaks there.
 
     Raises:
         ConfigError: nothing was found, or several; the text lists where it looked and why each
             candidate was passed over.
     """
     search = _Search([])
-    if address is not None and _address_key(address) is None:
+    if address is not None and _address_key(_with_scheme(address)) is None:
+        hint = "; a connection file is given with " + _THE_OPTION
         raise ConfigError(
             f"{address!r} is not an address: use tcp://host:port, tls://host:port or unix:///path"
+            + (hint if address.endswith(".json") else "")
         )
     if connection_file:
         return _at_address(ConnectionFile.read(connection_file), address)
@@ -492,28 +509,50 @@ def _find_for_address(address: str, environ: Mapping[str, str], search: _Search)
             token = read_token_file(token_file)
         except ConfigError as error:
             raise ConfigError(f"$WEFT_TOKEN_FILE: {error}") from None
-        return ConnectionFile("", (address,), token, source=f"$WEFT_TOKEN_FILE ({token_file})")
+        source = f"$WEFT_TOKEN_FILE ({token_file})"
+        return ConnectionFile("", (_with_scheme(address),), token, source=source)
     search.notes.append("$WEFT_TOKEN_FILE (not set)")
-    key = _address_key(address)
     matches = []
     for candidate in search.scan(environ):
-        if key in map(_address_key, candidate.addresses):
+        if _is_listed(address, candidate):
             matches.append(_at_address(candidate, address))
         else:
             search.notes.append(f"{candidate.source} (is for {', '.join(candidate.addresses)})")
     if not matches:
         raise search.error(
             f"no token was found for {address}",
-            f"give the scheduler's connection file with {_THE_OPTION}, or set WEFT_TOKEN_FILE to a "
-            "file with its token",
-            [file for file in search.stale if key in map(_address_key, file.addresses)],
+            f"if a scheduler runs there, give its connection file with {_THE_OPTION}, or set "
+            "WEFT_TOKEN_FILE to a file with its token",
+            [file for file in search.stale if _is_listed(address, file)],
         )
     # Two schedulers cannot have one address: the newest file is of the one that is there now.
     return max(matches, key=lambda match: match.created)
 
 
 def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
-    return found if address is None else dataclasses.replace(found, addresses=(address,))
+    if address is None:
+        return found
+    return dataclasses.replace(found, addresses=(_with_scheme(address, found),))
+
+
+def _is_listed(address: str, file: ConnectionFile) -> bool:
+    return _address_key(_with_scheme(address, file)) in map(_address_key, file.addresses)
+
+
+def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
+    """Return `address`, if it is a bare host:port with the scheme that is meant.
+
+    That is the one that `file` has for it or, where the file has another host (a tunnel's end),
+    for its first host. Without a file: weft always encrypts beyond loopback.
+    """
+    bare = _address_key(f"tcp://{address}")
+    if "://" in address or bare is None:
+        return address
+    keys = map(_address_key, file.addresses if file is not None else ())
+    known = [key for key in keys if key is not None and key[0] != "unix"]
+    known.sort(key=lambda key: key[1:] != bare[1:])
+    scheme = known[0][0] if known else "tls" if needs_tls(bare[1]) else "tcp"
+    return f"{scheme}://{address}"
 
 
 def _several(files: Sequence[ConnectionFile], advice: str) -> ConfigError:

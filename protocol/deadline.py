@@ -1,10 +1,10 @@
-"""A time limit for an awaitable, which a cancellation always gets through."""
+"""Limits for an awaitable, which a cancellation always gets through."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -27,8 +27,37 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
             raise TimeoutError(f"not within {seconds:g} s")
         return awaited.result()
     finally:
-        if not awaited.done():
-            awaited.cancel()
-            await asyncio.wait([awaited])
-        if not awaited.cancelled():
-            awaited.exception()  # so that nobody misses it
+        await _end(awaited)
+
+
+async def unless(
+    over: asyncio.Future[Any], awaitable: Awaitable[T], grace_s: float = 0.0
+) -> T | None:
+    """Await until it ends or something else is over; return None then, whatever it came to.
+
+    Args:
+        over: what makes the awaitable of no use.
+        awaitable: what is wanted.
+        grace_s: so long it may then go on to its own end: one that is cut short may look like a
+            fault to somebody else.
+
+    Raises:
+        BaseException: whatever the awaitable raises.
+    """
+    awaited = asyncio.ensure_future(awaitable)
+    try:
+        both: list[asyncio.Future[Any]] = [awaited, over]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if grace_s and not awaited.done():
+            await asyncio.wait([awaited], timeout=grace_s)
+        return None if over.done() else awaited.result()
+    finally:
+        await _end(awaited)
+
+
+async def _end(awaited: asyncio.Future[Any]) -> None:
+    if not awaited.done():
+        awaited.cancel()
+        await asyncio.wait([awaited])
+    if not awaited.cancelled():
+        awaited.exception()  # so that nobody misses it

@@ -17,7 +17,7 @@ Three families matter to callers: `CommError` (the network; trying again may hel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import CancelledError
 
 __all__ = [
@@ -36,11 +36,11 @@ __all__ = [
     "InvalidTransition",
     "LocalProtocolError",
     "MissingKey",
-    "NoWorker",
     "ProtocolError",
     "RemoteProtocolError",
     "SerializationError",
     "StaleEpoch",
+    "StuckPeer",
     "TaskCancelled",
     "TaskErred",
     "TaskError",
@@ -238,6 +238,14 @@ class ConnectRefused(CommError):
     """
 
 
+class StuckPeer(CommError):
+    """The other end does not read what it is sent, and too much waited for it: it was cut off.
+
+    It was stopped, hangs, or is much slower than what it asks for. It comes back by itself and is
+    told the state of things; if it happens again, ask for less at a time.
+    """
+
+
 class ConfigError(WeftError):
     """An option, environment variable or connection file has a value that weft cannot use.
 
@@ -406,34 +414,6 @@ class SerializationError(WeftError, TypeError):
 
     def __str__(self) -> str:
         return f"{self.where} cannot be pickled (type {self.type_name}): {self.text}"
-
-
-class NoWorker(WeftError):
-    """No worker of the cluster may run this task, so it would wait for ever.
-
-    Start a worker that fits (`weft worker --name ... --resources ...`), or relax the task's
-    `workers=` or `resources=`.
-
-    Args:
-        key: the task's key.
-        restrictions: what it asks for: a mapping of names to amounts, or the workers it is bound
-            to, or a text.
-    """
-
-    def __init__(
-        self, key: str, restrictions: Mapping[str, object] | Iterable[str] | str = ""
-    ) -> None:
-        super().__init__(key, restrictions)
-        self.key = key
-        self.restrictions = restrictions
-
-    def __str__(self) -> str:
-        asked = self.restrictions
-        if isinstance(asked, Mapping):
-            text = ", ".join(f"{name}={amount}" for name, amount in asked.items())
-        else:
-            text = asked if isinstance(asked, str) else ", ".join(map(str, asked))
-        return f"no worker may run task {self.key!r}" + (f": it asks for {text}" if text else "")
 
 
 class ClientClosed(WeftError):

@@ -1,13 +1,10 @@
-"""Why a task has no result: plain lists that the scheduler can make and forward without unpickling
-anything.
+"""Why a task has no result: plain lists, which the scheduler makes and forwards without unpickling.
 
 A failure is `[kind, key, ...]`, where `key` is the task that failed first; tasks that depend on it
-carry the same
-failure. Kinds and their fields:
+carry the same failure. Kinds and their fields:
 
 - `exception`: key, then what `exceptions.pack_exception` made on the worker (opaque here)
 - `worker-died`: key, number of deaths, last worker, reason
-- `no-worker`: key, text of the restrictions
 - `data-lost`: key, text
 - `cancelled`: key, reason
 - `key-conflict`: key

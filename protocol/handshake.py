@@ -439,7 +439,7 @@ class ServerHandshake(_Handshake):
             return self._reject(
                 Reason.TOKEN,
                 WrongToken(
-                    f"a client that says it is a {role_name(theirs.role)} does not hold this "
+                    f"a peer that says it is a {role_name(theirs.role)} does not hold this "
                     f"cluster's token: {_TOKEN_SOURCE}; {_MIDDLE}"
                 ),
             )

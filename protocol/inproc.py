@@ -12,7 +12,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from .connection import Connection, Handler
-from .errors import CommClosed, CommError, ConnectRefused, LocalProtocolError, WrongRole
+from .errors import (
+    CommClosed,
+    CommError,
+    ConnectRefused,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    WrongRole,
+)
 from .handshake import Role
 from .message import Message
 from .security import Security
@@ -67,30 +75,38 @@ class InprocConnection(Connection):
     def close(self) -> None:
         """See `Connection.close`."""
         self._end(None)
-        if self._other is not None:
+        if self._other is not None and not self._other.closed:
             self._loop.call_soon(
                 self._other._end, CommClosed("the other end closed the connection", self.address)
             )
 
     def abort(self) -> None:
         """See `Connection.abort`."""
-        if self._other is not None and not self.closed:
+        if self._other is not None:
             self._other._inbox.clear()
         self.close()
+
+    def fail(self, error: CommError | ProtocolError) -> None:
+        """See `Connection.fail`."""
+        self._end(error)
+        self.abort()
 
     def _deliver(self) -> None:
         messages, self._inbox = self._inbox, []
         if messages and not self.closed and self._handler is not None:
-            self._handler.on_messages(self, messages)
+            try:
+                self._handler.on_messages(self, messages)
+            except RemoteProtocolError as error:
+                self.fail(error)
 
-    def _end(self, error: CommError | None) -> None:
+    def _end(self, error: CommError | ProtocolError | None) -> None:
         if self.closed:
             return
         self.closed = True
         self.writable = False
         self._loop.call_soon(self._gone, error)
 
-    def _gone(self, error: CommError | None) -> None:
+    def _gone(self, error: CommError | ProtocolError | None) -> None:
         handler, self._handler, self._other = self._handler, None, None
         try:
             if handler is not None:

@@ -1,16 +1,13 @@
 """The `message` decorator: one slots dataclass per message, checked once at the boundary.
 
 Owns the schema language of the wire. The *name* of a field's annotation is its schema: `keys: Keys`
-is encoded as
-it stands and, on arrival, checked by `CHECKS["Keys"]`. So a class reads as its own documentation,
-construction costs
-a plain slots dataclass (frozen ones cost twice as much), and nothing behind the boundary has to
-look at types again.
+is encoded as it stands and, on arrival, checked by `CHECKS["Keys"]`. So a class reads as its own
+documentation, construction costs a plain slots dataclass (frozen ones cost twice as much), and
+nothing behind the boundary has to look at types again.
 
 A column check is one pass at C speed (`set(map(type, column))`, about 30 ns an item); a whole
-message is checked in
-`from_wire`, never item by item later. What a check refuses is a `RemoteProtocolError`: peers can be
-wrong.
+message is checked in `from_wire`, never item by item later. What a check refuses is a
+`RemoteProtocolError`: peers can be wrong.
 
 Kept in a module of its own because a compiled module must not define a `dataclass_transform`
 decorator.

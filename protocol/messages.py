@@ -4,14 +4,15 @@ Rules that hold for all of them:
 
 - After `handle` has put a message into an out-box, nobody changes its lists: in process it is
   handed over as it is.
-- Tasks are named by **key** between client and scheduler, and by **attempt** (a number that the
-  scheduler never
-  uses twice in an epoch) between scheduler and worker; so a stale report cannot be mistaken for a
-  current one.
+- Tasks are named by **key** between client and scheduler, and by **attempt** (a number that no
+  scheduler of the cluster uses twice) between scheduler and worker; so a stale report cannot be
+  mistaken for a current one.
 - Results, arguments, functions and exceptions are opaque `Blob`s to the scheduler.
 """
 
 from __future__ import annotations
+
+from dataclasses import field
 
 from .message import (
     Amounts,
@@ -30,6 +31,9 @@ from .message import (
     Texts,
     message,
 )
+
+#: The spec hash of a row whose key is weft's own, among rows that have one.
+NO_HASH = bytes(16)
 
 
 # -- opening a session: the first message of each peer, and the answer ----------------------------
@@ -119,12 +123,11 @@ class Heartbeat(Message):
     index="function_of",
 )
 class SubmitTasks(Message):
-    """Tasks with one set of options. Row i runs `functions[function_of[i]]` on `args[i]`, as
-    `keys[i]`.
+    """Tasks with one set of options: row i is `keys[i]`, `functions[function_of[i]]` of `args[i]`.
 
     The client wants every key. A function's blob is None when the client holds another wanted key
-    of that function,
-    which the scheduler therefore still knows. `spec_hashes` is filled for keys that the user named.
+    of that function, which the scheduler therefore still knows. `spec_hashes` is filled for keys
+    that the user named.
     """
 
     functions: Ids
@@ -142,14 +145,16 @@ class SubmitTasks(Message):
     resources: Amounts
 
 
-@message(17, columns=("keys",))
+@message(17, columns=("keys",), optional_columns=("spec_hashes",))
 class WantKeys(Message):
     """The client holds futures of keys that it did not submit (or comes back).
 
-    Tell it their state.
+    Tell it their state. `spec_hashes` is filled for keys that the user named, if that is known: a
+    task of the name with another hash is not the one that is wanted.
     """
 
     keys: Keys
+    spec_hashes: Ids = field(default_factory=list)
 
 
 @message(18, columns=("keys",))
@@ -157,6 +162,17 @@ class ReleaseKeys(Message):
     """The client's last future of each key is gone."""
 
     keys: Keys
+
+
+@message(24, columns=("keys", "spec_hashes"))
+class ReleaseOthers(Message):
+    """The client is about to submit other tasks of these names, or these very tasks once more.
+
+    Release each key unless its task has this hash.
+    """
+
+    keys: Keys
+    spec_hashes: Ids
 
 
 @message(19, columns=("keys",))

@@ -28,13 +28,19 @@ CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
 POSIX: Final = os.name == "posix"
 
 
-def read_secret_file(path: Path, what: str, max_bytes: int) -> bytes:
+def read_secret_file(
+    path: Path,
+    what: str,
+    max_bytes: int,
+    hint: str = "is the scheduler running, and is this the path that it printed?",
+) -> bytes:
     """Return the content of a file that nobody else can have read or written.
 
     Args:
         path: of the file itself; a link is refused.
         what: what it should be, for messages.
         max_bytes: of its content.
+        hint: what to say if there is none.
 
     Raises:
         ConfigError: it is missing, not safe to use, or larger.
@@ -51,10 +57,7 @@ def read_secret_file(path: Path, what: str, max_bytes: int) -> bytes:
                 "file itself"
             ) from None
         if error.errno == errno.ENOENT:
-            raise ConfigError(
-                f"there is no {what} {path}; is the scheduler running, and is this the path that "
-                "it printed?"
-            ) from None
+            raise ConfigError(f"there is no {what} {path}; {hint}") from None
         raise ConfigError(f"cannot open the {what} {path}: {error.strerror}") from None
     try:
         status = os.fstat(fd)
@@ -95,7 +98,8 @@ def read_token_file(path: str | os.PathLike[str]) -> str:
     Raises:
         ConfigError: it is missing, not safe to use, or does not hold one token.
     """
-    data = read_secret_file(Path(path), "token file", MAX_TOKEN_BYTES + 2)
+    hint = "give the path of a file that holds the cluster's token and nothing else"
+    data = read_secret_file(Path(path), "token file", MAX_TOKEN_BYTES + 2, hint)
     token = data.decode("ascii", errors="replace").strip()
     if TOKEN.fullmatch(token) is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Listening sockets: bound, listening, non-blocking; the traps of each family are handled here."""
+"""Sockets below the transports: bound and listening; the traps of each family are handled here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from .errors import CommError
 
-__all__ = ["SocketFile", "bind_tcp", "bind_unix"]
+__all__ = ["SocketFile", "bind_tcp", "bind_unix", "host_on_the_way_to"]
 
 _BACKLOG: Final = 1024
 
@@ -98,3 +98,19 @@ def _remove_stale(path: str) -> None:
         except BlockingIOError:
             # Somebody listens, and is busy; `bind` gives the error.
             return
+
+
+async def host_on_the_way_to(host: str, port: int) -> str:
+    """Return this machine's address as another one sees it.
+
+    Raises:
+        CommError: there is no way there.
+    """
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        family, type_, protocol, _, name = infos[0]
+        with socket.socket(family, type_, protocol) as sock:
+            sock.connect(name)  # of a datagram socket: asks for the route, sends nothing
+            return str(sock.getsockname()[0])
+    except OSError as error:
+        raise CommError(f"no way there: {error.strerror or error}", f"{host}:{port}") from None

@@ -23,6 +23,7 @@ from .connection import Connection, Handler
 from .errors import CommClosed, CommError, HandshakeError, ProtocolError, RemoteProtocolError
 from .framing import MEMORY_BYTES, Frame, FrameDecoder
 from .handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
+from .liveness import Silence
 from .message import Message
 from .payload import Buffer
 from .wire import WireState
@@ -34,8 +35,10 @@ _HIGH_BYTES: Final = 1 << 20
 _LOW_BYTES: Final = 256 << 10
 #: How long `close` waits for a peer that does not read.
 _CLOSE_TIMEOUT_S: Final = 5.0
-#: A peer that vanished without a word is noticed after about this long.
+#: A machine that vanished while nothing was on its way to it is noticed after about this long.
 _DEAD_PEER_S: Final = 30
+#: Into so many parts a time limit is divided; see `liveness`.
+_LOOKS: Final = 5
 
 # Plain asyncio: before 3.12 `writelines` joins everything; its first releases with sendmsg never
 # pause the protocol (fixed in 3.12.9 and 3.13.2).
@@ -101,9 +104,8 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._is_gone = False
         self._progress_timeout_s = progress_timeout_s
         #: The handshake's deadline, later that of `close`.
-        self._deadline: asyncio.TimerHandle | None = self._loop.call_later(
-            handshake_timeout_s, self._on_handshake_deadline, handshake_timeout_s
-        )
+        self._deadline: asyncio.TimerHandle | None = None
+        self._watch_handshake(handshake_timeout_s, _LOOKS)
         self._progress: asyncio.TimerHandle | None = None
 
     @property
@@ -161,9 +163,14 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self.authenticated = True
         self._handler = self._owner.on_authenticated(self)
 
-    def _on_handshake_deadline(self, timeout_s: float) -> None:
+    def _watch_handshake(self, timeout_s: float, n_looks: int) -> None:
+        # In parts, so that a loop that was held up for longer still reads what has come meanwhile.
         self._deadline = None
-        if self.closed:
+        if n_looks:
+            self._deadline = self._loop.call_later(
+                timeout_s / _LOOKS, self._watch_handshake, timeout_s, n_looks - 1
+            )
+        elif self.closed:
             # It failed before, and the parting words were not read.
             self._abort_transport()
         else:
@@ -196,7 +203,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self.fail(error)
             return
         if decoder.half_received and self._progress is None:
-            self._watch_progress()
+            self._watch_progress(Silence(_LOOKS))
 
     def _deliver(self, frame: Frame) -> bool:
         """Hand on a frame's messages; return whether the handler left the connection open."""
@@ -207,22 +214,18 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self._handler.on_messages(self, messages)
         return not self.closed
 
-    def _watch_progress(self) -> None:
-        # One timer while there are half frames, not one a read: that is noticed after once to
-        # twice the time.
-        self._progress = self._loop.call_later(
-            self._progress_timeout_s, self._check_progress, self.bytes_in
-        )
-
-    def _check_progress(self, bytes_in: int) -> None:
+    def _watch_progress(self, silence: Silence) -> None:
+        # One timer while there are half frames, not one a read.
         self._progress = None
         if self.closed or self._decoder is None or not self._decoder.half_received:
             return
-        if self.bytes_in == bytes_in:
+        if silence.look(self):
             text = f"a frame stopped halfway for {self._progress_timeout_s:g} s"
             self.fail(RemoteProtocolError(text))
         else:
-            self._watch_progress()
+            self._progress = self._loop.call_later(
+                self._progress_timeout_s / _LOOKS, self._watch_progress, silence
+            )
 
     # --- Sending ----------------------------------------------------------------------------------
 
@@ -376,6 +379,8 @@ def _write_one_by_one(transport: asyncio.Transport, parts: Sequence[bytes | memo
     small: list[bytes | memoryview] = []
     nbytes = 0
     for part in parts:
+        if transport.is_closing():
+            return  # lost just now, which asyncio would warn of after some more parts
         if len(part) < _JOIN_BYTES and nbytes < _JOIN_BYTES:
             small.append(part)
             nbytes += len(part)
@@ -402,7 +407,8 @@ def _set_options(transport: asyncio.Transport) -> None:
             (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _DEAD_PEER_S // 3),
             (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _DEAD_PEER_S // 6),
             (socket.IPPROTO_TCP, "TCP_KEEPCNT", 4),
-            (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", _DEAD_PEER_S * 1000),
+            # No TCP_USER_TIMEOUT: it also ends the connection of a peer that is there and does not
+            # read for so long, such as a worker whose task holds the interpreter lock.
         ]
     else:
         # Unix sockets are not tuned.

@@ -1,15 +1,12 @@
 """The assignment pass: ready tasks to workers with room, once after each batch of events.
 
 Shares. The workers with room get contiguous stretches of the queue, each its equal share or until
-its backlog is
-full: neighbours in the queue mostly share inputs, and few tasks spread over all workers. A worker
-holds work for
-`BACKLOG_NS` a thread as measured for each function, so hundreds of 10 us tasks, or one spare task
-of a second.
+its backlog is full: neighbours in the queue mostly share inputs, and few tasks spread over all
+workers. A worker holds work for `BACKLOG_NS` a thread as measured for each function: thousands of
+10 us tasks, and none behind one that holds its thread for longer than that.
 
 Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once;
-that worker starts it
-without asking. A long chain therefore runs at the speed of its worker.
+that worker starts it without asking. A long chain therefore runs at the speed of its worker.
 
 Back. When somebody is idle and nothing is queued, unstarted backlog is asked back; the answer is
 exact.
@@ -150,7 +147,7 @@ def assign(
         draft = drafts[ws] = Draft()
     touched = state.touched
     touched[ws] = None
-    if not ws.processing:
+    if not ws.processing and not ws.zombies:
         ws.last_progress = state.now
     while stack:
         task = stack.pop()

@@ -1,10 +1,8 @@
 """What workers report of attempts: finished, raised.
 
 `on_finished` is the hottest loop of the scheduler: one pass over the columns, results straight into
-the columns of
-the clients that want them. It is the fused form of `move(processing -> memory)` plus `stop_waiting`
-plus waking
-dependents; a property test compares the two.
+the columns of the clients that want them. It is the fused form of `move(processing -> memory)` plus
+`stop_waiting` plus waking dependents; a property test compares the two.
 
 A report of an attempt that is not current is stale: counted, and the worker is told to drop what it
 has for it.
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
     """Attempts finished: their data is at `ws`, small wanted results are in the message."""
     processing = ws.processing
+    out_of_reach = state.out_of_reach
     has_what = ws.has_what
     here = ws.alone
     unneeded: list[SchedulerTask] = []
@@ -84,6 +83,8 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
                     else:
                         state.ahead[dependent] = None
         if task.dependencies:
+            if out_of_reach:
+                out_of_reach.pop(task, None)
             for dependency in task.dependencies:
                 dependency.n_waiters -= 1
                 if not dependency.n_waiters and not dependency.wanted_by:

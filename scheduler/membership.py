@@ -1,14 +1,12 @@
 """Who comes and goes: registration, leases, liveness, the size of the cluster.
 
 A connection is a *session*; identity is the uuid in the registration. A worker that comes back is a
-new handle: what
-it ran was placed again when its connection closed. A client's wishes outlive its connection by
-`client_lease_s`.
+new handle: what it ran was placed again when its connection closed. A client's wishes outlive its
+connection by `client_lease_s`.
 
 Liveness is judged by the socket first, then by the worker's supervisor, which answers even while
-user code holds the
-interpreter lock: a worker that is merely silent is lost only when its supervisor is silent (or
-absent), too.
+user code holds the interpreter lock: a worker that is merely silent is lost only when its
+supervisor is silent (or absent), too.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol import messages as m
 from ..protocol.handshake import Role
+from ..protocol.liveness import MISSED_HEARTBEATS
 from ..protocol.message import Message
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import fill_class
@@ -28,8 +27,6 @@ from .transitions import enqueue, move, release_unneeded, set_aside
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: A worker and its supervisor both silent for this many heartbeats are lost.
-MISSED_HEARTBEATS: Final = 15
 #: A worker's supervisor has this long to say what ran when it died.
 EXIT_REPORT_WAIT_S: Final = 60.0
 #: Threads of one worker.
@@ -58,6 +55,7 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
         # Sums of them must stay numbers that a message can hold.
         _refuse_politely(state, peer, f"{message.nthreads} threads are more than {MAX_NTHREADS}")
         return False
+    state.strangers.pop(peer, None)
     session = state.next_session
     state.next_session = session + 1
     state.send(
@@ -180,6 +178,7 @@ def _set_all_aside(state: SchedulerState, task_class: TaskClass) -> None:
 def on_closed(state: SchedulerState, peer: int) -> None:
     """A connection is gone (a second report of it has no effect)."""
     role = state.roles.pop(peer, None)
+    state.strangers.pop(peer, None)
     if role is Role.WORKER:
         ws = state.workers.get(peer)
         if ws is not None:
@@ -269,6 +268,12 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
         who.last_seen = state.now
         if isinstance(who, WorkerHandle):
             who.metrics = message.facts
+        _answer_heartbeat(state, who.peer)
+
+
+def _answer_heartbeat(state: SchedulerState, peer: int | None) -> None:
+    assert peer is not None, "messages come over connections"
+    state.send(peer, m.Heartbeat(facts={}))
 
 
 def on_workers_alive(
@@ -276,6 +281,7 @@ def on_workers_alive(
 ) -> None:
     """A supervisor vouches for its workers' processes."""
     supervisor.last_seen = state.now
+    _answer_heartbeat(state, supervisor.peer)
     supervisor.alive = dict(zip(message.worker_ids, message.rss, strict=True))
     for worker_id in message.worker_ids:
         ws = state.workers_by_id.get(worker_id)
@@ -311,17 +317,15 @@ def on_tick(state: SchedulerState) -> None:
             state.counters.clients_expired += 1
             state.log("info", f"client {client.name} did not come back: its futures are released")
             _expire(state, client)
-    silence = state.heartbeat_s * MISSED_HEARTBEATS
-    for ws in list(state.workers.values()):
-        if now - ws.last_seen > silence:
-            state.refuse(
-                ws.peer, f"worker {ws.name} and its supervisor were silent for {silence:g} s"
-            )
+    _end_silent(state)
     for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
         del state.lost_workers[worker_id]
     for worker_id in [w for w, entry in state.exit_reports.items() if _is_old(now, entry[0])]:
         del state.exit_reports[worker_id]
-    for task_class in state.classes.values():
+    for task_class in list(state.classes.values()):
+        if task_class.members:
+            for task in list(task_class.unrunnable):
+                enqueue(state, task)  # its inputs may be within reach by now
         if (
             task_class.unrunnable
             and not task_class.warned
@@ -329,6 +333,38 @@ def on_tick(state: SchedulerState) -> None:
         ):
             task_class.warned = True
             _say_unrunnable(state, task_class)
+
+
+def _end_silent(state: SchedulerState) -> None:
+    """End the sessions of those who were not heard for too long.
+
+    Clients are not judged: a program that is suspended, or computes in the loop of its client,
+    keeps what it wants for as long as its connection lasts.
+    """
+    now, silence = state.now, state.heartbeat_s * MISSED_HEARTBEATS
+    # What was said while we were held up ourselves is still to be read.
+    deaf = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
+    state.last_tick = now
+    if deaf > 0:
+        for ws in state.workers.values():
+            ws.last_seen += deaf
+        for supervisor in state.supervisors.values():
+            supervisor.last_seen += deaf
+        for peer in state.strangers:
+            state.strangers[peer] += deaf
+    for ws in list(state.workers.values()):
+        if now - ws.last_seen > silence:
+            state.refuse(
+                ws.peer, f"worker {ws.name} and its supervisor were silent for {silence:g} s"
+            )
+    for supervisor in list(state.supervisors.values()):
+        if now - supervisor.last_seen > silence:
+            state.refuse(supervisor.peer, f"the supervisor was silent for {silence:g} s")
+    for peer, since in list(state.strangers.items()):
+        if now - since <= silence:
+            break  # so is it with all that came later
+        role = state.roles[peer].name.lower()
+        state.refuse(peer, f"the {role} did not register within {silence:g} s")
 
 
 def _is_old(now: float, then: float) -> bool:

@@ -1,12 +1,10 @@
 """Which worker: pure choices, and which workers may be chosen at all.
 
 `decide_worker` is earliest start: the time until a worker has worked off what it holds, plus the
-time to bring the
-missing inputs there. As in dask's worker objective; it differs in looking only at holders of inputs
-and at one
-worker with room (the caller's), so that its cost is O(inputs x copies), not O(workers). A slow
-version that looks at
-every worker lives in the tests as the reference.
+time to bring the missing inputs there. As in dask's worker objective; it differs in looking only at
+holders of inputs and at one worker with room (the caller's), so that its cost is O(inputs x
+copies), not O(workers). A slow version that looks at every worker lives in the tests as the
+reference.
 """
 
 from __future__ import annotations

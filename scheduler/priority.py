@@ -1,18 +1,15 @@
 """A task's place in line, as one integer (smaller runs earlier).
 
-    user priority (10 bits) | generation (23 bits) | rank (30 bits)        63 bits, fits msgpack and
-    one compare
+    user priority (10 bits) | generation (23 bits) | rank (30 bits)    = 63 bits: one comparison
 
 - *User priority* -512..511; higher runs earlier.
 - *Generation*: submissions that follow each other within FIFO_TIMEOUT_S share one; later ones come
   after.
 - *Rank*: the position in its generation; a task with dependencies takes the largest rank among
-  those of its own
-  generation. So a task is placed right behind the last input that it needs: chains and subtrees are
-  finished before
-  new roots are begun and few intermediates live at a time. This is dask's last-in-first-out rule
-  made static, at
-  O(dependencies) a task and with no pass over the graph.
+  those of its own generation. So a task is placed right behind the last input that it needs: chains
+  and subtrees are finished before new roots are begun and few intermediates live at a time. This is
+  dask's last-in-first-out rule made static, at O(dependencies) a task and with no pass over the
+  graph.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The ready queue: best priority first, constant time for what arrives in order.
 
 Submissions arrive in ascending priority, and what becomes ready later is few: so the queue has two
-lanes. An item
-that is not better than the last one of the *lane* (a deque) goes to its end; any other goes to a
-heap. The best item
-is the better of both heads. A heap alone costs 1.6 us a pop at a million items, the lane 0.1 us.
+lanes. An item that is not better than the last one of the *lane* (a deque) goes to its end; any
+other goes to a heap. The best item is the better of both heads. A heap alone costs 1.6 us a pop at
+a million items, the lane 0.1 us.
 
 Removal is lazy: an item carries a ticket, and an entry whose ticket is not the item's current one
 is skipped.

@@ -1,11 +1,9 @@
-"""What is lost and found again: workers that die, data that is missing, ways for data that have to
-be relayed.
+"""What is lost and found again: workers that die, data that is missing or has to be relayed.
 
 A lost worker's running work is placed again at once. A lost only copy is computed again from its
-lineage, if
-somebody still needs it: the record of every task that a live task depends on is kept for that. Only
-attempts whose
-user code was running when the process ended (its supervisor knows) count against a task.
+lineage, if somebody still needs it: the record of every task that a live task depends on is kept
+for that. Only attempts whose user code was running when the process ended (its supervisor knows)
+count against a task.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol import messages as m
 from ..protocol.failure import data_lost, worker_died
+from ..protocol.liveness import MISSED_HEARTBEATS
 from ..protocol.payload import Blob
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
@@ -29,6 +28,7 @@ from .transitions import (
     err,
     move,
     parts_of,
+    set_aside,
     take_back,
     wait_or_enqueue,
 )
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 #: Data of more than this is not carried through the scheduler; the client has to reach the worker.
 MAX_RELAYED_BYTES = 64 << 20
-#: A task is placed anew so often because the holder of an input cannot be reached.
+#: A task is placed anew so often at once because the holder of an input cannot be reached; then
+#: once a tick, for a beat longer than it takes to notice that the holder is dead.
 MAX_UNREACHABLE_ROUNDS = 8
 
 
@@ -214,11 +215,24 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
 def _give_up_unreachable(
     state: SchedulerState, ws: WorkerHandle, holder: str, tasks: list[SchedulerTask]
 ) -> None:
-    """Count tasks whose inputs could not be fetched; after some rounds there is no way."""
+    """Count tasks whose inputs could not be fetched; after some rounds and time there is no way.
+
+    A holder that died is out of reach as well, until that is noticed and its data made again.
+    """
+    patience = state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    is_known = holder in state.workers_by_address
     for task in tasks:
-        n = state.n_unreachable.get(task, 0) + 1
-        state.n_unreachable[task] = n
-        if n > MAX_UNREACHABLE_ROUNDS and task.state in ACTIVE:
+        n, first, last = state.out_of_reach.get(task, (0, state.now, state.now))
+        if state.now - last > patience:
+            n, first = 0, state.now  # it has run since: this is another matter
+        n += 1
+        state.out_of_reach[task] = (n, first, state.now)
+        if n <= MAX_UNREACHABLE_ROUNDS:
+            continue
+        if task.state == QUEUED:
+            move(state, task, NO_WORKER)
+            set_aside(state, task)
+        if is_known and state.now - first > patience and task.state in ACTIVE:
             state.counters.tasks_failed_lost_data += 1
             text = (
                 f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "

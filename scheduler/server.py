@@ -14,17 +14,18 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..protocol.connection import Connection
-from ..protocol.errors import CommError, LocalProtocolError, ProtocolError
+from ..protocol.errors import CommError, LocalProtocolError, ProtocolError, StuckPeer
 from ..protocol.handshake import Role
 from ..protocol.listen import one_line
 from ..protocol.message import Message
 from ..protocol.messages import Bye, Welcome
 from ..protocol.security import Security
+from ..protocol.sizing import message_nbytes
 from ..protocol.transport import Listener, listen
 from .state import (
     CloseConnection,
@@ -53,7 +54,11 @@ class SchedulerConfig:
         security: the cluster's token, id and, for TLS, certificate.
         client_lease_s: what a lost client wants is kept this long, seconds.
         handshake_timeout_s: a connection has this long to prove that it holds the token.
-        progress_timeout_s: a frame may pause this long on its way, and not twice as long.
+        heartbeat_s: how often peers say that they live; who is not heard for
+            `liveness.MISSED_HEARTBEATS` of these is taken for dead, on either side.
+        progress_timeout_s: a frame may pause this long on its way.
+        max_outbox_nbytes: so much may wait for a peer that does not read, about, beside what its
+            connection has taken; it is cut off then.
         facts: told to every peer that registers.
     """
 
@@ -63,6 +68,7 @@ class SchedulerConfig:
     heartbeat_s: float = 2.0
     handshake_timeout_s: float = 5.0
     progress_timeout_s: float = 30.0
+    max_outbox_nbytes: int = 256 << 20
     allowed_deaths: int = 3
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -82,11 +88,19 @@ class SchedulerServer:
         self.state.facts.update(config.facts)
         self._listeners: list[Listener] = []
         self._connections: dict[int, Connection] = {}
+        #: {peer: (messages measured, their bytes)} of those whose connection takes nothing
+        self._waiting: dict[int, tuple[int, int]] = {}
         self._next_peer = 1
         self._flush_scheduled = False
         self._tick: asyncio.TimerHandle | None = None
         self._stopped: asyncio.Event = asyncio.Event()
-        self._stopping = False
+        #: Strong reference: the loop holds tasks weakly.
+        self._stop_task: asyncio.Task[None] | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the end has begun, or is over."""
+        return self._stop_task is not None
 
     @property
     def addresses(self) -> list[str]:
@@ -119,22 +133,30 @@ class SchedulerServer:
         await self._stopped.wait()
 
     async def stop(self, reason: str = "stopped") -> None:
-        """Say goodbye to all peers, close every connection and listener."""
-        if not self._stopping:
-            self._stopping = True
-            await self._stop(reason)
+        """Say goodbye to all peers, close every connection and listener.
+
+        Who is cancelled while he waits here does not stop that half-way.
+        """
+        self._begin_stop(reason)
         await self._stopped.wait()
+
+    def _begin_stop(self, reason: str) -> None:
+        if self._stop_task is None:
+            self._stop_task = asyncio.get_running_loop().create_task(self._stop(reason))
 
     async def _stop(self, reason: str) -> None:
         _log.info("scheduler stops: %s", reason)
-        if self._tick is not None:
-            self._tick.cancel()
-        self._flush()
-        for connection in list(self._connections.values()):
-            connection.send([Bye(reason=reason)])
-            connection.close()
-        await self._close_listeners()
-        self._stopped.set()
+        try:
+            self._flush()
+            if self._tick is not None:
+                self._tick.cancel()
+                self._tick = None
+            for connection in list(self._connections.values()):
+                connection.send([Bye(reason=reason)])
+                connection.close()
+        finally:
+            await self._close_listeners()
+            self._stopped.set()
 
     async def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -159,6 +181,7 @@ class SchedulerServer:
 
     def on_closed(self, peer: int, error: CommError | ProtocolError | None) -> None:
         """A connection is gone; a breach of the protocol was logged by the transport."""
+        self._waiting.pop(peer, None)
         if self._connections.pop(peer, None) is not None:
             if isinstance(error, ProtocolError):
                 self.state.counters.protocol_errors += 1
@@ -168,7 +191,27 @@ class SchedulerServer:
     def _on_tick(self) -> None:
         self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
         self.state.handle(Tick(self._measure()), time.monotonic())
+        self._cut_off_stuck()
         self._schedule_flush()
+
+    def _cut_off_stuck(self) -> None:
+        """End the connections of those that do not read, and for whom too much waits."""
+        outboxes, limit = self.state.outboxes, self._config.max_outbox_nbytes
+        for peer in [peer for peer in self._waiting if peer not in outboxes]:
+            del self._waiting[peer]
+        for peer, messages in list(outboxes.items()):
+            connection = self._connections.get(peer)
+            if connection is None or connection.writable:
+                continue
+            n, nbytes = self._waiting.get(peer, (0, 0))
+            # The last message may still grow. What was measured before stays in front of it.
+            nbytes += sum(map(message_nbytes, messages[n:-1]))
+            self._waiting[peer] = len(messages) - 1, nbytes
+            nbytes += message_nbytes(messages[-1])
+            if nbytes > limit:
+                text = f"it does not read, and {nbytes >> 20} MiB wait for it"
+                del outboxes[peer]
+                connection.fail(StuckPeer(text, connection.peer_address))
 
     def _tick_soon(self, due: asyncio.TimerHandle) -> None:
         if due.when() - self._loop.time() > self.state.next_tick_s:
@@ -212,6 +255,7 @@ class SchedulerServer:
                 del outboxes[peer]
             elif connection.writable:
                 messages = outboxes.pop(peer)
+                self._waiting.pop(peer, None)
                 if type(messages[0]) is Welcome:
                     connection.wire.epoch = messages[0].epoch
                     connection.wire.session = messages[0].session
@@ -236,10 +280,8 @@ class SchedulerServer:
                 reason = one_line(action.reason)
                 _log.log(level, "closing %s: %s", connection.peer_address, reason)
                 connection.close()
-        elif type(action) is StopServer and not self._stopping:
-            self._stopping = True
-            # Strong reference: the loop holds tasks weakly.
-            self._stop_task = self._loop.create_task(self._stop(action.reason))
+        elif type(action) is StopServer:
+            self._begin_stop(action.reason)
 
 
 class _Peer:
@@ -283,11 +325,12 @@ def run(
     Records live as long as their tasks and free themselves when forgotten (links are cut), so the
     collector finds next to nothing: it runs seldom, and never over what start-up made.
     """
+    run_loop: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop
 
-        uvloop.install()
+        run_loop = uvloop.run
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 50)
-    asyncio.run(serve(config, on_started))
+    run_loop(serve(config, on_started))

@@ -3,30 +3,24 @@
     state.handle(event, now)      # mutates the state, fills the out-boxes
 
 Owns: the containers, the door, the out-boxes. What happens behind the door stands in one module a
-subject, each of
-functions over this state: `submission` (what clients ask for), `assignment` (who runs what),
-`completion` (what
-workers report), `recovery` (what is lost with a peer, or missing), `membership` (who comes and
-goes),
-`transitions` (a task's life, as a table), `validate` (every invariant).
+subject, each of functions over this state: `submission` (what clients ask for), `assignment` (who
+runs what), `completion` (what workers report), `recovery` (what is lost with a peer, or missing),
+`membership` (who comes and goes), `transitions` (a task's life, as a table), `validate` (every
+invariant).
 
 Must never: wait, open, read a clock, draw a random number, look inside a `Blob`, or iterate over a
-set (the order of
-a set of objects differs between runs; simulated runs must replay).
+set (the order of a set of objects differs between runs; simulated runs must replay).
 
 The shell (`server.py`) turns connections into events and out-boxes into frames:
 
-    Connected(peer, role) -> Received(peer, messages)* -> Closed(peer)       and a Tick a few times
-    a second
+    Connected(peer, role) -> Received(peer, messages)* -> Closed(peer)     and Ticks in between
 
 A peer is a number that the shell never uses twice. After each `handle` the shell drains `outboxes`
-(messages in
-order, one list a peer) and `actions`. A whole batch of messages is handled first, then one
-assignment pass is made.
+(messages in order, one list a peer) and `actions`. A whole batch of messages is handled first, then
+one assignment pass is made.
 
 Peers can be wrong: what they may not say is answered by `CloseConnection` and counted. Only we can
-be buggy: a
-broken invariant raises `InvalidTransition` or `InvalidState`, with the task's story.
+be buggy: a broken invariant raises `InvalidTransition` or `InvalidState`, with the task's story.
 
 The shape (one door in, one batch out, time as data) is etcd/raft's; the vocabulary is
 dask.distributed's.
@@ -111,6 +105,11 @@ class LogLine:
 
 Action = CloseConnection | StopServer | LogLine
 
+#: No scheduler assigns more than one task in so long. Attempts are numbered from the epoch on, so
+#: those of two epochs are never the same: a worker that comes back to a new scheduler may still be
+#: executing, or fetching, what the old one gave it.
+NS_PER_ATTEMPT: Final = 1000
+
 #: Which task-level handler serves which message, by role; anything else is refused.
 _ROLE_OPENERS: Final[dict[type[Message], Role]] = {
     m.RegisterClient: Role.CLIENT,
@@ -160,6 +159,8 @@ class SchedulerState:
 
         #: {peer: role} of all open connections
         self.roles: dict[int, Role] = {}
+        #: {peer: since when} of those that must register and have not yet, in order of time
+        self.strangers: dict[int, float] = {}
         #: {peer: worker} of all registered workers
         self.workers: dict[int, WorkerHandle] = {}
         self.workers_by_id: dict[str, WorkerHandle] = {}
@@ -178,8 +179,9 @@ class SchedulerState:
         #: {worker: None}: workers whose load changed since the last settle
         self.touched: dict[WorkerHandle, None] = {}
 
-        #: {task: times taken back because its inputs' holder was out of its worker's reach}
-        self.n_unreachable: dict[SchedulerTask, int] = {}
+        #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
+        #: its worker. Of these, some are in state no_worker until the next tick.
+        self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
         #: {task: own exceptions so far} of tasks with retries
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
@@ -194,7 +196,8 @@ class SchedulerState:
         self.relays: dict[int, recovery.Relay] = {}
         self.relay_workers: dict[int, WorkerHandle] = {}
 
-        self.next_attempt = 1
+        #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
+        self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = 1
         self.next_request = 1
         self.generation = 0
@@ -208,12 +211,15 @@ class SchedulerState:
         self.measurements: dict[str, Any] = {}
         self.story = Story()
         self.now = 0.0
+        #: when the last Tick came; None before the first
+        self.last_tick: float | None = None
 
         self._handlers: dict[Role, dict[type[Message], Callable[..., None]]] = {
             Role.CLIENT: {
                 m.SubmitTasks: submission.on_submit,
                 m.WantKeys: submission.on_want,
                 m.ReleaseKeys: submission.on_release,
+                m.ReleaseOthers: submission.on_release_others,
                 m.CancelKeys: submission.on_cancel,
                 m.FetchKeys: recovery.on_client_fetch,
                 m.ReportMissing: recovery.on_report_missing,
@@ -257,6 +263,8 @@ class SchedulerState:
             membership.on_tick(self)
         elif type(event) is Connected:
             self.roles[event.peer] = event.role
+            if event.role is not Role.VIEWER:
+                self.strangers[event.peer] = now
         elif type(event) is Closed:
             membership.on_closed(self, event.peer)
         assignment.settle(self)

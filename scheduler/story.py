@@ -1,9 +1,8 @@
 """What happened to a task lately, for error messages and `explain`: a bounded ring of batches.
 
 One entry a batch, not one a task: an entry refers to the very list of keys that a message carried,
-so keeping the
-story costs the hot path nothing a task. Asking is a search over the ring, which only people and
-errors do.
+so keeping the story costs the hot path nothing a task. Asking is a search over the ring, which only
+people and errors do.
 """
 
 from __future__ import annotations

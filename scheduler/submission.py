@@ -1,9 +1,8 @@
 """What clients ask for: submit, want, release, cancel.
 
 The lane for a task without dependencies is fused (create -> queued, no moves through the table),
-because a `map` is
-made of nothing else; everything unusual about a row (a known key, dependencies, a spec hash) leaves
-that lane.
+because a `map` is made of nothing else; everything unusual about a row (a known key, dependencies,
+a spec hash) leaves that lane.
 """
 
 from __future__ import annotations
@@ -263,6 +262,7 @@ def _on_known(
             )
             continue
         want(client, task)
+        task.delivered = False  # this client may not have got it, in an earlier session
         if task.state == RELEASED:
             activate(state, task)
         shared.append(task.key)
@@ -299,9 +299,9 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     """
     unknown = []
     known = []
-    for key in message.keys:
+    for i, key in enumerate(message.keys):
         task = state.tasks.get(key)
-        if task is None:
+        if task is None or _is_other(message, task, i):
             unknown.append(key)
             continue
         want(client, task)
@@ -312,6 +312,13 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     tell(state, client, known)
     if unknown:
         state.send_client(client, m.KeysUnknown(keys=unknown))
+
+
+def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
+    """Whether a task has the name that is wanted, and is another one."""
+    if not message.spec_hashes or not task.spec_hash or message.spec_hashes[row] == m.NO_HASH:
+        return False
+    return message.spec_hashes[row] != task.spec_hash
 
 
 def tell(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
@@ -344,9 +351,26 @@ def tell(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
 
 def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKeys) -> None:
     """The client's last future of each key is gone."""
+    _release(state, client, message.keys)
+
+
+def on_release_others(
+    state: SchedulerState, client: ClientHandle, message: m.ReleaseOthers
+) -> None:
+    """Release what the client had under these names, unless it is what it means now."""
+    tasks = state.tasks
+    keys = []
+    for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
+        task = tasks.get(key)
+        if task is not None and task.spec_hash and task.spec_hash != spec_hash:
+            keys.append(key)
+    _release(state, client, keys)
+
+
+def _release(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
     tasks = state.tasks
     unneeded = []
-    for key in message.keys:
+    for key in keys:
         task = tasks.get(key)
         if task is not None and task in client.wants:
             unwant(client, task)

@@ -4,14 +4,11 @@
                                                                      released -> forgotten
 
 `TRANSITIONS` is the whole table; a move that it lacks is a bug of ours and raises
-`InvalidTransition` with the
-task's story. Each move touches one task and its links; what it makes possible for others is
-collected and worked off
-in a loop, never by recursion. The hot path (create -> queued -> processing -> memory -> forgotten
-of tasks nobody
-depends on) is fused in `submission`, `assignment` and `completion`; a property test proves each
-fused lane equal to
-the moves of this table.
+`InvalidTransition` with the task's story. Each move touches one task and its links; what it makes
+possible for others is collected and worked off in a loop, never by recursion. The hot path (create
+-> queued -> processing -> memory -> forgotten of tasks nobody depends on) is fused in `submission`,
+`assignment` and `completion`; a property test proves each fused lane equal to the moves of this
+table.
 
 *Active* states (waiting, queued, no_worker, processing) read their dependencies: each counts in
 `n_waiters` of each.
@@ -59,10 +56,10 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (WAITING, RELEASED): "nobody needs it any more",
     (QUEUED, PROCESSING): "assigned",
     (QUEUED, WAITING): "an input was lost",
-    (QUEUED, NO_WORKER): "the last worker that might run it left",
+    (QUEUED, NO_WORKER): "the last worker that might run it left, or nobody can get its inputs",
     (QUEUED, ERRED): "too many workers died under it",
     (QUEUED, RELEASED): "nobody needs it any more",
-    (NO_WORKER, QUEUED): "a worker came that may run it",
+    (NO_WORKER, QUEUED): "a worker came that may run it, or its inputs are tried again",
     (NO_WORKER, WAITING): "an input was lost",
     (NO_WORKER, ERRED): "too many workers died under it",
     (NO_WORKER, RELEASED): "nobody needs it any more",
@@ -271,7 +268,7 @@ def err(
         keys.append(task.key)
         state.n_exceptions.pop(task, None)
         state.deaths.pop(task, None)
-        state.n_unreachable.pop(task, None)
+        state.out_of_reach.pop(task, None)
         for client in task.wanted_by:
             told.setdefault(client, []).append(task.key)
         if was_active:
@@ -326,7 +323,7 @@ def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask
     del state.tasks[task.key]
     state.n_exceptions.pop(task, None)
     state.deaths.pop(task, None)
-    state.n_unreachable.pop(task, None)
+    state.out_of_reach.pop(task, None)
     for dependency in task.dependencies:
         dependents = dependency.dependents
         assert dependents is not None

@@ -132,7 +132,8 @@ def _validate_queue(
     aside = [t for t in tasks if t.state == NO_WORKER]
     _same(state, "unrunnable == tasks in state no_worker", task_class.unrunnable, aside)
     if task_class.members:
-        check(state, not aside, "no task is set aside while a worker may run it", found=aside)
+        odd = [t for t in aside if t not in state.out_of_reach]
+        check(state, not odd, "no task is set aside while a worker may run it", found=odd)
     else:
         check(state, not items, "no task is queued while nobody may run it", found=items)
     in_ready = task_class in state.ready
@@ -341,6 +342,12 @@ def _validate_containers(state: SchedulerState) -> None:
         check(state, supervisor.peer == peer, "supervisors are filed by peer")
         is_open = state.roles.get(peer) is Role.SUPERVISOR
         check(state, is_open, "the connection of a supervisor is open")
+    registered = {*state.workers, *state.clients_by_peer, *state.supervisors}
+    others = [peer for peer in state.roles if peer not in registered]
+    expected = [peer for peer in others if state.roles[peer] is not Role.VIEWER]
+    _same(state, "strangers == open, not registered", state.strangers, expected)
+    times = list(state.strangers.values())
+    check(state, times == sorted(times), "strangers are in order of time", found=times)
     workers = state.workers.values()
     idle = [ws for ws in workers if not ws.n_busy]
     _same(state, "idle == workers that process nothing", state.idle, idle)

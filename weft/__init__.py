@@ -19,7 +19,7 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
-    from .client import Client, Future, as_completed, wait
+    from .client import Client, Future, as_completed, default_client, wait
     from .client.graphs.executors import SynchronousExecutor
     from .client.graphs.get import get
     from .client.graphs.pool import ThreadPool
@@ -36,6 +36,7 @@ __all__ = [
     "ThreadPool",
     "__version__",
     "as_completed",
+    "default_client",
     "get",
     "get_worker",
     "multiprocessing",
@@ -52,6 +53,7 @@ _HOMES = {
     "SynchronousExecutor": "client.graphs.executors",
     "ThreadPool": "client.graphs.pool",
     "as_completed": "client",
+    "default_client": "client",
     "get": "client.graphs.get",
     "get_worker": "worker.context",
     "wait": "client",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from ..protocol.connection import Connection
 from ..protocol.errors import CommError, ProtocolError, WeftError
 from ..protocol.handshake import Role
+from ..protocol.liveness import Silence
 from ..protocol.message import Message
 from ..protocol.messages import GetData, KeysData
 from ..protocol.payload import blob_nbytes
@@ -27,6 +28,7 @@ logger = logging.getLogger("weft.worker")
 #: A peer that owes an answer and has sent nothing for this long is given up. Generous: a worker
 #: whose task holds the GIL answers late, and asking elsewhere does not make it faster.
 _SILENCE_S = 60.0
+_LOOKS = 12
 _CONNECT_TIMEOUT_S = 10.0
 #: Connections that are kept open although nothing is asked.
 _MAX_IDLE = 128
@@ -86,7 +88,7 @@ class _Line:
         self._loop = asyncio.get_running_loop()
         self.connecting = self._loop.create_task(self._connect())
         self._watch: asyncio.TimerHandle | None = None
-        self._bytes_seen = 0
+        self._silence = Silence(_LOOKS)
 
     def ask(self, fetch: Fetch) -> None:
         self.asked[fetch.request] = fetch
@@ -114,22 +116,18 @@ class _Line:
         assert self._connection is not None
         self._connection.send([GetData(request=fetch.request, keys=fetch.keys)])
         if self._watch is None:
-            self._start_watch()
+            self._silence = Silence(_LOOKS)
+            self._look()
 
-    def _start_watch(self) -> None:
-        assert self._connection is not None
-        self._bytes_seen = self._connection.bytes_in
-        self._watch = self._loop.call_later(_SILENCE_S, self._on_watch)
-
-    def _on_watch(self) -> None:
+    def _look(self) -> None:
         self._watch = None
         if self._connection is None or not self.asked:
             return
-        in_process = self.address.startswith("inproc:")  # counts no bytes, cannot fall silent
-        if self._connection.bytes_in == self._bytes_seen and not in_process:
+        in_process = self.address.startswith("inproc:")  # cannot be away without us
+        if self._silence.look(self._connection) and not in_process:
             self.end(f"no answer within {_SILENCE_S:g} s")
         else:
-            self._start_watch()
+            self._watch = self._loop.call_later(_SILENCE_S / _LOOKS, self._look)
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""

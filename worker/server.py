@@ -16,26 +16,27 @@ import os
 import platform
 import random
 import signal
-import socket
 import sys
 import threading
 from typing import Any
 
 from ..protocol.address import parse_address
 from ..protocol.connection import Connection
-from ..protocol.deadline import within
+from ..protocol.deadline import unless, within
 from ..protocol.errors import (
     CommClosed,
     CommError,
     ConfigError,
     HandshakeError,
     InternalError,
+    LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
     WrongCluster,
     WrongToken,
 )
 from ..protocol.handshake import Role
+from ..protocol.liveness import MISSED_HEARTBEATS, Silence
 from ..protocol.message import Message
 from ..protocol.messages import (
     AssignTasks,
@@ -52,11 +53,13 @@ from ..protocol.messages import (
     Welcome,
 )
 from ..protocol.security import Security, generate_certificate, is_loopback
+from ..protocol.sockets import host_on_the_way_to
 from ..protocol.transport import Listener, connect, listen
 from .config import WorkerConfig
 from .context import WorkerContext
 from .events import Event, Received, SchedulerLost
 from .executor import Executor
+from .forking import give_children_default_signals
 from .peers import Peers
 from .serving import DataServer
 from .started import StartedRecord
@@ -71,10 +74,49 @@ SWITCH_INTERVAL_S = 0.0005
 
 _FIRST_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
+#: Who loses a session sooner than this after it began looks again later each time.
+_SOUND_SESSION_S = 10.0
+#: How long the end waits until the goodbye is written.
+_GOODBYE_S = 0.5
 #: For so long, another token or cluster than the connection file's is a restart that is halfway.
 _RESTART_S = 10.0
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FOR_CORE = frozenset({AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, DropFunctions})
+
+
+class _Session:
+    """One connection to the scheduler. What comes late from the last one cannot touch the next."""
+
+    def __init__(self, worker: WorkerServer) -> None:
+        loop = asyncio.get_running_loop()
+        self._worker = worker
+        self.connection: Connection | None = None
+        #: Done when the session is: with None to stop, with an error to try again or give up.
+        self.over: asyncio.Future[BaseException | None] = loop.create_future()
+        #: Done when the connection is gone.
+        self.gone: asyncio.Future[None] = loop.create_future()
+        self.heartbeat: asyncio.TimerHandle | None = None
+        self.silence = Silence()
+        self.began: float | None = None
+
+    def end(self, error: BaseException | None) -> None:
+        """Let the session end; the first reason counts."""
+        if not self.over.done():
+            self.over.set_result(error)
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `Handler`."""
+        self._worker._on_messages(self, connection, messages)
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `Handler`."""
+        self._worker._on_writable(connection)
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        """See `Handler`."""
+        self._worker._on_closed(self, connection, error)
+        self.gone.set_result(None)
 
 
 class WorkerServer:
@@ -96,18 +138,18 @@ class WorkerServer:
         self._peers: Peers | None = None
         self._started: StartedRecord | None = None
         self._process: Any = None
+        #: Of the current session, once it was asked for.
         self._connection: Connection | None = None
-        self._session = 0
+        self._n_sessions = 0
         self._epoch = 0
         #: The scheduler is not there, and that was said.
         self._is_lost = False
         #: Since when whoever answers is of another cluster than the one that was looked up.
         self._foreign_since: float | None = None
-        #: Ends the session under way: with None to stop, with an error to try again or give up.
-        self._session_end: asyncio.Future[BaseException | None] | None = None
+        #: The one under way, or the last one.
+        self._current: _Session | None = None
         self._stop_reason: str | None = None
         self._fatal: BaseException | None = None
-        self._heartbeat: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()
 
     @property
@@ -132,24 +174,29 @@ class WorkerServer:
             while not self._stopping.is_set():
                 try:
                     await self._run_session()
-                    delay_s = _FIRST_DELAY_S
                 except (WrongToken, WrongCluster) as error:
                     if not self._may_be_restarting():
                         raise
                     logger.debug("cannot reach the scheduler yet: %s", error)
                 except CommError as error:
                     if not self.config.reconnect:
-                        if self._session:
+                        if self._n_sessions:
                             logger.info("the scheduler is gone: %s", error)
                             return
                         raise
                     self._say_lost(error)
                 if self._stopping.is_set():
                     break
+                if self._was_sound():
+                    delay_s = _FIRST_DELAY_S
                 await self._pause(self._rng.uniform(0, delay_s))
                 delay_s = min(2 * delay_s, _MAX_DELAY_S)
         finally:
             await self._close()
+
+    def _was_sound(self) -> bool:
+        began = None if self._current is None else self._current.began
+        return began is not None and self._loop.time() - began > _SOUND_SESSION_S
 
     def _say_lost(self, error: CommError) -> None:
         # A supervisor says it for all its workers.
@@ -187,7 +234,8 @@ class WorkerServer:
         self._stop_reason = reason
         logger.info("worker %s stops: %s", self.name or self.config.worker_id, reason)
         self._stopping.set()
-        self._end_session(None)
+        if self._current is not None:
+            self._current.end(None)
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -197,23 +245,28 @@ class WorkerServer:
 
     async def _run_session(self) -> None:
         """Connect, register, and work until the connection ends."""
-        self._session_end = self._loop.create_future()
-        address, security, connection = await self._connect()
-        self._connection = connection
-        self._foreign_since = None
+        self._current = session = _Session(self)
         try:
-            if self._executor is None:
-                await self._begin(address, security, connection.cluster_id)
-            self._session += 1
-            connection.send([self._registration()])
-            error = await self._session_end
+            # A handshake that breaks off would be a warning to the scheduler.
+            await unless(session.over, self._join(session), _GOODBYE_S)
+            error = await session.over
             if error is not None:
                 raise error
         finally:
-            self._leave_session()
-            connection.close()
+            self._leave(session)
 
-    async def _connect(self) -> tuple[str, Security, Connection]:
+    async def _join(self, session: _Session) -> None:
+        address, security, session.connection = await self._connect(session)
+        self._foreign_since = None
+        if session.over.done():
+            return
+        if self._executor is None:
+            await self._begin(address, security, session.connection.cluster_id)
+        self._n_sessions += 1
+        self._connection = session.connection
+        session.connection.send([self._registration()])
+
+    async def _connect(self, session: _Session) -> tuple[str, Security, Connection]:
         """Connect to the first address that answers; they may be others each time."""
         config = self.config
         addresses, security = config.find() if config.find else ([config.scheduler], None)
@@ -225,7 +278,7 @@ class WorkerServer:
                     role=Role.WORKER,
                     server_role=Role.SCHEDULER,
                     security=security or config.security,
-                    handler=self,
+                    handler=session,
                 )
             except CommError as error:
                 failure = error
@@ -233,19 +286,16 @@ class WorkerServer:
                 return address, security or config.security, connection
         raise failure
 
-    def _end_session(self, error: BaseException | None) -> None:
-        if self._session_end is not None and not self._session_end.done():
-            self._session_end.set_result(error)
-
-    def _leave_session(self) -> None:
-        # Before Welcome nothing but the registration may be sent.
-        if self._connection is not None and self._stopping.is_set() and self.registered.is_set():
-            self._connection.send([Bye(reason=self._stop_reason or "")])
+    def _leave(self, session: _Session) -> None:
+        if session.heartbeat is not None:
+            session.heartbeat.cancel()
+        if session.connection is not None:
+            # Before Welcome nothing but the registration may be sent.
+            if self._stopping.is_set() and self.registered.is_set():
+                session.connection.send([Bye(reason=self._stop_reason or "")])
+            session.connection.close()
         self._connection = None
         self.registered.clear()
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._heartbeat = None
         if self._executor is not None:
             self._executor.handle(SchedulerLost())
 
@@ -293,11 +343,7 @@ class WorkerServer:
         target = parse_address(scheduler)
         if not target.is_tcp or is_loopback(target.host) or self.config.listen_address:
             return target.host  # nobody needs to know
-        infos = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)
-        family, type_, protocol, _, socket_address = infos[0]
-        with socket.socket(family, type_, protocol) as sock:
-            sock.connect(socket_address)  # of a datagram socket: asks for the route, sends nothing
-            return str(sock.getsockname()[0])
+        return await host_on_the_way_to(target.host, target.port or 0)
 
     async def _close(self) -> None:
         if self._peers is not None:
@@ -310,6 +356,12 @@ class WorkerServer:
             ended = await self._end_threads(self._executor)
             if ended and self._started is not None:
                 self._started.close()
+        session = self._current
+        if session is not None and session.connection is not None:
+            try:
+                await within(_GOODBYE_S, asyncio.shield(session.gone))
+            except TimeoutError:
+                session.connection.abort()
         if self._fatal is not None:
             raise InternalError(f"a thread of the worker ended: {self._fatal!r}") from self._fatal
 
@@ -323,39 +375,42 @@ class WorkerServer:
 
     # --- The scheduler's connection ---------------------------------------------------------------
 
-    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """See `Handler`."""
+    def _on_messages(
+        self, session: _Session, connection: Connection, messages: list[Message]
+    ) -> None:
+        if session.over.done():
+            return  # void: what the session had is dropped, and so is what was said in it
         try:
             if not set(map(type, messages)) <= _FOR_CORE:
                 messages = [
                     message
                     for message in messages
-                    if type(message) in _FOR_CORE or self._on_other(connection, message)
+                    if type(message) in _FOR_CORE or self._on_other(session, connection, message)
                 ]
             if messages:
                 self._handle(Received(messages))
         except RemoteProtocolError as error:
             self._say_nonsense(error)
-            connection.abort()
+            self._give_up(session, connection, f"it sent nonsense: {error}")
 
-    def _on_other(self, connection: Connection, message: Message) -> bool:
+    def _on_other(self, session: _Session, connection: Connection, message: Message) -> bool:
         """Handle a message that is not for the core; return False."""
-        if isinstance(message, Welcome):
-            self._on_welcome(connection, message)
+        if isinstance(message, Welcome) and not self.registered.is_set():
+            self._on_welcome(session, connection, message)
         elif isinstance(message, FetchKeys):
             assert self._server is not None
             self._server.serve(connection, message.request, message.keys)
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler said so")
         elif isinstance(message, Refused):
-            self._end_session(HandshakeError(f"the scheduler refused: {message.reason}"))
+            session.end(HandshakeError(f"the scheduler refused: {message.reason}"))
         elif isinstance(message, Bye):
-            self._end_session(CommClosed(f"the scheduler said: {message.reason}"))
+            session.end(CommClosed(f"the scheduler said: {message.reason}"))
         elif not isinstance(message, Heartbeat):
             raise RemoteProtocolError(f"a worker cannot take {type(message).__name__}")
         return False
 
-    def _on_welcome(self, connection: Connection, message: Welcome) -> None:
+    def _on_welcome(self, session: _Session, connection: Connection, message: Welcome) -> None:
         is_back = self.registered_once
         connection.wire.epoch = self._epoch = message.epoch
         connection.wire.session = message.session
@@ -368,30 +423,36 @@ class WorkerServer:
             connection.address,
         )
         self.registered.set()
-        self._send_heartbeat(connection, max(0.05, message.heartbeat_ms / 1000))
+        session.began = self._loop.time()
+        self._send_heartbeat(session, connection, max(0.05, message.heartbeat_ms / 1000))
 
-    def on_writable(self, connection: Connection) -> None:
-        """See `Handler`."""
+    def _on_writable(self, connection: Connection) -> None:
+        if self._server is not None:
+            self._server.on_writable(connection)
         self._flush()
 
-    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        """See `Handler`."""
-        if connection is self._connection or self._connection is None:
-            if isinstance(error, ProtocolError):
-                self._say_nonsense(error)
-            if not isinstance(error, CommError):
-                error = CommClosed(
-                    "the connection to the scheduler ended" if error is None else str(error),
-                    connection.address,
-                )
-            self._end_session(error)
+    def _on_closed(
+        self, session: _Session, connection: Connection, error: CommError | ProtocolError | None
+    ) -> None:
+        if self._server is not None:
+            self._server.on_closed(connection, error)
+        if session.over.done():
+            return
+        if isinstance(error, ProtocolError):
+            self._say_nonsense(error)
+        if not isinstance(error, CommError):
+            error = CommClosed(
+                "the connection to the scheduler ended" if error is None else str(error),
+                connection.address,
+            )
+        session.end(error)
 
     def _registration(self) -> RegisterWorker:
         config = self.config
         return RegisterWorker(
             worker_id=config.worker_id,
             name=self.name,
-            session=self._session,
+            session=self._n_sessions,
             last_epoch=self._epoch,
             address=self.address,
             nthreads=config.nthreads,
@@ -405,25 +466,35 @@ class WorkerServer:
             },
         )
 
-    def _send_heartbeat(self, connection: Connection, interval_s: float) -> None:
-        if connection is self._connection:
-            connection.send([Heartbeat(facts=self._measure())])
-            self._heartbeat = self._loop.call_later(
-                interval_s, self._send_heartbeat, connection, interval_s
-            )
+    def _send_heartbeat(self, session: _Session, connection: Connection, interval_s: float) -> None:
+        if session.silence.look(connection):
+            seconds = round(MISSED_HEARTBEATS * interval_s, 1)
+            self._give_up(session, connection, f"it was silent for {seconds:g} s")
+            return
+        # First of all: whatever goes wrong below must not end the heartbeats.
+        session.heartbeat = self._loop.call_later(
+            interval_s, self._send_heartbeat, session, connection, interval_s
+        )
+        connection.send([Heartbeat(facts=self._measure())])
+
+    @staticmethod
+    def _give_up(session: _Session, connection: Connection, reason: str) -> None:
+        session.end(CommClosed(reason, connection.address))
+        connection.abort()
 
     def _measure(self) -> dict[str, Any]:
-        if self._process is None:
-            import psutil
+        import psutil
 
-            self._process = psutil.Process()
         state = self.executor.state
-        return {
-            "rss": self._process.memory_info().rss,
-            "cpu": self._process.cpu_percent(None),
-            "tasks": len(state.by_key),
-            "ready": state.ready.n,
-        }
+        facts: dict[str, Any] = {"tasks": len(state.by_key), "ready": state.ready.n}
+        try:
+            if self._process is None:
+                self._process = psutil.Process()
+            facts["rss"] = self._process.memory_info().rss
+            facts["cpu"] = self._process.cpu_percent(None)
+        except (psutil.Error, OSError) as error:  # a task may have used up all file descriptors
+            logger.debug("cannot measure this process: %s", error)
+        return facts
 
     # --- Between the core and the loop ------------------------------------------------------------
 
@@ -447,7 +518,13 @@ class WorkerServer:
         connection = self._connection
         messages, fetches = executor.drain(connection is None or connection.writable)
         if messages and connection is not None:
-            connection.send(messages)
+            try:
+                connection.send(messages)
+            except LocalProtocolError as error:
+                # They are lost. In a session without them the scheduler would wait for ever.
+                logger.error("cannot tell the scheduler: %s", error)  # noqa: TRY400 - it says all
+                assert self._current is not None
+                self._give_up(self._current, connection, f"what was to be said: {error}")
         if fetches and self._peers is not None:
             for fetch in fetches:
                 self._peers.fetch(fetch)
@@ -508,8 +585,9 @@ def main(config: WorkerConfig) -> None:
 async def _main(config: WorkerConfig) -> None:
     worker = WorkerServer(config)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, worker.stop, f"signal {number.name}")
+    give_children_default_signals(_STOP_SIGNALS)
     await worker.run()
 
 

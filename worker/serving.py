@@ -3,16 +3,26 @@
 Small values are pickled on the loop; for larger ones, or more of them, that is left to a thread, so
 that a value which takes seconds to pickle holds up nobody but its reader. Large buffers are not
 copied.
+
+A reader that does not read costs little: while its connection is not writable nothing more is
+packed for it, and its requests wait; who lets too many wait is cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from ..protocol.connection import Connection
-from ..protocol.errors import CommError, LocalProtocolError, ProtocolError, UnpicklableResult
+from ..protocol.errors import (
+    CommError,
+    LocalProtocolError,
+    ProtocolError,
+    StuckPeer,
+    UnpicklableResult,
+)
 from ..protocol.message import Message
 from ..protocol.messages import GetData, KeysData
 from ..protocol.payload import Blob
@@ -24,7 +34,29 @@ logger = logging.getLogger("weft.worker")
 #: Requests for up to this many bytes, as far as known, are answered by the loop itself.
 _ON_LOOP_BYTES = 64 << 10
 
+#: Requests that wait for a reader may be of so many bytes (an asker of ours has far fewer).
+_MAX_WAITING_BYTES = 64 << 20
+#: What a key or a request costs beside its text, about.
+_ITEM_BYTES = 64
+
 _NOT_THERE = object()
+
+
+class _Reader:
+    """What one connection has asked for and not yet been given, in order."""
+
+    __slots__ = ("is_busy", "nbytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests: deque[tuple[int, list[str]]] = deque()
+        #: of `requests`, about
+        self.nbytes = 0
+        #: a thread packs for it
+        self.is_busy = False
+
+
+def _request_nbytes(keys: list[str]) -> int:
+    return _ITEM_BYTES * (len(keys) + 1) + sum(map(len, keys))
 
 
 class DataServer:
@@ -34,6 +66,8 @@ class DataServer:
         self._executor = executor
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        #: {connection: what waits for it}; only those for which something does
+        self._readers: dict[Connection, _Reader] = {}
         self.n_requests = 0
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
@@ -49,23 +83,44 @@ class DataServer:
                 return
 
     def on_writable(self, connection: Connection) -> None:
-        """See `Handler`. A peer asks for no more than it can take; nothing is held back here."""
+        """See `Handler`: give what had to wait."""
+        reader = self._readers.get(connection)
+        if reader is not None:
+            self._go_on(connection, reader)
 
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
         """See `Handler`."""
+        self._readers.pop(connection, None)
 
     def serve(self, connection: Connection, request: int, keys: list[str]) -> None:
-        """Send a `KeysData` with what is here of `keys`."""
+        """Send a `KeysData` with what is here of `keys`, as soon as the connection takes it."""
         self.n_requests += 1
-        found = self._executor.lookup(keys)
-        if sum(nbytes for _, _, nbytes in found) <= _ON_LOOP_BYTES:
-            self._answer(connection, request, keys, self._pack(found))
-            return
-        task = asyncio.get_running_loop().create_task(
-            self._serve_large(connection, request, keys, found)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        reader = self._readers.get(connection)
+        if reader is None:
+            reader = self._readers[connection] = _Reader()
+        reader.requests.append((request, keys))
+        reader.nbytes += _request_nbytes(keys)
+        self._go_on(connection, reader)
+        if reader.nbytes > _MAX_WAITING_BYTES:
+            text = f"it asks and does not read: {len(reader.requests)} requests wait for it"
+            connection.fail(StuckPeer(text, connection.peer_address))
+
+    def _go_on(self, connection: Connection, reader: _Reader) -> None:
+        while reader.requests and connection.writable and not reader.is_busy:
+            request, keys = reader.requests.popleft()
+            reader.nbytes -= _request_nbytes(keys)
+            found = self._executor.lookup(keys)
+            if sum(nbytes for _, _, nbytes in found) <= _ON_LOOP_BYTES:
+                self._answer(connection, request, keys, self._pack(found))
+                continue
+            reader.is_busy = True
+            task = asyncio.get_running_loop().create_task(
+                self._serve_large(connection, reader, request, keys, found)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if not reader.requests and not reader.is_busy:
+            self._readers.pop(connection, None)
 
     async def close(self) -> None:
         """Give up what is being answered."""
@@ -78,6 +133,7 @@ class DataServer:
     async def _serve_large(
         self,
         connection: Connection,
+        reader: _Reader,
         request: int,
         keys: list[str],
         found: list[tuple[str, int, int]],
@@ -86,6 +142,8 @@ class DataServer:
             self._threads = ThreadPoolExecutor(1, "weft-data")
         packed = await asyncio.get_running_loop().run_in_executor(self._threads, self._pack, found)
         self._answer(connection, request, keys, packed)
+        reader.is_busy = False
+        self._go_on(connection, reader)
 
     def _pack(self, found: list[tuple[str, int, int]]) -> dict[str, Blob]:
         packed = {}

@@ -13,13 +13,17 @@ nothing to break: no second thread, no lock held, no loop.
 Nobody outlives the family, whoever dies, and however: a worker is killed by the kernel when the
 spawner dies (where there is no such service, by a thread that waits for the end of a pipe), the
 supervisor sees the end of its socket and leaves, and when the supervisor dies the spawner kills
-the workers and leaves. User code that holds the interpreter lock cannot prevent any of it.
+the workers and leaves. User code that holds the interpreter lock cannot prevent any of it. With a
+worker go the processes that its tasks have started, unless they have made a session of their own.
 
 Between spawner and supervisor go lines of JSON over a socket pair:
 
     -> ["start", worker's configuration]   <- ["started", worker_id, pid]
     -> ["kill", pid, signal]               <- ["exited", pid, wait status]
                                            <- ["signal", signal]    it came to the spawner
+
+What to do about a signal is the supervisor's business, unless it does not do it: the third one ends
+everybody at once.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -42,6 +47,11 @@ END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 #: How often an embedded spawner looks whether its parent is still there, if nobody told it.
 _PARENT_CHECK_MS: Final = 1000
+
+#: How long a worker that is over may take to clean up.
+_LINGER_S: Final = 5.0
+#: Who asks so often is not answered by the supervisor.
+_MAX_SIGNALS: Final = 3
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -81,7 +91,10 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
     if role == "worker":
         for name, value in THREAD_DEFAULTS.items():
             os.environ.setdefault(name, value)
-        return work(argument)
+        ended: int = work(argument)
+        # It has left the scheduler. Threads that tasks have started must not keep the place taken.
+        threading.Thread(target=_leave_soon, args=(ended,), daemon=True).start()
+        return ended
     code: int = argument
     return code
 
@@ -95,6 +108,7 @@ class _Spawner:
     supervisor: int = 0
     commands: socket.socket | None = None
     received: bytes = b""
+    n_signals: int = 0
 
     def serve(self) -> tuple[str, Any]:
         """Run until the supervisor has ended; or return in a forked process, as what it is."""
@@ -106,7 +120,9 @@ class _Spawner:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self.wakeups[1], warn_on_full_buffer=False)
         for number in (*END_SIGNALS, signal.SIGCHLD):
-            signal.signal(number, _note)
+            # Under nohup a hang-up is nothing to us.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, _note)
         gc.collect()
         gc.freeze()  # the collector of a child would otherwise write to, and so copy, every page
         self.commands, theirs = socket.socketpair()
@@ -140,7 +156,10 @@ class _Spawner:
 
     def _receive(self) -> bool:
         assert self.commands is not None
-        data = self.commands.recv(1 << 16)
+        try:
+            data = self.commands.recv(1 << 16)
+        except ConnectionResetError:
+            data = b""  # the supervisor died with something unread
         self.received += data
         return bool(data)
 
@@ -161,8 +180,12 @@ class _Spawner:
 
     def _on_signals(self) -> int | None:
         numbers = set(os.read(self.wakeups[0], 4096))
-        for number in numbers - {signal.SIGCHLD}:
-            self._tell("signal", number)
+        for number in sorted(numbers - {signal.SIGCHLD}):
+            self.n_signals += 1
+            if self.n_signals < _MAX_SIGNALS:
+                self._tell("signal", number)
+            else:
+                os.kill(self.supervisor, signal.SIGKILL)
         return self._reap() if signal.SIGCHLD in numbers else None
 
     def _reap(self) -> int | None:
@@ -171,7 +194,14 @@ class _Spawner:
         That is 128 + the number of the signal, if one killed it.
         """
         while self.alive:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid = -1
+            if hasattr(os, "waitid"):
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None:
+                    return None
+                pid = ended.si_pid
+                _kill_group(pid)  # not yet reaped, so nobody else can have its number
+            pid, status = os.waitpid(pid, os.WNOHANG)
             if not pid:
                 return None
             self.alive.pop(pid, None)
@@ -188,6 +218,7 @@ class _Spawner:
         for pid in self.alive:
             if pid != self.supervisor:
                 os.kill(pid, signal.SIGKILL)
+                _kill_group(pid)
 
     def _tell(self, *what: object) -> None:
         assert self.commands is not None
@@ -196,24 +227,38 @@ class _Spawner:
             self.commands.sendall(json.dumps(what).encode() + b"\n")
 
     def _fork(self) -> int:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # a daemon's may be closed
+                stream.flush()
+        # What comes meanwhile must not be noted in the child, whose notes would reach this process.
+        signals = {*END_SIGNALS, signal.SIGCHLD}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        try:
+            pid = os.fork()
+            if not pid:
+                self._become_child(signals)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         if pid:
             self.alive[pid] = None
-            return pid
+        return pid
+
+    def _become_child(self, signals: set[signal.Signals]) -> None:
+        """Leave the terminal and the spawner's signals behind, before any can arrive."""
         is_worker = bool(self.supervisor)
         signal.set_wakeup_fd(-1)
-        for number in (*END_SIGNALS, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()  # Ctrl-C in a terminal goes to the spawner only, which asks for an orderly end
+        for number in signals:
+            # What came since the fork was meant for the whole group: dropped, by being ignored.
+            was_ignored = signal.signal(number, signal.SIG_IGN) == signal.SIG_IGN
+            if not was_ignored:
+                signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
         if is_worker:
             self._die_with_parent()
-        return 0
 
     def _die_with_parent(self) -> None:
         if not _ask_kernel_to_kill_with_parent():
@@ -232,6 +277,13 @@ class _Spawner:
             os.close(end)
 
 
+def _kill_group(pid: int) -> None:
+    """Kill what a worker's tasks have started and left behind, unless it went its own way."""
+    # No such group: it ended before it had a session of its own. EPERM: all in it are zombies.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 def _note(number: int, frame: object) -> None:
     """Have a handler, so that the signal's number is written to the wake-up pipe."""
 
@@ -242,6 +294,11 @@ def _ask_kernel_to_kill_with_parent() -> bool:
     import ctypes
 
     return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL)) == 0)
+
+
+def _leave_soon(code: int) -> None:
+    time.sleep(_LINGER_S)
+    os._exit(code)
 
 
 def _exit_at_end(reader: int) -> None:

@@ -11,7 +11,8 @@ import mmap
 import struct
 from pathlib import Path
 
-_ATTEMPT = struct.Struct("<q")
+#: In the order of bytes of this machine: who reads it is here too.
+_ATTEMPT = struct.Struct("q")
 
 
 class StartedRecord:
@@ -23,13 +24,17 @@ class StartedRecord:
             file.write(bytes(_ATTEMPT.size * nthreads))
             file.flush()
             self.map = mmap.mmap(file.fileno(), _ATTEMPT.size * nthreads)
+        # One view for good: the count of views, which each write into the map itself would change,
+        # is not kept right by threads that run truly at once (CPython 3.13t).
+        self._attempts = memoryview(self.map).cast("q")
 
     def note(self, slot: int, attempt: int) -> None:
         """Say what slot `slot` runs from now on; 0 = nothing."""
-        _ATTEMPT.pack_into(self.map, slot * _ATTEMPT.size, attempt)
+        self._attempts[slot] = attempt
 
     def close(self) -> None:
         """Unmap the file; it stays where it is."""
+        self._attempts.release()
         self.map.close()
 
 

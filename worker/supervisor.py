@@ -31,18 +31,18 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
-from ..protocol.deadline import within
-from ..protocol.errors import CommError, ConfigError, ProtocolError, WeftError
+from ..protocol.deadline import unless, within
+from ..protocol.errors import CommError, ConfigError, ProtocolError
 from ..protocol.security import Security
 from .started import read_started
-from .supervisor_link import SupervisorLink
+from .supervisor_link import SETTLE_S, SupervisorLink
 
 _log = logging.getLogger("weft.supervisor")
 
@@ -51,6 +51,8 @@ TERMINATE_FRACTION: Final = 0.95
 #: Exit code of a worker whose configuration is at fault (sysexits' EX_CONFIG); it has said how.
 EXIT_CONFIG: Final = 78
 _CHECK_S: Final = 0.1
+#: States of a process that somebody has suspended: by SIGSTOP, or with a debugger.
+_SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 #: A worker that lived this long was not killed by its own start.
 _SOUND_AFTER_S: Final = 10.0
 #: Deaths in a row, each right after the start, that the user should hear of from us.
@@ -60,6 +62,8 @@ _RESTART_MAX_S: Final = 30.0
 _CONNECT_TIMEOUT_S: Final = 10.0
 _RECONNECT_MIN_S: Final = 0.05
 _RECONNECT_MAX_S: Final = 10.0
+#: Who loses a session sooner than this after it began looks again later each time.
+_SOUND_SESSION_S: Final = 10.0
 
 
 @dataclass
@@ -148,7 +152,8 @@ class Supervisor:
         #: {pid: its place} of those of them that the spawner has forked
         self._by_pid: dict[int, _Slot] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
-        self._stopping = False
+        #: What workers are told to end with; 0 while they are not.
+        self._end_signal = 0
         self._exit_code = 0
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
@@ -162,11 +167,11 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._stop_asked: asyncio.Future[str] = self._loop.create_future()
         self._all_ended = asyncio.Event()
-        self._link = SupervisorLink(self.supervisor_id, self._rss, self._on_stop_message)
+        self._link = SupervisorLink(self.supervisor_id, self._alive, self._on_stop_message)
         reader, self._writer = await asyncio.open_connection(sock=self._commands)
-        tasks = [self._loop.create_task(self._hear_spawner(reader))]
+        tasks = [self._accompany(self._hear_spawner(reader))]
         if self._lifeline is not None:
-            tasks.append(self._loop.create_task(self._watch_lifeline(self._lifeline)))
+            tasks.append(self._accompany(self._watch_lifeline(self._lifeline)))
         try:
             if not self.config.embedded:
                 await self._first_connection()
@@ -175,11 +180,12 @@ class Supervisor:
                     self._start(slot)
                 if self._on_started is not None:
                     self._on_started()
-                tasks.append(self._loop.create_task(self._keep_connected()))
-                tasks.append(self._loop.create_task(self._watch_memory()))
+                tasks.append(self._accompany(self._keep_connected()))
+                tasks.append(self._accompany(self._watch_memory()))
             reason = await self._stop_asked
             _log.info("supervisor stops: %s", reason)
             await self._stop_workers()
+            await self._link.settle()
             await self._link.leave(reason)
         finally:
             for task in tasks:
@@ -197,6 +203,29 @@ class Supervisor:
             self._exit_code = exit_code
             self._stop_asked.set_result(reason)
 
+    def _accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(life)
+        task.add_done_callback(self._on_task_ended)
+        return task
+
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        # One of its senses is gone: what goes on without it would go on for ever. So nothing is
+        # waited for; the spawner kills the workers when this process is gone.
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a bug of weft ends the supervisor", exc_info=error)
+            self._forget_workers()
+            self.stop("a bug of weft", 1)
+
+    def _forget_workers(self) -> None:
+        self._running.clear()
+        self._by_pid.clear()
+        self._all_ended.set()
+
+    @property
+    def _stopping(self) -> bool:
+        return self._end_signal != 0
+
     # --- The spawner ----------------------------------------------------------------------------
 
     def _ask(self, *what: object) -> None:
@@ -204,24 +233,24 @@ class Supervisor:
 
     async def _hear_spawner(self, reader: asyncio.StreamReader) -> None:
         n_signals = 0
-        while line := await reader.readline():
-            kind, *rest = json.loads(line)
-            if kind == "started":
-                self._on_started_worker(*rest)
-            elif kind == "exited":
-                self._on_exited(*rest)
-            else:
-                n_signals += 1
-                self.stop(signal.Signals(rest[0]).name)
-                if n_signals > 1:
-                    self._kill_all(signal.SIGKILL)  # who asks twice does not want to wait
+        # A reset instead of the end: the spawner died with something unread.
+        with contextlib.suppress(ConnectionError):
+            while (line := await reader.readline()).endswith(b"\n"):
+                kind, *rest = json.loads(line)
+                if kind == "started":
+                    self._on_started_worker(*rest)
+                elif kind == "exited":
+                    self._on_exited(*rest)
+                else:
+                    n_signals += 1
+                    self.stop(signal.Signals(rest[0]).name)
+                    if n_signals > 1:
+                        self._kill_all(signal.SIGKILL)  # who asks twice does not want to wait
         # The spawner is gone, and the kernel has killed its workers. Who embeds us starts others in
         # the same directory, where the scheduler's socket is, too.
         if self.config.embedded:
             self._owns_directory = False
-        self._running.clear()
-        self._by_pid.clear()
-        self._all_ended.set()
+        self._forget_workers()
         self.stop("the spawner process is gone", 1)
 
     async def _watch_lifeline(self, lifeline: socket.socket) -> None:
@@ -269,7 +298,7 @@ class Supervisor:
             slot.process = psutil.Process(pid)
         self._by_pid[pid] = slot
         if self._stopping:
-            self._ask("kill", pid, int(signal.SIGTERM))
+            self._ask("kill", pid, self._end_signal)
 
     def _on_exited(self, pid: int, status: int) -> None:
         slot = self._by_pid.pop(pid)
@@ -316,10 +345,10 @@ class Supervisor:
         self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
 
     async def _stop_workers(self) -> None:
-        self._stopping = True
         for timer in self._restarts.values():
             timer.cancel()
-        self._kill_all(signal.SIGTERM)
+        if not self._stopping:
+            self._kill_all(signal.SIGTERM)
         if not self._running:
             return
         self._all_ended.clear()
@@ -330,6 +359,7 @@ class Supervisor:
             await self._all_ended.wait()
 
     def _kill_all(self, number: int) -> None:
+        self._end_signal = int(number)  # also for those that are being started
         for pid in self._by_pid:
             self._ask("kill", pid, int(number))
 
@@ -342,6 +372,15 @@ class Supervisor:
             with contextlib.suppress(psutil.Error):  # it ends just now
                 if slot.process is not None:
                     sizes[slot.worker_id] = slot.process.memory_info().rss
+        return sizes
+
+    def _alive(self) -> dict[str, int]:
+        """Return what `_rss` does of the workers that run: nobody vouches for a stopped one."""
+        sizes = self._rss()
+        for slot in self._by_pid.values():
+            with contextlib.suppress(psutil.Error):
+                if slot.process is not None and slot.process.status() in _SUSPENDED:
+                    sizes.pop(slot.worker_id, None)
         return sizes
 
     async def _watch_memory(self) -> None:
@@ -366,18 +405,18 @@ class Supervisor:
         self.stop(f"the scheduler said so: {reason}")
 
     async def _first_connection(self) -> None:
-        """Connect, or raise what a person can act on."""
+        """Connect, or raise what a person can act on; return at once when told to stop."""
         deadline = time.monotonic() + self.config.connect_timeout_s
         said = False
         for delay in _delays():
+            left = max(deadline - time.monotonic(), 0.05)
+            attempt_s = min(_CONNECT_TIMEOUT_S, left)
             try:
-                left = max(deadline - time.monotonic(), 0.05)
-                await self._link.connect(
-                    *self.config.find(), timeout_s=min(_CONNECT_TIMEOUT_S, left)
-                )
+                attempt = self._link.connect(*self._find(), timeout_s=attempt_s)
+                await unless(self._stop_asked, attempt, SETTLE_S)
                 return
             except CommError as error:
-                if time.monotonic() + delay >= deadline or self._stop_asked.done():
+                if time.monotonic() + delay >= deadline:
                     limit_s = self.config.connect_timeout_s
                     text = f"no scheduler answered within {limit_s:g} s: {error.text}"
                     raise CommError(text, error.address) from None
@@ -391,33 +430,36 @@ class Supervisor:
     async def _keep_connected(self) -> None:
         """Stay connected; end an embedded family when the scheduler is gone."""
         lost_at: float | None = None
+        #: Why the last session ended, "" = there was none yet.
+        reason = ""
         delays = _delays()
+        # The one line of the whole family: its workers keep quiet about it. Of an embedded one the
+        # owner says it.
+        level = logging.INFO if self.config.embedded else logging.WARNING
         while True:
-            error: WeftError | None = None
-            if not self._link.connected:
-                try:
+            try:
+                if not self._link.connected:
                     await self._link.connect(*self._find(), timeout_s=_CONNECT_TIMEOUT_S)
-                    if lost_at is not None:
-                        seconds = time.monotonic() - lost_at
-                        _log.warning("the scheduler is back after %.0f s", seconds)
-                    lost_at, delays = None, _delays()
-                except (CommError, ProtocolError, ConfigError) as problem:
-                    error = problem
-            if error is None:
-                reason = await self._link.wait_closed()
-                if self.config.embedded:
+            except (CommError, ProtocolError, ConfigError) as error:
+                if self.config.embedded and reason:
                     self.stop(f"the scheduler is gone: {reason}")
                     return
+                if self.config.embedded:
+                    self.stop(f"the scheduler cannot be reached: {error}", 1)
+                    return
+                _log.debug("cannot reach the scheduler yet: %s", error)
+            else:
+                if lost_at is not None:
+                    seconds = time.monotonic() - lost_at
+                    _log.log(level, "the scheduler is back after %.0f s", seconds)
+                began = time.monotonic()
+                reason = await self._link.wait_closed()
                 if self._stopping:
                     return
                 lost_at = time.monotonic()
-                # The one line of the whole family: its workers keep quiet about it.
-                _log.warning("the scheduler is gone: %s; trying to come back", reason)
-            elif self.config.embedded:
-                self.stop(f"the scheduler cannot be reached: {error}", 1)
-                return
-            else:
-                _log.debug("cannot reach the scheduler yet: %s", error)
+                if lost_at - began > _SOUND_SESSION_S:
+                    delays = _delays()
+                _log.log(level, "the scheduler is gone: %s; trying to come back", reason)
             await asyncio.sleep(next(delays))
 
 

@@ -11,7 +11,6 @@ from collections import Counter
 from .state import WorkerState
 from .tasks import NO_ATTEMPT, WorkerTask
 
-_UNFINISHED = {"waiting", "ready", "executing", "cancelled"}
 _CURRENT = {"waiting", "ready", "executing", "memory", "fetch", "flight", "missing"}
 
 

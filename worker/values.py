@@ -55,7 +55,13 @@ def pack_for_peer(value: object, key: str) -> Blob:
     """Pickle a value that was asked for.
 
     One that cannot be pickled becomes a pickle that raises `UnpicklableResult` where it is read:
-    the key is not missing, and whoever asked, client or task, gets the reason in its place.
+    the key is not missing, and whoever asked, client or task, gets the reason in its place; for a
+    client it is the failure of the future from then on.
+
+    It is not tried earlier, when the task ends, as it is with small results. The only way to know
+    is to pickle, which for a large result takes as long as making it did, or longer, and as much
+    memory again; and most large results are read by other tasks on the same worker and never leave
+    it, where they need not be picklable at all.
     """
     if isinstance(value, Packed):
         return value.blob

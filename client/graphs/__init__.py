@@ -1,7 +1,7 @@
 """Graphs of tasks, run where they are asked for: read, linked, and driven to their results.
 
 `reading` and `state` decide and know nothing of threads or processes; `inline`, `pulling`,
-`observed` and `processes` are the four ways to drive them. See docs/embedded.md.
+`submitting` and `processes` are the four ways to drive them. See docs/embedded.md.
 """
 
 from __future__ import annotations

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from enum import Enum, auto
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...protocol.errors import WrongExecutor
-from .pool import ThreadPool, n_cores
+from ...protocol.machine import n_cores
+from .pool import ThreadPool
 
 T = TypeVar("T")
 
@@ -141,6 +142,20 @@ def is_same(one: Executor, other: Executor) -> bool:
     if isinstance(one, MultiprocessingPool) and isinstance(other, MultiprocessingPool):
         return one.pool is other.pool
     return one is other
+
+
+def take_back(executor: Executor, futures: Collection[Future[Any]]) -> None:
+    """Cancel calls that have not begun, so that they do not wait in the executor's queue.
+
+    Not if the executor may be one that does not tell futures that their calls run: it would find
+    the cancelled future of a running call when it sets the result, and its thread would end by
+    that. Such calls come to nothing when they begin.
+    """
+    if isinstance(executor, (ThreadPool, ThreadPoolExecutor)) or any(
+        future.running() for future in futures
+    ):
+        for future in futures:
+            future.cancel()
 
 
 class _Token:

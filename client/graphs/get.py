@@ -11,9 +11,10 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...protocol.machine import n_cores
 from ..collector import paused_collector
 from . import thread_pools
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
@@ -21,10 +22,10 @@ from .executors import Kind, SynchronousExecutor, kind_of, n_workers_of
 from .inline import run_inline
 from .nesting import innermost_executor
 from .observing import Observer
-from .options import GetOptions, Options, configured_executor, priorities_of, read_options
-from .pool import n_cores
+from .options import GetOptions, Options, priorities_of, read_options, use_configured_executor
 from .pulling import run_pulling
 from .reading import Graph, read_graph
+from .relaying import Relay
 from .submitted import run_submitted
 from .submitting import run_submitting
 from .tasks import GraphTask, Literal
@@ -85,8 +86,7 @@ def get_threaded(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
     for each core by default. Arguments, results and errors are those of `weft.get`.
     """
     checked = read_options(options)
-    if checked.executor is None:
-        checked.executor = configured_executor()
+    use_configured_executor(checked)
     return _run(dsk, keys, checked, _drive_on_own_threads)
 
 
@@ -99,8 +99,7 @@ def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> A
     ``if __name__ == "__main__"`` for this. Arguments, results and errors are those of `weft.get`.
     """
     checked = read_options(options)
-    if checked.executor is None:
-        checked.executor = configured_executor()
+    use_configured_executor(checked)
     return _run(dsk, keys, checked, _drive_on_own_processes)
 
 
@@ -128,14 +127,17 @@ def _run_observed(
         return drive(lambda task_class: _read(dsk, keys, options, task_class), None, options)
     observer = Observer(callbacks, options.cache)
     cache = options.cache or {}
-    shown = as_dask_shows_it(dsk, cache)
+    with _without_collections(dsk):
+        shown = as_dask_shows_it(dsk, cache)
     for key in cache:
         shown[key] = Literal(cache[key])
 
     def read(task_class: type[GraphTask]) -> Graph:
         graph = _read(shown, keys, options, task_class, is_observed=True)
         if not observer.state:  # or another driver has tried before
-            observer.start_state(graph)
+            with _without_collections(shown):
+                observer.make_tables(graph)
+            observer.start_state()
         return graph
 
     is_errored = True
@@ -156,8 +158,7 @@ def _read(
     *,
     is_observed: bool = False,
 ) -> Graph:
-    # Where collections would start: pausing them costs as much as reading a task.
-    with paused_collector() if len(dsk) > _MANY_TASKS else nullcontext():
+    with _without_collections(dsk):
         graph = read_graph(
             dsk,
             keys,
@@ -168,6 +169,14 @@ def _read(
     if options.order is not None:
         graph.sort(priorities_of(options.order, dsk))
     return graph
+
+
+def _without_collections(dsk: Mapping[Any, Any]) -> AbstractContextManager[None]:
+    """Pause the collector while something is made of a large graph.
+
+    Where collections would start: pausing them costs as much as reading a task.
+    """
+    return paused_collector() if len(dsk) > _MANY_TASKS else nullcontext()
 
 
 # --- What runs it ---------------------------------------------------------------------------------
@@ -215,7 +224,6 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Options)
         read(GraphTask),
         executor,
         n_workers,
-        is_shared=False,
         observer=observer,
         rerun_exceptions_locally=options.rerun_exceptions_locally,
     )
@@ -244,14 +252,10 @@ def _run_on_processes(
 def _drive_on_shared(
     graph: Graph, executor: Executor, n_workers: int, observer: Observer | None, options: Options
 ) -> Any:
-    rerun = options.rerun_exceptions_locally
-    if observer is None:
-        return run_pulling(graph, executor, n_workers, rerun_exceptions_locally=rerun)
-    return run_submitting(
+    return run_pulling(
         graph,
         executor,
         n_workers,
-        is_shared=True,
-        observer=observer,
-        rerun_exceptions_locally=rerun,
+        relay=None if observer is None else Relay(observer),
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
     )

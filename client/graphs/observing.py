@@ -4,12 +4,17 @@ An `Observer` keeps the tables that dask's callbacks are shown, beside those of 
 because callbacks look into them (a progress bar counts them). It decides nothing. Its methods are
 called by the thread that asked for the graph, in dask's order: `start`, `start_state`, `pretask`
 and `posttask` of each task, `finish`.
+
+Engines do not wait for it: tasks begin and end elsewhere, and are shown one after the other in an
+order in which they might have been run, a moment later. So at each call the tables are what they
+are in dask's own engines at such a moment. Whose results stay in a worker process has none here:
+they are not in the table of results, and no `posttask` is called for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .reading import Graph
 from .tasks import GraphTask
@@ -18,6 +23,9 @@ from .tasks import GraphTask
 #: posttask(key, result, dsk, state, worker_id), finish(dsk, state, is_errored); None = not wanted
 CallbackTuple: TypeAlias = "tuple[Callable[..., object] | None, ...]"
 
+#: Stands for a result that is not in this process.
+ELSEWHERE: Final = object()
+
 
 class Observer:
     """Shows a run to callbacks, and keeps its results in a cache.
@@ -25,6 +33,10 @@ class Observer:
     Args:
         callbacks: five functions each.
         cache: where results are while somebody needs them; outputs stay there.
+
+    Attributes:
+        wants_results: not only to know that there are any.
+        state: as dask's own engines show it to callbacks.
     """
 
     def __init__(
@@ -34,6 +46,7 @@ class Observer:
         self._started: list[CallbackTuple] = []
         self._pretasks = [callback[2] for callback in callbacks if callback[2]]
         self._posttasks = [callback[3] for callback in callbacks if callback[3]]
+        self.wants_results = bool(self._posttasks) or cache is not None
         self._cache: MutableMapping[Any, Any] = {} if cache is None else cache
         #: Keys that the owner of the cache has put there: not ours to remove.
         self._given = set(self._cache)
@@ -41,8 +54,9 @@ class Observer:
         self._outputs: set[Any] = set()
         #: {key: keys of dependents, in the order in which they become ready}
         self._dependents: dict[Any, list[Any]] = {}
-        #: As dask's own engines show it to callbacks.
         self.state: dict[str, Any] = {}
+        #: {key in state["ready"]: its index}
+        self._places: dict[Any, int] = {}
 
     def start(self, dsk: Mapping[Any, Any]) -> None:
         """Show the graph before it is read; callbacks may change it."""
@@ -52,8 +66,8 @@ class Observer:
                 callback[0](dsk)
             self._started.append(callback)
 
-    def start_state(self, graph: Graph) -> None:
-        """Show the tables of a graph that was read and not begun."""
+    def make_tables(self, graph: Graph) -> None:
+        """Make the tables of a graph that was read and not begun."""
         cache = self._cache
         for key, value in graph.literals():
             cache[key] = value
@@ -84,32 +98,41 @@ class Observer:
             "finished": set(),
             "released": set(),
         }
+        self._places = {key: place for place, key in enumerate(self.state["ready"])}
+
+    def start_state(self) -> None:
+        """Show the tables before anything runs."""
         for callback in self._callbacks:
             if callback[1]:
                 callback[1](self._dsk, self.state)
 
     def pretask(self, task: GraphTask) -> None:
-        """Show that a task begins."""
-        state = self.state
-        # It lies at the end, or near it: several workers have stacks of their own.
-        ready, i = state["ready"], -1
-        while ready[i] != task.key:
-            i -= 1
-        del ready[i]
-        state["running"].add(task.key)
+        """Show that a task begins; what it needs was shown to have ended."""
+        state, key = self.state, task.key
+        # It is on top, unless several workers have stacks of their own: then order means little.
+        ready = state["ready"]
+        place, last = self._places.pop(key), ready.pop()
+        if last is not key:
+            ready[place] = last
+            self._places[last] = place
+        state["running"].add(key)
         for pretask in self._pretasks:
-            pretask(task.key, self._dsk, state)
+            pretask(key, self._dsk, state)
 
     def posttask(self, task: GraphTask, value: Any, worker_id: object) -> None:
-        """Show that a task has ended."""
+        """Show that a task has ended; `ELSEWHERE` is no value."""
         state, key = self.state, task.key
-        state["cache"][key] = value
-        waiting = state["waiting"]
+        cache = state["cache"]
+        is_here = value is not ELSEWHERE
+        if is_here:
+            cache[key] = value
+        waiting, ready = state["waiting"], state["ready"]
         for dependent in self._dependents[key]:
             waiting[dependent].remove(key)
             if not waiting[dependent]:
                 del waiting[dependent]
-                state["ready"].append(dependent)
+                self._places[dependent] = len(ready)
+                ready.append(dependent)
         waiting_data = state["waiting_data"]
         for dependency in state["dependencies"][key]:
             users = waiting_data[dependency]
@@ -117,12 +140,13 @@ class Observer:
             if not users and dependency not in self._outputs:
                 del waiting_data[dependency]
                 state["released"].add(dependency)
-                if dependency not in self._given:
-                    del state["cache"][dependency]
+                if dependency not in self._given and dependency in cache:
+                    del cache[dependency]
         state["finished"].add(key)
         state["running"].remove(key)
-        for posttask in self._posttasks:
-            posttask(key, value, self._dsk, state, worker_id)
+        if is_here:
+            for posttask in self._posttasks:
+                posttask(key, value, self._dsk, state, worker_id)
 
     def finish(self, *, is_errored: bool) -> None:
         """Show that the run is over, to those who saw it begin."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Final, TypeAlias, TypedDict
 
 from ...protocol.errors import ConfigError, UnknownOption
 from .dask_graphs import configured, has_configuration
@@ -34,6 +34,14 @@ class GetOptions(TypedDict, total=False):
 
 _NAMES = GetOptions.__annotations__.keys()
 _EXECUTOR_NAMES = frozenset({"executor", "pool"})
+_NOT_FOR_CLIENTS: Final = (
+    "cache",
+    "callbacks",
+    "chunksize",
+    "initializer",
+    "num_workers",
+    "rerun_exceptions_locally",
+)
 #: What the same graph may be given on a cluster.
 _OF_CLUSTERS = frozenset(
     {
@@ -90,8 +98,7 @@ def read_options(given: GetOptions) -> Options:
     client = executor if is_client(executor) else None
     if client is not None:
         executor = None
-        if given.get("cache") is not None or given.get("callbacks"):
-            raise ConfigError("a client's tasks are not observed: no cache, no callbacks", "cache")
+        _check_for_client(given)
     if not has_configuration() and len(given) <= 1:  # nothing else to look at
         checked = None if executor is None else as_executor(executor)
         if given.keys() <= _EXECUTOR_NAMES:
@@ -109,10 +116,26 @@ def read_options(given: GetOptions) -> Options:
     )
 
 
-def configured_executor() -> Executor | None:
-    """Return the pool of dask's configuration."""
-    pool = configured("pool")
-    return None if pool is None else as_executor(pool)
+def use_configured_executor(options: Options) -> None:
+    """Take the pool of dask's configuration if none was given.
+
+    Raises:
+        WrongExecutor: it is none.
+    """
+    if options.executor is None and options.client is None:
+        pool = configured("pool")
+        if is_client(pool):
+            options.client = pool
+        elif pool is not None:
+            options.executor = as_executor(pool)
+
+
+def _check_for_client(given: GetOptions) -> None:
+    """Refuse what would be ignored; what dask's configuration says is for its own engines."""
+    for name in _NOT_FOR_CLIENTS:
+        value = given.get(name)
+        if value or (name == "cache" and value is not None):
+            raise ConfigError("the tasks of a weft.Client run on its workers: leave it out", name)
 
 
 def _refuse(name: str) -> None:
@@ -167,7 +190,7 @@ def _callbacks(given: Any) -> list[CallbackTuple] | None:
     if given is None:
         return None
     if hasattr(given, "_callback") or (
-        isinstance(given, tuple) and all(one is None or callable(one) for one in given)
+        isinstance(given, tuple) and given and all(one is None or callable(one) for one in given)
     ):
         given = [given]
     found = []

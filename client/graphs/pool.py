@@ -20,6 +20,8 @@ times in the life of a pool: a thread is started, the pool ends.
 from __future__ import annotations
 
 import atexit
+import contextvars
+import functools
 import itertools
 import os
 import sys
@@ -30,22 +32,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures._base import LOGGER
 from concurrent.futures.thread import BrokenThreadPool
-from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
+from ...protocol.machine import n_cores
 from .pool_future import PoolFuture
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use, at least 1."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Worker:
@@ -60,7 +55,7 @@ class _Worker:
         #: Locked, except between a call and the moment when the worker hears it; and until the
         #: thread begins, or whoever starts it is interrupted: who locks it first decides.
         self.bell = threading.Lock()
-        self.thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self.thread = _new_thread(self._work, name)
 
     def _work(self) -> None:
         if not self.bell.acquire(blocking=False):
@@ -121,6 +116,18 @@ class _Worker:
             self.bell.release()
         except RuntimeError:  # it has not heard the last call yet
             return
+
+
+def _new_thread(work: Callable[[], object], name: str) -> threading.Thread:
+    """Return a thread that has not started."""
+    # In an empty context: without it, a thread of a free-threaded Python has that of whoever
+    # happened to submit when it was started.
+    run = contextvars.Context().run
+    try:
+        return threading.Thread(target=run, args=(work,), name=name, daemon=True)
+    except RuntimeError:  # there are no daemons in an interpreter that is not the main one
+        _finish_before_threads()
+        return threading.Thread(target=run, args=(work,), name=name, daemon=False)
 
 
 class _Crew:
@@ -305,8 +312,9 @@ class ThreadPool(Executor):
         self._max_workers = max_workers
         name = thread_name_prefix or f"ThreadPool-{next(_numbers)}"
         self._crew = _Crew(max_workers, name, initializer, initargs)
-        _crews.add(self._crew)
-        _pools.add(self)
+        with _pools_lock:
+            _crews.add(self._crew)
+            _pools.add(self)
 
     @property
     def _threads(self) -> set[threading.Thread]:
@@ -320,7 +328,7 @@ class ThreadPool(Executor):
             RuntimeError: the pool was shut down.
             BrokenThreadPool: its initializer failed.
         """
-        future: PoolFuture[T] = PoolFuture(partial(fn, **kwargs) if kwargs else fn, args)
+        future: PoolFuture[T] = PoolFuture(functools.partial(fn, **kwargs) if kwargs else fn, args)
         crew = self._crew
         crew.tasks.append(future)
         if crew.idle or not crew.is_complete:
@@ -441,20 +449,35 @@ def _cancel(futures: Iterable[PoolFuture[Any]]) -> None:
 def abandon(pool: ThreadPool) -> None:
     """Close a pool whose threads are busy with what nobody wants: nothing waits for them."""
     pool.shutdown(wait=False, cancel_futures=True)
-    _crews.discard(pool._crew)
+    with _pools_lock:
+        _crews.discard(pool._crew)
+
+
+def _open_crews() -> list[_Crew]:
+    with _pools_lock:
+        return list(_crews)
 
 
 def _finish_at_exit() -> None:
     """Wait for what was submitted, as the end of a program does for the standard library's."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt:
         return
-    for crew in list(_crews):
+    for crew in _open_crews():
         with crew.lock:
             crew.end(RuntimeError, "cannot schedule new futures when the program ends")
         crew.join()
 
 
+@functools.lru_cache(maxsize=1)
+def _finish_before_threads() -> None:
+    """Have `_finish_at_exit` called before the interpreter waits for its threads, not after."""
+    threading._register_atexit(_finish_at_exit)  # type: ignore[attr-defined]  # as executors do
+
+
 _numbers = itertools.count()
+#: Held where one of the sets below is changed or gone through. A finalizer may make a pool at any
+#: point of any thread: hence not a plain lock.
+_pools_lock = threading.RLock()
 #: Those that may have something to do: their threads keep them, the pools may be gone.
 _crews: WeakSet[_Crew] = WeakSet()
 atexit.register(_finish_at_exit)
@@ -467,6 +490,8 @@ def _not_ours() -> BaseException:
 
 
 def _renew_after_fork() -> None:
+    global _pools_lock  # noqa: PLW0603 - whoever held it stayed with the parent
+    _pools_lock = threading.RLock()
     for pool in list(_pools):
         pool._crew = pool._crew.successor()
     _crews.clear()

@@ -22,9 +22,11 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from ...protocol.errors import WrongExecutor
+from .executors import take_back
 from .failing import call_again, told
 from .nesting import OuterRun, context_for_tasks, waits_for_caller
 from .reading import Graph
+from .relaying import Relay
 from .state import finish
 from .tasks import GraphTask, call
 
@@ -36,7 +38,12 @@ _WAIT_S = 0.1
 
 
 def run_pulling(
-    graph: Graph, executor: Executor, n_workers: int, *, rerun_exceptions_locally: bool = False
+    graph: Graph,
+    executor: Executor,
+    n_workers: int,
+    *,
+    relay: Relay | None = None,
+    rerun_exceptions_locally: bool = False,
 ) -> Any:
     """Run a graph on an executor of this process and return its results.
 
@@ -44,6 +51,7 @@ def run_pulling(
         graph: used up by this.
         executor: `submit` is called from several threads.
         n_workers: how many of its threads to use at most.
+        relay: shows what happens, in this thread.
         rerun_exceptions_locally: make a call that failed once more in this thread.
 
     Raises:
@@ -53,17 +61,23 @@ def run_pulling(
     """
     if not graph.tasks:
         return graph.results()
-    run = _Run(graph, executor, n_workers)
+    run = _Run(graph, executor, n_workers, relay)
     try:
         if run.is_caller_pulling:
             run.pull_as_caller()
         else:
             run.start_puller()
-        while not run.over.acquire(timeout=_WAIT_S):
+        while not run.wait():
             run.check_pullers()
             if not run.is_caller_pulling and waits_for_caller(executor):
                 # A ThreadPoolExecutor knows a thread of its own only after it has started.
                 run.pull_as_caller()
+        if relay is not None:
+            relay.show()
+    except BaseException:
+        run.stop()
+        graph.unlink()
+        raise
     finally:
         run.stop()
     task, error = run.failed, run.error
@@ -84,7 +98,9 @@ def run_pulling(
 class _Run:
     """A graph under way."""
 
-    def __init__(self, graph: Graph, executor: Executor, n_workers: int) -> None:
+    def __init__(
+        self, graph: Graph, executor: Executor, n_workers: int, relay: Relay | None
+    ) -> None:
         #: The calling thread is one of the executor's, and pulls too.
         self.is_caller_pulling = waits_for_caller(executor)
         self._caller_id: int | None = None
@@ -94,6 +110,10 @@ class _Run:
         self.over = threading.Lock()
         self.over.acquire()
         self._executor = executor
+        self._relay = relay
+        self._call = call if relay is None else relay.call
+        #: Tasks were left behind because the relay is.
+        self._is_held_back = False
         self._lock = threading.Lock()
         self._ready = graph.sources
         self._n_unfinished = len(graph.tasks)
@@ -112,6 +132,23 @@ class _Run:
         self._futures: list[Future[None]] = []
         self._outer = OuterRun(executor)
         self._context = context_for_tasks(self._outer)
+
+    # --- The calling thread -----------------------------------------------------------------------
+
+    def wait(self) -> bool:
+        """Wait for the end, but not for long; return whether it came."""
+        if self._relay is None:
+            return self.over.acquire(timeout=_WAIT_S)
+        self._relay.show(_WAIT_S)
+        self._go_on()
+        return self.over.acquire(blocking=False)
+
+    def _go_on(self) -> None:
+        """Have somebody come for tasks that were left behind because of the relay."""
+        with self._lock:
+            helper, is_start = self._next_helper() if self._is_held_back else (None, False)
+            self._is_held_back = False
+        self._send(helper, is_start)
 
     # --- Pullers ----------------------------------------------------------------------------------
 
@@ -146,7 +183,7 @@ class _Run:
 
     def _run_from(self, task: GraphTask) -> GraphTask | None:
         """Run a task, and others as long as that needs nobody else's help; return the next."""
-        lock, ready = self._lock, self._ready
+        lock, ready, call = self._lock, self._ready, self._call
         dropped: list[Any] = []
         while True:
             try:
@@ -158,8 +195,9 @@ class _Run:
                 finish(task, value, ready, dropped)
                 n_unfinished = self._n_unfinished = self._n_unfinished - 1
                 is_next_mine = (
-                    ready
+                    bool(ready)  # as it is now, not when it is looked at again
                     and not self._is_stopped
+                    and (self._relay is None or self._may_take(self._relay))
                     and (len(ready) == 1 or not self._may_be_helped())
                 )
                 if is_next_mine:
@@ -184,7 +222,7 @@ class _Run:
                     self._is_starting = is_new = False
                 if self._is_stopped:
                     return None
-                if self._ready:
+                if self._ready and (self._relay is None or self._may_take(self._relay)):
                     task = self._ready.pop()
                     helper, is_start = self._next_helper()
                 else:
@@ -195,11 +233,22 @@ class _Run:
                 if not self._sleep(mine):
                     return None
                 continue
-            if helper is not None:
-                helper.release()
-            elif is_start:
-                self.start_puller()
+            self._send(helper, is_start)
             return task
+
+    def _send(self, helper: threading.Lock | None, is_start: bool) -> None:
+        """Do what `_next_helper` has decided, without the lock."""
+        if helper is not None:
+            helper.release()
+        elif is_start:
+            self.start_puller()
+
+    def _may_take(self, relay: Relay) -> bool:
+        """Say, under the lock, whether to take a task that is to be shown."""
+        # A calling thread that pulls may be in a long task: that holds back nobody.
+        if relay.is_behind and not self.is_caller_pulling:
+            self._is_held_back = True
+        return not self._is_held_back
 
     def _may_be_helped(self) -> bool:
         """Say, under the lock, whether anybody could come for what is left, and is not coming."""
@@ -224,6 +273,8 @@ class _Run:
         while not is_woken and threading.get_ident() == self._caller_id:
             # It has nowhere to go: who asked for the graph waits for its end.
             self.check_pullers()
+            if self._relay is not None:
+                self._relay.show()
             is_woken = mine.acquire(timeout=_WAIT_S)
         with self._lock:
             if not is_woken and mine in self._idle:
@@ -239,7 +290,8 @@ class _Run:
     def _fail(self, task: GraphTask, error: BaseException) -> None:
         with self._lock:
             if not self._is_stopped:
-                self.failed, self.error = task, error
+                is_of_callback = self._relay is not None and error is self._relay.error
+                self.failed, self.error = None if is_of_callback else task, error
                 self._end()
 
     def _give_up(self, reason: BaseException | None) -> None:
@@ -261,12 +313,13 @@ class _Run:
         self._idle.clear()
         if self.over.locked():
             self.over.release()
+            if self._relay is not None:
+                self._relay.wake()
 
     def stop(self) -> None:
         """Make sure that no other task starts, and take back pullers that have not begun."""
         with self._lock:
             self._end()
         self._outer.executor = None
-        for future in self._futures:
-            future.cancel()
+        take_back(self._executor, self._futures)
         self._futures.clear()

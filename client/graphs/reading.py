@@ -15,7 +15,8 @@ first, from the last key to the first and from the last argument to the first: t
 as a stack on which tasks that are needed together lie together, first things on top.
 
 Core. Costs about a microsecond a task and a quarter of one for each further edge. No depth of a
-graph is too much; containers and calls within arguments may be nested some hundred deep.
+graph is too much. Containers and calls within arguments may be nested some hundred deep (`.value`
+goes down into them), for worker processes as deep as one likes (`processes.encoding`).
 """
 
 from __future__ import annotations
@@ -131,10 +132,16 @@ class Graph:
         return _values(self.outputs)
 
     def unlink(self) -> None:
-        """Undo all links of a graph that is given up: they are cycles."""
+        """Undo all links of a graph that is given up: they are cycles. No task must start any more.
+
+        Values are left to the tasks that need them: one of these may have started in another thread
+        and not have looked at them yet.
+        """
         for task in self.tasks:
             task.dependents = []
-            task.value = None
+        # The error that is raised keeps our frames, and they this object.
+        self.sources.clear()
+        self.tasks, self.outputs, self._found = [], [], {}
 
 
 def _values(outputs: Any) -> Any:

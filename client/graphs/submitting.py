@@ -1,7 +1,8 @@
-"""One `submit` a task, values in this process: the driver for runs that are observed, and for
-executors whose tasks see neither our memory nor a socket of ours.
+"""One `submit` a task, values in this process: the driver for executors whose tasks see neither our
+memory nor a socket of ours.
 
-Everything is done by the calling thread, in the order in which dask's own engines do it.
+Everything is done by the calling thread, in the order in which dask's own engines do it. Functions,
+arguments and results are pickled, with cloudpickle where that is needed.
 """
 
 from __future__ import annotations
@@ -9,20 +10,18 @@ from __future__ import annotations
 import os
 import pickle
 import queue
-import threading
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import Any
 
 from ...protocol.errors import WorkerDied, WrongExecutor
 from ...protocol.exceptions import pack_exception, unpack_exception
 from ...protocol.functions import dumps_plain
+from .executors import take_back
 from .failing import call_again, told
-from .inline import run_inline
-from .nesting import OuterRun, context_for_tasks, waits_for_caller
 from .observing import Observer
 from .reading import Graph
 from .state import finish
-from .tasks import GraphTask, call
+from .tasks import GraphTask
 
 
 def run_submitting(
@@ -30,7 +29,6 @@ def run_submitting(
     executor: Executor,
     n_workers: int,
     *,
-    is_shared: bool,
     observer: Observer | None = None,
     rerun_exceptions_locally: bool = False,
 ) -> Any:
@@ -40,8 +38,6 @@ def run_submitting(
         graph: used up by this.
         executor: any.
         n_workers: at least 1.
-        is_shared: tasks see this process's memory; else functions, arguments and results are
-            pickled, with cloudpickle where that is needed.
         observer: is told of each task.
         rerun_exceptions_locally: make a call that failed once more in this thread.
 
@@ -52,9 +48,7 @@ def run_submitting(
         BaseException: what the first task that failed has raised. Those that run go on, and their
             results are dropped; no other starts.
     """
-    if is_shared and waits_for_caller(executor):
-        return run_inline(graph, observer)
-    run = _Run(graph, executor, is_shared)
+    run = _Run(executor)
     ready = graph.sources
     dropped: list[Any] = []
     try:
@@ -89,26 +83,19 @@ def run_submitting(
 class _Run:
     """The calls under way."""
 
-    def __init__(self, graph: Graph, executor: Executor, is_shared: bool) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._is_shared = is_shared
-        self._outer = OuterRun(executor)
-        self._context = context_for_tasks(self._outer)
         #: {future: its task}
         self.tasks: dict[Future[Any], GraphTask] = {}
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
     def submit(self, task: GraphTask) -> None:
+        args = task.args.copy()
+        for i, ref in task.refs:
+            args[i] = ref.value
+        blob = dumps_plain((task.func, args), f"task {task.key!r}")
         try:
-            future: Future[Any]
-            if self._is_shared:
-                future = self._executor.submit(self._context.copy().run, _run_here, task)
-            else:
-                args = task.args.copy()
-                for i, ref in task.refs:
-                    args[i] = ref.value
-                blob = dumps_plain((task.func, args), f"task {task.key!r}")
-                future = self._executor.submit(_run_there, str(task.key), blob)
+            future: Future[Any] = self._executor.submit(_run_there, str(task.key), blob)
         except Exception as exc:  # whatever an executor says when it takes no more
             if self.tasks and isinstance(exc, BrokenExecutor):
                 raise self._died(task) from exc
@@ -130,8 +117,8 @@ class _Run:
         except CancelledError as exc:
             raise self._wrong("it dropped the call") from exc
         if error is not None:
-            raise error if self._is_shared else unpack_exception(error)
-        return (value if self._is_shared else pickle.loads(value)), worker_id
+            raise unpack_exception(error)
+        return pickle.loads(value), worker_id
 
     def _died(self, task: GraphTask) -> WorkerDied:
         return WorkerDied(str(task.key), 1, repr(self._executor))
@@ -141,20 +128,11 @@ class _Run:
 
     def end(self) -> None:
         """Take back what has not begun."""
-        self._outer.executor = None
-        for future in self.tasks:
-            future.cancel()
+        take_back(self._executor, self.tasks)
         self.tasks.clear()
 
 
 # What tasks raise is returned: what the futures raise is the executor's.
-
-
-def _run_here(task: GraphTask) -> tuple[Any, BaseException | None, int]:
-    try:
-        return call(task), None, threading.get_ident()
-    except BaseException as exc:
-        return None, exc, threading.get_ident()
 
 
 def _run_there(key: str, blob: bytes) -> tuple[bytes, list[Any] | None, int]:

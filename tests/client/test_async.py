@@ -42,6 +42,14 @@ async def test_everything_can_be_awaited(scheduler):
         client.submit(inc, 1)
 
 
+async def test_a_key_is_free_as_soon_as_its_future_is_released(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        for n in range(50):
+            future = client.submit(inc, n, key="again")
+            assert await future == n + 1
+            future.release()
+
+
 async def test_iterating_asynchronously(scheduler):
     client = await Client(scheduler, asynchronous=True)
     futures = client.map(inc, range(200))

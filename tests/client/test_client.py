@@ -134,6 +134,15 @@ def test_keys_of_ones_own(client):
         client.submit(inc, 1, key=3)
 
 
+def test_a_key_is_free_as_soon_as_its_future_is_released(client):
+    for n in range(50):
+        assert client.submit(inc, n, key="again").result(10) == n + 1
+        futures = client.map(inc, [n, n + 1], key=["left", "right"])
+        assert client.gather(futures) == [n + 1, n + 2]
+        for future in futures:
+            future.release()
+
+
 def test_options_reach_the_scheduler(client, scheduler):
     client.submit(
         inc, 1, priority=7, retries=2, workers="w1", allow_other_workers=True, resources={"GPU": 1}

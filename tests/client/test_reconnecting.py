@@ -12,6 +12,7 @@ from weft.protocol.messages import (
     KeysPending,
     KeysUnknown,
     ReleaseKeys,
+    ReleaseOthers,
     SubmitTasks,
     WantKeys,
 )
@@ -29,6 +30,10 @@ def bench():
 
 def submitted(messages):
     return [key for x in messages if isinstance(x, SubmitTasks) for key in x.keys]
+
+
+def released(messages):
+    return [key for x in messages if isinstance(x, ReleaseKeys) for key in x.keys]
 
 
 def want(bench, key):
@@ -104,8 +109,8 @@ def test_a_release_that_may_not_have_been_heard_does_not_hit_the_same_task_submi
     a = bench.task("a")
     bench.do(a)
     bench.do(a.state)
-    bench.do(bench.task("a"))
-    bench.hear(ready(["a"]))
+    barrier, _ = bench.do(bench.task("a"))
+    bench.hear(KeysData(request=barrier.request, keys=[], results=[], missing=[]), ready(["a"]))
     bench.sent(Disconnected("why"))
     assert bench.connect() == [WantKeys(keys=["a"])]
 
@@ -163,3 +168,141 @@ def test_a_doomed_task_that_the_scheduler_may_have_is_released(bench):
     assert messages == [ReleaseKeys(keys=["b"])]
     assert b.state.status == "cancelled"
     bench.sent(Tick())
+
+
+def test_nothing_is_released_before_it_is_known_what_has_to_be_submitted_again(bench):
+    """The input's result came and its record is gone: only the scheduler can still make it."""
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(ready(["a"]))
+    bench.do(bench.task("b", "a"))
+    bench.do(a.state)  # neither of the two is heard
+    bench.sent(Disconnected("why"))
+    assert bench.connect() == [WantKeys(keys=["b"])]
+    messages, _ = bench.hear(KeysUnknown(keys=["b"]))
+    assert submitted(messages) == ["b"]
+    assert messages[-1] == ReleaseKeys(keys=["a"])
+
+
+def test_an_input_that_is_let_go_while_answers_are_missing_stays_until_it_is_read(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(ready(["a"]))
+    bench.do(bench.task("b", "a"))
+    bench.sent(Disconnected("why"))
+    assert bench.connect() == [WantKeys(keys=["a", "b"])]
+    assert bench.do(a.state) == []
+    messages, _ = bench.hear(KeysUnknown(keys=["b"]))
+    assert submitted(messages) == ["b"]
+    assert messages[-1] == ReleaseKeys(keys=["a"])
+
+
+def test_a_task_that_was_let_go_and_submitted_again_keeps_its_inputs_at_the_scheduler(bench):
+    """Released and submitted anew it would be another task: one whose input is gone."""
+    a, b = bench.task("a"), bench.task("b", "a", named=b"h" * 16)
+    bench.do(a, b)
+    bench.hear(ready(["a"]))
+    bench.do(b.state)
+    bench.do(bench.task("b", "a", named=b"h" * 16))
+    bench.do(a.state)
+    bench.sent(Disconnected("why"))
+    messages = bench.connect()
+    assert messages[0] == ReleaseOthers(keys=["b"], spec_hashes=[b"h" * 16])
+    assert submitted(messages) == ["b"]
+    assert released(messages) == ["a"]
+    assert messages[-1] == ReleaseKeys(keys=["a"])
+
+
+def test_what_held_a_name_back_is_released_before_the_name_is_used_again(bench):
+    old, reader = bench.task("k", named=b"1" * 16), bench.task("reader", "k")
+    bench.do(old, reader)
+    bench.do(old.state, reader.state)
+    bench.sent(Disconnected("why"))
+    bench.do(bench.task("k", named=b"2" * 16))
+    release, others, barrier, submit = bench.connect()
+    assert release == ReleaseKeys(keys=["reader"])
+    assert others == ReleaseOthers(keys=["k"], spec_hashes=[b"2" * 16])
+    assert isinstance(barrier, FetchKeys)
+    assert submit.keys == ["k"]
+
+
+def test_a_result_of_the_last_session_is_not_taken_for_that_of_a_new_task_of_its_name(bench):
+    """It comes in the new session, before the scheduler hears that the old task was let go."""
+    old = bench.task("k", named=b"1" * 16)
+    bench.do(old)
+    bench.do(old.state)
+    bench.do(bench.task("k", named=b"2" * 16))
+    bench.sent(Disconnected("why"))
+    barrier = next(x for x in bench.connect() if isinstance(x, FetchKeys))
+    bench.hear(ready(["k"], b"old "))
+    assert bench.state("k").status == "pending"
+    bench.hear(KeysData(request=barrier.request, keys=[], results=[], missing=[]))
+    bench.hear(ready(["k"], b"new "))
+    assert bench.state("k").blob == b"new k"
+
+
+def test_a_failed_task_that_was_submitted_again_is_not_told_of_its_old_failure(bench):
+    bench.do(bench.task("a"))
+    bench.hear(erred("a"))
+    bench.do(bench.task("a"))
+    bench.sent(Disconnected("why"))
+    messages = bench.connect()
+    assert submitted(messages) == ["a"]
+    assert WantKeys(keys=["a"]) not in messages
+    bench.hear(erred("a"))
+    assert bench.state("a").status == "pending"
+
+
+def test_a_release_that_follows_a_submission_is_said_again_too(bench):
+    """What was submitted only for its dependent: the next loss may part the two messages."""
+    a, b = bench.task("a"), bench.task("b", "a")
+    bench.do(a, b)
+    bench.do(a.state)
+    (check,) = bench.sent(Tick())
+    bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
+    bench.sent(Disconnected("why"))
+    bench.connect()
+    messages, _ = bench.hear(KeysUnknown(keys=["b"]))
+    assert submitted(messages) == ["a", "b"]
+    assert messages[-1] == ReleaseKeys(keys=["a"])
+    bench.sent(Disconnected("why"))
+    bench.connect()
+    messages, _ = bench.hear(KeysPending(keys=["b"]))
+    assert messages[0] == ReleaseKeys(keys=["a"])
+
+
+def test_a_late_failure_is_not_taken_for_that_of_the_same_task_submitted_again(bench):
+    """Its input was unknown then, and is submitted by now."""
+    first = bench.task("b", "a")
+    bench.do(first)
+    bench.do(first.state)
+    messages = bench.do(bench.task("a"), bench.task("b", "a"))
+    assert submitted(messages) == ["a", "b"]
+    bench.hear(KeysErred(keys=["b"], failure_of=[0], failures=[["data-lost", "a", "unknown"]]))
+    assert bench.state("b").status == "pending"
+
+
+def test_one_barrier_serves_all_that_is_submitted_again(bench):
+    columns = bench.columns([f"k{i}" for i in range(10)])
+    bench.do(columns)
+    bench.do(*columns.states)
+    messages = bench.do(*[bench.task(f"k{i}") for i in range(10)])
+    assert [type(message) for message in messages] == [FetchKeys, SubmitTasks]
+    # ... but not what is let go after it.
+    bench.do(bench.state("k3"))
+    messages = bench.do(bench.task("k3"))
+    assert [type(message) for message in messages] == [FetchKeys, SubmitTasks]
+    first = messages[0].request - 1
+    bench.hear(KeysData(request=first, keys=[], results=[], missing=[]))
+    bench.hear(ready(["k3", "k4"]))
+    assert (bench.state("k3").status, bench.state("k4").status) == ("pending", "finished")
+
+
+def test_a_name_is_asked_for_with_the_hash_of_its_task(bench):
+    """Somebody else may have used it in the meantime, at a new scheduler."""
+    bench.do(bench.task("mine", named=b"h" * 16), bench.task("other"))
+    bench.sent(Disconnected("why"))
+    (want,) = bench.connect()
+    assert want == WantKeys(keys=["mine", "other"], spec_hashes=[b"h" * 16, bytes(16)])
+    messages, _ = bench.hear(KeysUnknown(keys=["mine"]), KeysPending(keys=["other"]))
+    assert submitted(messages) == ["mine"]  # and is refused, if it is another one

@@ -62,8 +62,9 @@ class Remembering(Watcher):
 
 
 class ModelTask:
-    def __init__(self, function_id, args, dependencies):
+    def __init__(self, function_id, args, dependencies, spec_hash):
         self.function_id = function_id
+        self.spec_hash = spec_hash
         self.args = args
         self.dependencies = dependencies
         self.status = "pending"
@@ -83,6 +84,8 @@ class ModelScheduler:
         self.functions = {}
         self.wants = {}
         self.answers = []
+        #: Used by no task, and kept a while: the last submission was refused.
+        self.idle = {}
 
     def on_message(self, message):
         handler = getattr(self, f"on_{type(message).__name__}")
@@ -103,13 +106,25 @@ class ModelScheduler:
         assert len(message.spec_hashes) in (0, n)
         for i, key in enumerate(message.keys):
             self.wants[key] = None
+            # Rows without a hash among others that have one carry zeros.
+            spec_hash = message.spec_hashes[i].strip(bytes(1)) if message.spec_hashes else b""
             if key in self.tasks:
-                assert self.tasks[key].args == message.args[i], "another task of the same name"
+                if self.tasks[key].spec_hash != spec_hash:
+                    assert self.is_read(key), "another task of the same name, needed by nobody"
+                    del self.wants[key]
+                    function_id = message.functions[message.function_of[i]]
+                    self.idle[function_id] = None
+                    failure = ["key-conflict", key]
+                    answer = m.KeysErred(keys=[key], failure_of=[0], failures=[failure])
+                    self.answers.append(answer)
+                    continue
+                assert self.tasks[key].args == message.args[i]
                 self.tell(key)
                 continue
             dependencies = message.dependencies[i] if message.dependencies else []
             function_id = message.functions[message.function_of[i]]
-            task = self.tasks[key] = ModelTask(function_id, message.args[i], dependencies)
+            task = ModelTask(function_id, message.args[i], dependencies, spec_hash)
+            self.tasks[key] = task
             for dependency in dependencies:
                 if dependency not in self.tasks:
                     task.status, task.failure = "erred", ["data-lost", dependency, "unknown here"]
@@ -117,8 +132,9 @@ class ModelScheduler:
                     break
 
     def on_WantKeys(self, message):
-        for key in message.keys:
-            if key in self.tasks:
+        for i, key in enumerate(message.keys):
+            spec_hash = message.spec_hashes[i].strip(bytes(1)) if message.spec_hashes else b""
+            if key in self.tasks and spec_hash in (b"", self.tasks[key].spec_hash):
                 self.wants[key] = None
                 self.tell(key)
             else:
@@ -127,6 +143,14 @@ class ModelScheduler:
     def on_ReleaseKeys(self, message):
         for key in message.keys:
             self.wants.pop(key, None)
+
+    def on_ReleaseOthers(self, message):
+        for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
+            if key in self.tasks and self.tasks[key].spec_hash != spec_hash:
+                self.wants.pop(key, None)
+
+    def is_read(self, key):
+        return any(key in t.dependencies and t.status == "pending" for t in self.tasks.values())
 
     def on_CancelKeys(self, message):
         for key in message.keys:
@@ -205,7 +229,7 @@ class ModelScheduler:
                     needed.extend(self.tasks[key].dependencies)
         for key in [k for k in self.tasks if k not in kept]:
             del self.tasks[key]
-        used = {task.function_id for task in self.tasks.values()}
+        used = {*self.idle, *(task.function_id for task in self.tasks.values())}
         self.functions = {k: v for k, v in self.functions.items() if k in used}
 
 
@@ -229,15 +253,11 @@ class ClientMachine(RuleBasedStateMachine):
         ]
         #: Futures that users hold: (state, arguments that were given).
         self.held = []
+        #: {id of a state: arguments}, of keys that users named; not of futures of unknown origin.
+        self.named = {}
         self.watchers = []
 
     # -- users
-
-    def attach(self, name, named):
-        key = f"k{name}"
-        hashes = [bytes([65 + name]) * 16] if named else None
-        (state,), replaced = self.table.attach([key], hashes)
-        return state, replaced
 
     def args_of(self, key):
         return f"args of {key}".encode()
@@ -245,27 +265,37 @@ class ClientMachine(RuleBasedStateMachine):
     @rule(
         target=futures,
         name=st.integers(0, 7),
-        function=st.integers(0, 1),
-        named=st.booleans(),
+        named=st.sampled_from([None, None, b"1", b"2"]),
         priority=st.integers(0, 1),
         data=st.data(),
     )
-    def submit(self, name, function, named, priority, data):
-        # Dependencies have smaller names, or there would be cycles; a key has always the same ones.
+    def submit(self, name, named, priority, data):
+        # Dependencies have smaller names, or there would be cycles. A key has always the same
+        # function and arguments, unless the user named it.
         name = 2 * name + (1 if named else 0)
+        key = f"k{name}"
+        spec_hash = bytes([65 + name]) * 15 + named if named else None
+        args = self.args_of(key) + (named or b"")
+        known = self.table.states.get(key)
+        try:
+            (state,), replaced = self.table.attach([key], [spec_hash] if named else None)
+        except ValueError:
+            assert self.named.get(id(known)) != args
+            return multiple()
+        if named and state is not known:
+            self.named[id(state)] = args
         below = [state for state in self.held if int(state.key[1:].split("-")[0]) < name]
         dependencies = []
         if below and name % 3:
             dependencies = [data.draw(st.sampled_from(below)).key]
-        state, replaced = self.attach(name, named)
         self.queue.append(
             TaskRecord(
                 state,
-                self.functions[function],
-                self.args_of(state.key),
+                self.functions[1 if named == b"1" else name % 2],
+                args,
                 dependencies,
                 Options(priority=priority),
-                bytes([65 + name]) * 16 if named else None,
+                spec_hash,
                 replaced[0] if replaced else None,
             )
         )
@@ -297,7 +327,11 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(target=futures, name=st.integers(0, 15))
     def unpickle(self, name):
-        state = self.table.find_or_make(f"k{name}")
+        key = f"k{name}"
+        is_new = key not in self.table.states
+        state = self.table.find_or_make(key)
+        if is_new:
+            self.named.pop(id(state), None)
         self.queue.append(Want([state]))
         self.held.append(state)
         return state
@@ -453,7 +487,8 @@ class ClientMachine(RuleBasedStateMachine):
                 if not state.has_data:
                     assert state.location is not None
                 else:
-                    assert state.blob == b"value of " + self.args_of(state.key)
+                    args = self.named.get(id(state), self.args_of(state.key))
+                    assert state.blob.startswith(b"value of " + args)
         for watcher, future in self.watchers:
             assert watcher.told == [future]
         self.queue += self.held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 import pytest
 
@@ -109,6 +110,91 @@ def test_batches_hold_all_that_is_ready(client, scheduler):
     assert all(batches)
     assert {future for batch in batches for future in batch} == {*futures}
     assert completed.next_batch() == []
+
+
+def fail_at_two(x):
+    if x == 2:
+        raise ValueError("boom")
+    return x
+
+
+def test_a_failure_takes_no_results_of_its_batch_away(client):
+    futures = client.map(fail_at_two, range(5))
+    wait(futures, 20)
+    completed = as_completed(futures, with_results=True)
+    batches = completed.batches()
+    assert [result for _, result in next(batches)] == [0, 1]
+    assert (completed.count(), completed.has_ready()) == (3, True)
+    with pytest.raises(ValueError, match="boom"):
+        next(batches)
+    assert [result for _, result in next(batches)] == [3, 4]
+    assert [*batches] == []
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_next_batch_raises_a_failure_alone(client, block):
+    futures = client.map(fail_at_two, range(5))
+    wait(futures, 20)
+    completed = as_completed(futures, with_results=True)
+    assert [result for _, result in completed.next_batch(block)] == [0, 1]
+    with pytest.raises(ValueError, match="boom"):
+        completed.next_batch(block)
+    assert [result for _, result in completed.next_batch(block)] == [3, 4]
+    assert completed.next_batch(block) == []
+
+
+async def test_batches_of_an_asynchronous_client_lose_nothing_either(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        futures = client.map(fail_at_two, range(5))
+        await wait(futures, 20)
+        completed = as_completed(futures, with_results=True)
+        batches = completed.batches()
+        assert [result for _, result in await anext(batches)] == [0, 1]
+        with pytest.raises(ValueError, match="boom"):
+            await completed.next_batch(block=False)
+        assert [[result for _, result in batch] async for batch in batches] == [[3, 4]]
+
+
+class _NoLook(deque):
+    """A queue that nobody goes through."""
+
+    def __iter__(self):
+        raise AssertionError("all of the queue was looked at")
+
+    def copy(self):
+        return iter(self)
+
+
+def test_whether_something_is_ready_costs_no_look_at_all_that_is(client):
+    futures = client.map(inc, range(10))
+    wait(futures, 20)
+    completed = as_completed(futures)
+    completed._completions.queue = _NoLook(completed._completions.queue)
+    while not completed.is_empty():
+        assert completed.has_ready()
+        next(completed)
+    assert not completed.has_ready()
+
+
+def test_what_was_cleared_is_not_ready_and_may_come_again(client, scheduler):
+    futures = client.map(inc, range(3))
+    wait(futures, 20)
+    completed = as_completed(futures)
+    assert completed.has_ready()
+    completed.clear()
+    assert not completed.has_ready()
+    completed.update(futures)
+    assert [*completed] == futures
+    # The news of what was cleared comes later, and says nothing about what was added since.
+    scheduler.is_holding = True
+    late = client.map(inc, range(10, 13))
+    completed.update(late)
+    completed.clear()
+    scheduler.go_on()
+    wait(late, 20)
+    assert not completed.has_ready()
+    completed.add(late[0])
+    assert [*completed] == [late[0]]
 
 
 def test_as_completed_times_out_and_can_be_cleared(client, scheduler):

@@ -13,6 +13,7 @@ import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
 from weft.protocol.connection_file import ConnectionFile
 from weft.protocol.security import new_token
+from weft.scheduler.recovery import MAX_RELAYED_BYTES
 
 pytestmark = pytest.mark.slow
 
@@ -45,11 +46,18 @@ def test_help_teaches(arguments, words, tmp_path):
         (["scheduler", "--port", "99999"], ["99999"]),
         (["scheduler", "--dashboard-address", "nowhere"], ["'nowhere'", "127.0.0.1:8787"]),
         (["scheduler", "--host", "0.0.0.0", "--protocol", "tcp"], ["encrypt", "tls://"]),
+        (["scheduler", "--name", "a/b"], ["'a/b'", "letters"]),
+        (["scheduler", "--protocol", "unix", "--name", "../b"], ["'../b'", "letters"]),
+        (
+            ["scheduler", "--token-file", "nope"],
+            ["no token file nope", "holds the cluster's token"],
+        ),
         (["worker"], ["no running scheduler", "weft scheduler", "--connection-file"]),
         (["worker", "tcp://127.0.0.1:1"], ["no token", "WEFT_TOKEN_FILE"]),
         (["worker", "localhost"], ["not an address", "tcp://host:port"]),
         (["worker", "--memory-limit", "lots"], ["--memory-limit", "'lots'", "auto"]),
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
+        (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is there twice"]),
         (["worker", "--nworkers", "-1"], ["--nworkers", "1 to 4096"]),
         (["worker", "--connection-file", "missing.json"], ["missing.json"]),
         (["info"], ["no running scheduler"]),
@@ -61,6 +69,40 @@ def test_a_mistake_is_one_line_with_a_hint_and_code_2(arguments, words, tmp_path
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("weft")
     assert [word for word in words if word not in done.stderr] == []
+
+
+def test_a_connection_file_that_cannot_be_written_is_found_out_before_listening(tmp_path):
+    (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere.json")
+    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "shared").mkdir(mode=0o777)
+    (tmp_path / "shared").chmod(0o777)
+    for place in ("link.json", "other.json", "shared/c.json"):
+        done = run("scheduler", "--connection-file", place, folder=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert place.split("/")[0] in done.stderr
+    assert not (tmp_path / "elsewhere.json").exists()
+
+
+def test_a_run_directory_that_others_can_read_is_found_out_before_listening(tmp_path):
+    directory = tmp_path / "run" / "weft"
+    directory.mkdir(parents=True)
+    directory.chmod(0o755)
+    done = run("scheduler", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert f"chmod 700 {directory}" in done.stderr
+
+
+def test_the_command_alone_shows_its_help(tmp_path):
+    alone, asked = run(folder=tmp_path), run("--help", folder=tmp_path)
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, asked.stdout, "")
+
+
+def test_an_address_needs_no_scheme(tmp_path):
+    with scheduler(folder=tmp_path) as started:
+        address = address_of(started).removeprefix("tcp://")
+        assert run("info", address, folder=tmp_path).stdout.startswith("scheduler at tcp://")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -96,7 +138,7 @@ def test_an_explicit_port_that_is_taken_is_an_error(tmp_path):
             "scheduler", "--port", "0", "--dashboard-address", f"127.0.0.1:{port}", folder=tmp_path
         )
         assert done.returncode == 2
-        assert "--dashboard-address" in done.stderr
+        assert done.stderr.count("--dashboard-address") == 1
 
 
 def test_the_default_port_falls_back_to_a_free_one(tmp_path):
@@ -110,6 +152,16 @@ def test_the_default_port_falls_back_to_a_free_one(tmp_path):
         # At least one of them cannot have 8786, whoever else runs on this machine.
         assert "port 8786 is taken, using a free one" in one.err + two.err
         assert len({address_of(one), address_of(two), file_of(one), file_of(two)}) == 4
+
+
+def test_pages_fall_back_to_a_free_port_and_say_so(tmp_path):
+    with (
+        daemon("scheduler", "--port", "0", folder=tmp_path) as one,
+        daemon("scheduler", "--port", "0", folder=tmp_path) as two,
+    ):
+        one.wait_for("connect ")
+        two.wait_for("connect ")
+        assert "port 8787 is taken, pages use a free one" in one.err + two.err
 
 
 def test_workers_and_clients_find_the_only_scheduler_by_themselves(tmp_path, monkeypatch):
@@ -290,7 +342,7 @@ def test_a_worker_waits_for_its_scheduler_as_long_as_it_may(tmp_path):
     assert content["addresses"][0] in last
 
 
-def test_a_tls_cluster_computes(tmp_path):
+def test_a_tls_cluster_computes_and_its_results_come_from_the_workers(tmp_path, caplog):
     with (
         scheduler("--protocol", "tls", folder=tmp_path) as started,
         daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=tmp_path) as workers,
@@ -301,6 +353,10 @@ def test_a_tls_cluster_computes(tmp_path):
             parts = client.map(bytes, [200_000, 300_000])
             assert client.submit(lambda *p: sum(map(len, p)), *parts).result(timeout=30) == 500_000
             assert [len(part) for part in client.gather(parts)] == [200_000, 300_000]
+            # The scheduler would not pass this on: the client reaches the workers by itself.
+            n = MAX_RELAYED_BYTES + 1
+            assert len(client.submit(bytes, n).result(timeout=60)) == n
+    assert caplog.text == ""
 
 
 def test_a_unix_socket_cluster_computes(tmp_path):

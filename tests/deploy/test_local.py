@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import psutil
@@ -9,9 +10,14 @@ import pytest
 
 import weft
 from tests.deploy.daemons import gone, run
-from weft.deploy.child import Child, ChildFailed
+from tests.protocol.transport_kit import End
+from weft.client.loop import LoopThread
+from weft.deploy.child import Child, ChildFailed, Parent
 from weft.deploy.local import LocalCluster
 from weft.protocol.errors import CommClosed, ConfigError
+from weft.protocol.handshake import Role
+from weft.protocol.messages import RegisterWorker
+from weft.protocol.transport import connect
 
 KINDS = [
     {"processes": True},
@@ -31,6 +37,7 @@ def family_of(cluster):
     [
         ({"n_workers": -1}, "n_workers: -1"),
         ({"n_workers": "2"}, "n_workers: '2'"),
+        ({"n_workers": 10**6}, "n_workers: 1000000 is not a whole number from 0 to 4096"),
         ({"threads_per_worker": 0}, "threads_per_worker: 0"),
         ({"memory_limit": "lots"}, "memory_limit: 'lots'"),
         ({"protocol": "udp"}, "protocol: 'udp'"),
@@ -198,6 +205,65 @@ def _configure_and_kill(cluster, address):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", KINDS)
+def test_a_worker_that_lost_only_its_connection_comes_back(options, wait_until):
+    with LocalCluster(n_workers=1, **options) as cluster, cluster.get_client() as client:
+        cluster.wait_for_workers(1, timeout=30)
+        (there,) = cluster.workers
+        loop_thread = cluster.loop_thread or LoopThread()
+        if cluster.loop_thread is None:
+            loop_thread.start()
+        # Somebody listens where the worker does, so it must be gone: its session is ended.
+        loop_thread.run_coroutine(_register_worker(cluster, address=there))
+        wait_until(lambda: list(cluster.workers) == [there])
+        assert client.submit(abs, -1).result(timeout=30) == 1
+        if cluster.loop_thread is None:
+            loop_thread.stop()
+
+
+async def _register_worker(cluster, address):
+    end = End()
+    connection = await connect(
+        cluster.scheduler_address,
+        role=Role.WORKER,
+        server_role=Role.SCHEDULER,
+        security=cluster.security,
+        handler=end,
+    )
+    connection.send(
+        [
+            RegisterWorker(
+                worker_id="impostor",
+                name="impostor",
+                session=1,
+                last_epoch=0,
+                address=address,
+                nthreads=1,
+                memory_limit=0,
+                resources={},
+                supervisor_id="",
+                facts={},
+            )
+        ]
+    )
+    await end.got(1)
+    connection.close()
+    await end.closed()
+
+
+async def test_a_close_that_is_cancelled_goes_on():
+    cluster = await LocalCluster(n_workers=1, processes=False, asynchronous=True)
+    embedded = cluster._embedded
+    closing = asyncio.ensure_future(cluster.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await asyncio.wait_for(embedded._scheduler.wait_stopped(), 20)
+    await cluster.close()
+
+
+@pytest.mark.slow
 def test_the_token_is_in_memory_only():
     with LocalCluster(n_workers=2) as cluster:
         cluster.wait_for_workers(timeout=30)
@@ -278,3 +344,45 @@ def test_a_cluster_cannot_be_pickled():
     with pytest.raises(TypeError, match="async with"), cluster:
         pass
     asyncio.run(cluster._close_async(1.0))
+
+
+def test_a_child_sees_the_end_of_its_parent_at_once():
+    ours, theirs = socket.socketpair()
+    parent = Parent(theirs.detach(), os.dup(2))
+    assert not parent.is_gone
+    ours.sendall(b"{}\n")
+    assert not parent.is_gone
+    assert parent.read_config() == {}
+    assert not parent.is_gone
+    ours.close()
+    assert parent.is_gone
+    parent.close()
+
+
+BEREAVED = """
+import logging, socket, os, sys
+from weft.deploy import child, daemon
+
+ours, theirs = socket.socketpair()
+config = {"token": "x" * 32, "cluster_id": "0" * 32, "address": "tcp://127.0.0.1:0", "options": {}}
+config |= {"dashboard_host": "", "dashboard_port": 0, "directory": ""}
+ours.sendall(child.json.dumps(config).encode() + b"\\n")
+
+def run(config):
+    for text in ("while it lives", "after its end"):
+        logging.getLogger("weft.scheduler").warning("a worker is lost %s", text)
+        ours.close()
+    logging.getLogger("weft.scheduler").error("a fault of ours")
+
+daemon.run_daemon = run
+child.Parent.ready = lambda *args, **facts: None
+daemon.run_embedded(child.Parent(theirs.detach(), os.dup(2)))
+"""
+
+
+@pytest.mark.slow
+def test_a_scheduler_whose_owner_is_gone_does_not_warn_of_what_follows(tmp_path):
+    done = run(folder=tmp_path, code=BEREAVED)
+    assert "a worker is lost while it lives" in done.stderr
+    assert "after its end" not in done.stderr
+    assert "a fault of ours" in done.stderr

@@ -247,6 +247,13 @@ class Attacker:
         self.numbers[:2] = welcome.epoch, welcome.session
         return self
 
+    def leave(self) -> None:
+        """Say goodbye so that it is heard."""
+        self.say(m.Bye(reason="done"))
+        # Closed with something unread, the kernel would reset the connection, goodbye and all.
+        self.socket.shutdown(socket.SHUT_WR)
+        assert self.is_hung_up()
+
     def is_hung_up(self) -> bool:
         """Wait until the other end has closed."""
         try:

@@ -428,7 +428,7 @@ def test_client_may_be_wrong_about_dependencies(cluster: Cluster) -> None:
         erred = attacker.hear(m.KeysErred)
         assert isinstance(erred, m.KeysErred)
         assert erred.keys == ["itself"]
-        attacker.say(m.Bye(reason="done"))
+        attacker.leave()
     cluster.check()
     wait_until(lambda: cluster.metrics()["tasks"]["no_worker"] == 0)
 
@@ -460,7 +460,7 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
         assert set(dropped) == set(never)
         assert cluster.metrics()["reports_stale_total"] == n_before + 3 * n + 1
         # It was given real work meanwhile, which is placed again when it leaves.
-        attacker.say(m.Bye(reason="done"))
+        attacker.leave()
     cluster.check()
 
 

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol import connection_file as module
+from weft.protocol.address import parse_address
 from weft.protocol.connection_file import (
     ConnectionFile,
     default_path,
@@ -645,6 +646,43 @@ def test_an_address_takes_its_token_from_the_file_that_lists_it(
 
     assert found.cluster_id == "b" * 32
     assert found.addresses == (address,)
+    assert parse_address(address).port == 8786
+
+
+@pytest.mark.parametrize(
+    ("bare", "meant"),
+    [
+        ("10.0.0.1:8786", "tls://10.0.0.1:8786"),
+        ("127.0.0.1:8786", "tcp://127.0.0.1:8786"),
+        ("localhost:8786", "tcp://localhost:8786"),
+    ],
+)
+def test_an_address_without_a_scheme_is_spelled_as_the_file_has_it(
+    environ: dict[str, str], bare: str, meant: str
+) -> None:
+    put(run_directory(environ) / "a.json", addresses=["tcp://127.0.0.1:1"], cluster_id="a" * 32)
+    put(run_directory(environ) / "b.json", cluster_id="b" * 32)
+
+    found = find(None, bare, environ)
+
+    assert (found.cluster_id, found.addresses) == ("b" * 32, (meant,))
+
+
+def test_without_a_file_an_address_without_a_scheme_is_what_weft_speaks_there(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    path.chmod(0o600)
+    environ["WEFT_TOKEN_FILE"] = str(path)
+    assert find(None, "localhost:1", environ).addresses == ("tcp://localhost:1",)
+    assert find(None, "[::1]:1", environ).addresses == ("tcp://[::1]:1",)
+    assert find(None, "10.0.0.1:1", environ).addresses == ("tls://10.0.0.1:1",)
+
+
+def test_the_end_of_a_tunnel_speaks_as_the_scheduler_does(tmp_path: Path) -> None:
+    path = str(put(tmp_path / "weft.json"))
+    assert find(path, "localhost:9999", {}).addresses == ("tls://localhost:9999",)
 
 
 def test_of_two_files_for_one_address_the_newer_is_used(environ: dict[str, str]) -> None:
@@ -670,10 +708,15 @@ def test_an_address_without_a_token_says_where_it_looked(
     assert TOKEN not in text
 
 
-@pytest.mark.parametrize("address", ["", "127.0.0.1:8786", "http://127.0.0.1:1", "tcp://host"])
+@pytest.mark.parametrize("address", ["", "localhost", "http://127.0.0.1:1", "tcp://host", "a:b:1"])
 def test_what_is_no_address_is_refused(environ: dict[str, str], address: str) -> None:
     with pytest.raises(ConfigError, match=r"is not an address: use tcp://"):
         find(None, address, environ)
+
+
+def test_a_file_where_an_address_belongs_is_told_its_option(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="connection_file="):
+        find(None, "cluster.json", environ)
 
 
 def test_the_only_file_in_the_run_directory_is_found(environ: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.protocol.deadline import within
+from weft.protocol.deadline import unless, within
 from weft.protocol.errors import CommError
 
 
@@ -70,3 +70,22 @@ async def test_a_cancellation_counts_though_all_is_over_in_the_same_turn(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_what_is_of_no_use_any_more_is_cancelled_or_may_end_by_itself():
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    ended = []
+
+    async def turns(n: int) -> int:
+        for _ in range(n):
+            await asyncio.sleep(0)
+        ended.append(n)
+        return n
+
+    assert await unless(over, turns(2)) == 2
+    over.set_result(None)
+    assert await unless(over, turns(3)) is None
+    assert await unless(over, turns(4), grace_s=20.0) is None
+    assert ended == [2, 4]
+    assert await unless(over, loop.create_future(), grace_s=0.001) is None

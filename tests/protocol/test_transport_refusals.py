@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +40,7 @@ from weft.protocol.errors import (
     WrongToken,
 )
 from weft.protocol.framing import MAGIC, FrameLimits, frame_header
-from weft.protocol.handshake import Role
+from weft.protocol.handshake import ClientHandshake, Role
 from weft.protocol.message import Message
 from weft.protocol.messages import GetData, Heartbeat, KeysData
 from weft.protocol.payload import Payload
@@ -337,6 +341,98 @@ def test_frame_that_stops_halfway_is_not_waited_for(
     run(main())
     (line,) = lines(log)
     assert "stopped halfway" in line
+
+
+async def turns(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something is so that nobody tells."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never was so")
+
+
+class Jumps:
+    """A loop's clock that can be put forward, as if the loop had been held up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._time, self._jumped = loop.time, 0.0
+        loop.time = self  # type: ignore[method-assign]
+
+    def __call__(self) -> float:
+        return self._time() + self._jumped
+
+    def jump(self, seconds: float) -> None:
+        self._jumped += seconds
+
+
+def test_who_was_held_up_himself_reads_before_he_takes_a_frame_for_stopped(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        clock = Jumps(asyncio.get_running_loop())
+        server = Server()
+        at = await server.start("tcp://127.0.0.1:0", progress_timeout_s=50.0)
+        reader, writer = await shake_hands(at)
+        whole = frame([GetData.code, 1, ["x"]])
+        writer.write(whole[:-1])
+        await turns(lambda: server.connections and server.connections[0]._progress)  # type: ignore[attr-defined]
+        # A task holds the interpreter lock for so long; the timer is overdue, the rest unread.
+        for _ in range(4):
+            clock.jump(1000)
+            for _ in range(3):
+                await asyncio.sleep(0)
+        writer.write(whole[-1:])
+        assert await server.ends[0].got(1) == [GetData(request=1, keys=["x"])]
+        await server.listener.close()
+        await hung_up(reader, writer)
+
+    asyncio.run(main())
+    assert lines(log) == []
+
+
+def test_who_was_held_up_himself_lets_a_handshake_go_on(log: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clock = Jumps(asyncio.get_running_loop())
+        server = Server()
+        at = await server.start("tcp://127.0.0.1:0", handshake_timeout_s=50.0)
+        reader, writer = await raw(at)
+        await turns(lambda: server.listener._unauthenticated)
+        for _ in range(4):
+            clock.jump(1000)
+            for _ in range(3):
+                await asyncio.sleep(0)
+        handshake = ClientHandshake(
+            TOKEN, CLUSTER, Role.CLIENT, Role.SCHEDULER, b"", os.urandom(32)
+        )
+        writer.write(handshake.start())
+        while not handshake.done:
+            writer.write(handshake.feed(await reader.read(handshake.bytes_wanted)))
+        writer.write(frame([GetData.code, 1, ["x"]]))
+        await turns(lambda: server.ends)
+        assert await server.ends[0].got(1) == [GetData(request=1, keys=["x"])]
+        await server.listener.close()
+        await hung_up(reader, writer)
+
+    asyncio.run(main())
+    assert lines(log) == []
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="there is no such option")
+def test_the_kernel_does_not_end_the_connection_of_who_reads_late(run: Run) -> None:
+    """It would count the time in which a peer is there and takes nothing."""
+
+    async def main() -> None:
+        server = Server()
+        at = await server.start("tcp://127.0.0.1:0")
+        healthy = await Healthy().start(at)
+        for connection in (healthy.connection, server.connections[0]):
+            sock = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        await server.listener.close()
+
+    run(main())
 
 
 def test_connection_lost_in_the_middle_of_a_frame(run: Run, log: pytest.LogCaptureFixture) -> None:

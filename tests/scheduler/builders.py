@@ -106,6 +106,15 @@ class Board:
         self.now += after
         return self.play(Tick())
 
+    def pass_time(self, seconds: float) -> list[str]:
+        """Let time pass as it does, with a tick every now and then; return who was refused why."""
+        refused = []
+        step = self.state.heartbeat_s / 2
+        for _ in range(round(seconds / step)):
+            self.tick(step)
+            refused += self.refused()
+        return refused
+
     def connect(self, role: Role) -> int:
         """Let a connection be made."""
         self._n_peers += 1

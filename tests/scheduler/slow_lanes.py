@@ -85,7 +85,7 @@ def slow_assign(
     """Move one task, then whoever may follow it, last found first."""
     stack = [task]
     state.touched[ws] = None
-    if not ws.processing:
+    if not ws.processing and not ws.zombies:
         ws.last_progress = state.now
     draft = drafts.setdefault(ws, Draft())
     while stack:
@@ -149,6 +149,7 @@ def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     for task, row in rows:
         attempt = task.attempt
         move(state, task, MEMORY)
+        state.out_of_reach.pop(task, None)
         task.attempt = attempt
         task.nbytes = message.nbytes[row]
         task.replicas = (ws,)

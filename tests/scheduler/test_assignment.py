@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol import messages as m
+from weft.scheduler.state import SchedulerState
 
 from .builders import Board, assigned, assignment, dropped, graph
 
@@ -240,6 +241,21 @@ def test_nothing_is_put_behind_a_task_that_has_run_for_long_while_others_are_fre
     assert len(assigned(out, free)) == 7
 
 
+def test_a_worker_whose_thread_is_held_by_a_dropped_task_is_no_fresher_for_a_new_one(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph("long", workers=["one"]))
+    board.send(client, m.ReleaseKeys(keys=["long"]))
+    board.tick(1.0)
+    board.send(client, graph("other", workers=["one"]))
+    board.send(client, graph(":a -> b", blob=None))
+    board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
+    # There is no other way for b. The rest waits until the thread is free, or they would all.
+    assert board.where("b") == one
+    assert board.states("other") == ["queued"]
+
+
 def test_a_stuck_worker_is_asked_for_all_that_it_has_not_started(board):
     client, busy = board.client(), board.worker("busy")
     board.send(client, graph(keys(8)))
@@ -259,3 +275,18 @@ def test_a_task_that_raised_holds_no_thread(board):
     assert board.state.workers[worker].zombies == {}
     out = board.send(client, graph("next", resources={"GPU": 1.0}))
     assert list(assigned(out, worker)) == ["next"]
+
+
+def test_a_scheduler_numbers_its_attempts_above_those_of_the_one_before_it():
+    """A worker that comes back may still be executing what the last scheduler gave it."""
+    start_ns, seconds = 1_700_000_000_000_000_000, 60
+    first, second = Board(), Board()
+    first.state = SchedulerState(start_ns)
+    second.state = SchedulerState(start_ns + seconds * 10**9)
+    attempts = []
+    for board in (first, second):
+        client = board.client()
+        board.worker("one")
+        board.send(client, graph("a"))
+        attempts.append(board.attempt("a"))
+    assert attempts[1] - attempts[0] >= seconds * 1_000_000

@@ -7,7 +7,9 @@ from unittest.mock import patch
 import pytest
 
 from weft.protocol import messages as m
+from weft.protocol.liveness import MISSED_HEARTBEATS
 from weft.scheduler import recovery
+from weft.scheduler.recovery import MAX_UNREACHABLE_ROUNDS
 
 from .builders import Board, assigned, dropped, finished, graph, told
 
@@ -316,19 +318,74 @@ def test_data_out_of_reach_of_one_worker_is_not_made_again_and_its_task_goes_to_
     assert board.where("b") == one
 
 
-def test_inputs_that_no_worker_can_bring_together_are_an_error_in_the_end(board):
+@pytest.fixture
+def apart(board):
+    """Task b may run on "two" only and needs a, which only "one" has."""
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("a", workers=["one"]))
     board.finish(one, "a", blob=None)
     board.send(client, graph(":a -> b", blob=None, workers=["two"]))
-    for _ in range(100):
+    return client, one, two
+
+
+def fail_to_fetch(board, two):
+    """Let worker two fail to fetch a until it is not asked to any more; return how often."""
+    for n in range(100):
         if board.states("b") != ["processing"]:
-            break
+            return n
         attempt = board.attempt("b")
         board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
         board.send(two, m.AttemptsEnded(attempts=[attempt]))
+    raise AssertionError("it is tried for ever")
+
+
+def test_inputs_that_no_worker_can_bring_together_are_an_error_in_the_end(board, apart):
+    _, one, two = apart
+    for _ in range(2 * MISSED_HEARTBEATS):
+        assert board.states("a") == ["memory"]
+        fail_to_fetch(board, two)
+        if board.states("b") == ["erred"]:
+            break
+        for peer in (one, two):
+            board.send(peer, m.Heartbeat(facts={}))
+        board.tick(2.0)
     assert board.states("a", "b") == ["memory", "erred"]
     assert board.task("b").failure[0] == "data-lost"
     assert "tcp://one" in board.task("b").failure[2]
     assert board.state.counters.tasks_recomputed == 0
+
+
+def test_a_holder_whose_death_is_not_noticed_yet_costs_no_task(board, apart):
+    _, _, two = apart
+    assert fail_to_fetch(board, two) == MAX_UNREACHABLE_ROUNDS + 1
+    assert board.states("b") == ["no_worker"]
+    for _ in range(MISSED_HEARTBEATS + 2):
+        board.send(two, m.Heartbeat(facts={}))
+        board.tick(2.0)
+        assert fail_to_fetch(board, two) <= 1  # once a tick
+    assert board.states("a", "b") == ["no_worker", "waiting"]
+    again = board.worker("one")
+    board.finish(again, "a", blob=None)
+    board.finish(two, "b")
+    assert board.states("a", "b") == ["memory", "memory"]
+
+
+def test_a_task_that_has_run_starts_to_count_anew(board, apart):
+    _, _, two = apart
+    board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
+    assert board.task("b") in board.state.out_of_reach
+    board.finish(two, "b")
+    assert board.state.out_of_reach == {}
+
+
+def test_what_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
+    _, one, two = apart
+    for _ in range(3):
+        fail_to_fetch(board, two)
+        assert board.states("b") == ["no_worker"]
+        for _ in range(MISSED_HEARTBEATS + 2):
+            for peer in (one, two):
+                board.send(peer, m.Heartbeat(facts={}))
+            board.tick(2.0)
+        assert board.states("b") == ["processing"]

@@ -83,6 +83,47 @@ def test_other_content_under_a_living_name_is_refused_and_changes_nothing(board)
     assert list(board.state.functions) == [function_id("inc")]
 
 
+def test_a_client_lets_go_of_a_name_unless_its_task_is_the_one_that_it_means(board):
+    client = board.client()
+    board.send(client, graph("a b", named="one"))
+    same, other = function_id("one"), function_id("two")
+    assert board.send(client, m.ReleaseOthers(keys=["a", "x"], spec_hashes=[same, same])) == {}
+    assert list(board.state.tasks) == ["a", "b"]
+    board.send(client, m.ReleaseOthers(keys=["a"], spec_hashes=[other]))
+    assert list(board.state.tasks) == ["b"]
+    out = board.send(client, graph("a", named="two"))
+    assert told(out, client, m.KeysErred) == []
+
+
+def test_what_was_sent_in_an_earlier_session_is_kept_for_a_client_that_submits_it_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=b"lost on the way")
+    assert board.task("a").delivered
+    board.send(client, graph("a"))
+    out = board.close(worker)
+    assert told(out, client, m.KeysPending) == ["a"]
+
+
+def test_a_task_of_the_same_name_is_not_what_is_wanted(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, graph("a b", named="one"))
+    board.send(alice, graph("c"))
+    hashes = [function_id("one"), function_id("two"), m.NO_HASH]
+    out = board.send(bob, m.WantKeys(keys=["a", "b", "c"], spec_hashes=hashes))
+    assert told(out, bob, m.KeysUnknown) == ["b"]
+    assert told(out, bob, m.KeysPending) == ["a", "c"]
+    assert [client.name for client in board.task("b").wanted_by] == ["alice"]
+
+
+def test_a_name_that_others_use_stays_theirs(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    for client in (alice, bob):
+        board.send(client, graph("a", named="one"))
+    board.send(alice, m.ReleaseOthers(keys=["a"], spec_hashes=[function_id("two")]))
+    assert [client.name for client in board.task("a").wanted_by] == ["bob"]
+
+
 def test_a_submission_of_known_keys_only_leaves_no_class_and_no_function_behind(board):
     client = board.client()
     board.send(client, graph("a"))

@@ -39,6 +39,7 @@ from weft.client.tasks import (
     Watcher,
 )
 from weft.protocol.handshake import Role
+from weft.protocol.liveness import MISSED_HEARTBEATS
 from weft.protocol.message import Message
 from weft.protocol.messages import Bye, GetData, KeysData, RegisterClient, Welcome
 
@@ -245,10 +246,14 @@ class ClientNode:
         rng = self.world.rng
         futures = rng.sample(self.futures, k=min(len(self.futures), rng.choice([1, 3])))
         self.world.probes["cancel"] += 1
-        for future in futures:
-            if future.state.status == "pending":
-                self.sim.cancelled[future.spec.key] = None
         force = self.world.chance(self.sim.plan.p_force)
+        for future in futures:
+            state = future.state
+            # Large data may be lost, and be on its way again, when the core hears of this.
+            if state.failure is None and not state.has_data:
+                self.sim.cancelled[future.spec.key] = None
+                if force:
+                    self.sim.forced[future.spec.key] = None
         self._post(Cancel([future.state for future in futures], force=force, reason="user"))
 
     def _release(self, futures: list[Future]) -> None:
@@ -437,11 +442,14 @@ class ClientNode:
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
             assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == "unreachable":
+            assert self.client_id in sim.refused, why
+            assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why
         elif kind == "data-lost":
-            text = state.failure[2]
-            if "cannot be reached" in text:
-                assert self.client_id in sim.refused, why
-                assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why
+            if "cannot reach each other" in state.failure[2]:
+                # They were refused again and again, and for longer than a death goes unnoticed.
+                assert any(worker_id.startswith("worker") for worker_id in sim.refused), why
+                assert self.world.now > sim.plan.heartbeat * MISSED_HEARTBEATS, why
             else:
                 released = any(key in sim.released for key in spec.ancestors)
                 # A new scheduler, and one that gave up waiting for us, has not what is over.
@@ -449,7 +457,9 @@ class ClientNode:
                 borrowed = future.is_borrowed or any(
                     f.is_borrowed and f.spec.key in spec.ancestors for f in self.futures
                 )
-                assert forgot or (borrowed and released), why
+                # What another client ended by force may be gone when we submit what reads it.
+                forced = any(key in sim.forced for key in spec.ancestors)
+                assert forgot or forced or (borrowed and released), why
         else:
             raise AssertionError(why)
 

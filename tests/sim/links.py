@@ -23,7 +23,8 @@ from .world import World
 #: All decoders of a run may share their receive memory: each uses it at once.
 _memory = bytearray(MEMORY_BYTES)
 
-_KEEP_ALIVE = (Heartbeat, WorkersAlive)
+#: What is said for ever, and means nothing but that somebody is there.
+KEEP_ALIVE = (Heartbeat, WorkersAlive)
 
 
 class Timing:
@@ -92,7 +93,7 @@ class Link:
             frames = [[copied(message) for message in messages]]
         if self.is_broken:
             return
-        is_work = not all(isinstance(message, _KEEP_ALIVE) for message in messages)
+        is_work = not all(isinstance(message, KEEP_ALIVE) for message in messages)
         for frame in frames:
             arrival = max(self.world.now + self.timing.draw(self.world), other.ready_at)
             other.ready_at = arrival

@@ -23,22 +23,25 @@ from weft.scheduler.state import (
 )
 from weft.scheduler.validate import validate
 
-from .links import Link
+from .links import KEEP_ALIVE, Link
 from .plan import Plan
 from .world import World
 
 #: Tasks up to which everything is checked after each event; of more, only now and then.
 SMALL = 30
+#: One start of the scheduler follows another after so long, as its clock says.
+EPOCH_NS = 1_000_000_000
 
 
 class SchedulerNode:
     """One start of the scheduler."""
 
-    def __init__(self, world: World, plan: Plan, epoch: int) -> None:
+    def __init__(self, world: World, plan: Plan, number: int) -> None:
         self.world = world
         self.plan = plan
+        self.number = number
         self.core = SchedulerState(
-            epoch,
+            number * EPOCH_NS,
             client_lease_s=plan.lease,
             heartbeat_s=plan.heartbeat,
             allowed_deaths=plan.allowed_deaths,
@@ -55,7 +58,12 @@ class SchedulerNode:
         world.at(plan.tick, self._on_tick, is_work=False)
 
     def __repr__(self) -> str:
-        return f"scheduler-{self.core.epoch}"
+        return f"scheduler-{self.number}"
+
+    @property
+    def hears_the_dead(self) -> bool:
+        """Something may still come from a connection that broke: even a registration."""
+        return any(link.is_broken for link in self._links.values())
 
     # -- connections ------------------------------------------------------------------------------
     def accept(self, link: Link, role: Role) -> None:
@@ -124,7 +132,10 @@ class SchedulerNode:
                 self._flush()
             elif not self._flush_scheduled:
                 self._flush_scheduled = True
-                world.at(world.rng.random() * self.plan.flush_delay, self._flush)
+                messages = [message for box in self.core.outboxes.values() for message in box]
+                is_work = not all(isinstance(message, KEEP_ALIVE) for message in messages)
+                delay = world.rng.random() * self.plan.flush_delay
+                world.at(delay, self._flush, is_work=is_work)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -146,7 +157,8 @@ class SchedulerNode:
             if isinstance(action, CloseConnection):
                 self.world.note(f"{self!r} closes", action)
                 link = self._links.pop(action.peer, None)
-                if action.is_error:
+                # One end of a broken connection may take the other for silent before it hears.
+                if action.is_error and not (link is not None and link.is_broken):
                     raise AssertionError(f"the scheduler refuses a peer of ours: {action.reason}")
                 if link is not None:
                     del self._peers[link]

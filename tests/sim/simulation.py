@@ -63,8 +63,9 @@ class Simulation:
         self.n_raised: dict[str, int] = {}
         #: {key: deaths of workers that executed it}
         self.died: dict[str, int] = {}
-        #: Keys that some client ever cancelled, released.
+        #: Keys that some client ever cancelled, cancelled for all, released.
         self.cancelled: dict[str, None] = {}
+        self.forced: dict[str, None] = {}
         self.released: dict[str, None] = {}
         #: Who was refused by a worker's data port.
         self.refused: dict[str, None] = {}
@@ -308,7 +309,7 @@ class Simulation:
             self.world.at(self.world.rng.random() * 0.5, self._start_scheduler)
 
     def _start_scheduler(self) -> None:
-        self.scheduler = SchedulerNode(self.world, self.plan, self.scheduler.core.epoch + 1)
+        self.scheduler = SchedulerNode(self.world, self.plan, self.scheduler.number + 1)
 
     # -- healing ----------------------------------------------------------------------------------
     def _heal(self) -> None:
@@ -324,7 +325,9 @@ class Simulation:
                 worker.leave()
             elif worker.name in {"w0", "w1"}:
                 worker.kill("make room")
-        while [w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}]:
+        while self.scheduler.hears_the_dead or [
+            w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}
+        ]:
             self._step()
         # Somebody who may run anything: what was unrunnable no longer is.
         everything = {"gpu": 2.0, "mem": 1.5}

@@ -176,7 +176,7 @@ class WorkerNode:
                 link.set_numbers(0, message.epoch, message.session)
             elif isinstance(message, FetchKeys):
                 self._relay(message)
-            else:
+            elif not isinstance(message, Heartbeat):
                 batch.append(message)
         if batch:
             self._handle(Received(batch))

@@ -68,6 +68,8 @@ class Scheduler:
         self.registrations: list[RegisterWorker] = []
         self.heard: list[tuple[str, Message]] = []
         self.refuses = ""
+        #: Heartbeats are not answered.
+        self.is_mute = False
         self._news = asyncio.Event()
         self.last_attempt = 0
 
@@ -107,6 +109,8 @@ class Scheduler:
             else:
                 worker_id = next(i for i, c in self.connections.items() if c is connection)
                 self.heard.append((worker_id, message))
+                if isinstance(message, Heartbeat) and not self.is_mute:
+                    connection.send([message])
         self._news.set()
 
     def on_writable(self, connection: Connection) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,9 @@ import pytest
 
 import weft
 from tests.deploy.daemons import gone
+from tests.worker.test_supervisor_link import SECURITY, Line, greet, welcome
 from weft.deploy.local import LocalCluster
+from weft.protocol.messages import RegisterSupervisor, WorkersAlive
 from weft.protocol.security import Security
 from weft.worker import spawn
 from weft.worker.supervisor import Supervisor, SupervisorConfig, WorkerSpec, describe_exit
@@ -53,6 +56,152 @@ async def test_a_worker_that_is_gone_before_it_is_looked_at_holds_up_nothing(tmp
     assert await asyncio.wait_for(supervisor, 20) == 1
     writer.close()
     await writer.wait_closed()
+
+
+# --- With the test as spawner, and as scheduler ---------------------------------------------------
+
+
+class Spawner:
+    """What a supervisor has of its spawner, in the hands of the test."""
+
+    def __init__(self, config: SupervisorConfig) -> None:
+        self.socket, theirs = socket.socketpair()
+        self.run = asyncio.get_running_loop().create_task(Supervisor(config, theirs).run())
+
+    async def open(self) -> Spawner:
+        self.reader, self.writer = await asyncio.open_connection(sock=self.socket)
+        return self
+
+    def say(self, *what: object) -> None:
+        self.writer.write(json.dumps(what).encode() + b"\n")
+
+    async def asked(self) -> list[object]:
+        return json.loads(await asyncio.wait_for(self.reader.readline(), 20))
+
+    async def code(self) -> int:
+        code = await asyncio.wait_for(self.run, 20)
+        await self.close()
+        return code
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+def greet_and_abort(connection):
+    connection.send([welcome()])
+    asyncio.get_running_loop().call_later(0.01, connection.abort)
+
+
+def config_for(addresses, directory, **options):
+    workers = [WorkerSpec("a", memory_limit=0, options={})]
+    return SupervisorConfig(lambda: (addresses, SECURITY), workers, str(directory), **options)
+
+
+async def test_a_spawner_that_dies_with_something_unread_is_noticed(tmp_path):
+    spawner = Spawner(config_for([f"unix://{tmp_path}/none"], tmp_path, embedded=True))
+    spawner.socket.setblocking(False)
+    await asyncio.get_running_loop().sock_recv(spawner.socket, 1)  # of the order to start a worker
+    spawner.socket.close()
+    assert await asyncio.wait_for(spawner.run, 20) == 1
+
+
+async def test_a_stop_does_not_wait_for_a_scheduler_that_does_not_answer(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
+        spawner = await Spawner(config_for([address], tmp_path)).open()
+        accepted, _ = await asyncio.get_running_loop().run_in_executor(None, deaf.accept)
+        with accepted:
+            spawner.say("signal", int(signal.SIGTERM))
+            assert await asyncio.wait_for(spawner.run, 5) == 0
+    await spawner.close()
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def test_who_asks_twice_waits_for_no_worker_that_is_just_started(tmp_path):
+    line = Line("patient", greet)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    _, told = await spawner.asked()
+    spawner.say("signal", int(signal.SIGINT))
+    spawner.say("signal", int(signal.SIGINT))
+    spawner.say("started", told["worker_id"], 1234567)
+    assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
+    spawner.say("exited", 1234567, int(signal.SIGKILL))
+    assert await spawner.code() == 0
+    await line.stop()
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+async def test_a_supervisor_that_lost_only_its_connection_comes_back(tmp_path, embedded):
+    def greet_or_go(connection):
+        (greet_and_abort if len(line.of(RegisterSupervisor)) < 3 else greet)(connection)
+
+    line = Line("there", greet_or_go)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path, embedded=embedded)).open()
+    await line.until(lambda: len(line.of(RegisterSupervisor)) == 3)
+    spawner.say("signal", int(signal.SIGTERM))
+    _, told = await spawner.asked()
+    spawner.say("started", told["worker_id"], 1234567)
+    assert await spawner.asked() == ["kill", 1234567, int(signal.SIGTERM)]
+    spawner.say("exited", 1234567, 0)
+    assert await spawner.code() == 0
+    await line.stop()
+
+
+async def test_sessions_that_end_at_once_are_begun_anew_ever_more_slowly(tmp_path, monkeypatch):
+    made = []
+
+    def delays():
+        made.append(1)
+        return itertools.repeat(0.0)
+
+    monkeypatch.setattr("weft.worker.supervisor._delays", delays)
+    line = Line("hasty", greet_and_abort)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    await line.until(lambda: len(line.of(RegisterSupervisor)) >= 5)
+    assert len(made) == 2  # for the first connection, and for all that came after it
+    spawner.writer.write_eof()
+    assert await spawner.code() == 1
+    await line.stop()
+
+
+@pytest.mark.slow
+async def test_nobody_vouches_for_a_worker_that_is_suspended(tmp_path, wait_until):
+    line = Line("judge", greet)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    _, told = await spawner.asked()
+    worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        spawner.say("started", told["worker_id"], worker.pid)
+        await line.until(lambda: line.of(WorkersAlive)[-1:] and line.of(WorkersAlive)[-1].rss)
+        worker.send_signal(signal.SIGSTOP)
+        await line.until(lambda: not line.of(WorkersAlive)[-1].rss)
+        worker.send_signal(signal.SIGCONT)
+        await line.until(lambda: line.of(WorkersAlive)[-1].worker_ids == [told["worker_id"]])
+    finally:
+        worker.kill()
+        worker.wait()
+    spawner.writer.write_eof()
+    assert await spawner.code() == 1
+    await line.stop()
+
+
+async def test_a_bug_in_what_watches_ends_the_supervisor_instead_of_leaving_it_deaf(
+    tmp_path, caplog
+):
+    spawner = await Spawner(config_for([f"unix://{tmp_path}/none"], tmp_path, embedded=True)).open()
+    await spawner.asked()
+    spawner.say("exited", 1234567, 0)  # nobody was said to have started
+    spawner.writer.write_eof()
+    assert await spawner.code() == 1
+    assert "a bug of weft ends the supervisor" in caplog.text
+
+
+# --- Real families --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -17,19 +17,20 @@ from typing import Any, NoReturn
 from ....protocol.errors import UnpicklableResult, WeftError, WorkerDied
 from ....protocol.exceptions import name_packed, unpack_exception
 from ....protocol.functions import dumps_function
+from ....protocol.machine import n_cores
 from ...collector import paused_collector
 from ..executors import n_workers_of
 from ..failing import call_again
-from ..observing import Observer
-from ..pool import n_cores
+from ..observing import ELSEWHERE, Observer
 from ..reading import Graph
 from . import link
 from .crew import Crew, Member
 from .encoding import Encoded, Unpacked
 from .invited import Invited, Unreachable
 from .pool import lease, shutdown
-from .serving import EXPORT_IF_SMALL, INITIALIZER, KEEP, OUTPUT
+from .serving import EXPORT_IF_POSSIBLE, EXPORT_IF_SMALL, INITIALIZER, KEEP, OUTPUT
 from .sharing import SHARED_NBYTES, Packed, discard, pack, unpack
+from .showing import Shown
 from .state import Chunk, Drop, Export, ProcessRun, Report, Revoke
 from .tasks import ProcessTask
 
@@ -62,7 +63,7 @@ def run_on_processes(
         chunksize: tasks that are sent to a worker at a time; None = what should take 10 ms, -1 =
             all that are ready, spread evenly.
         rerun_exceptions_locally: make a call that failed once more in this thread.
-        observer: is told of each task, and shown each result; tasks are then sent one by one.
+        observer: is told of each task, and shown each result if it wants to see results.
         initializer: called in each of weft's own processes before its first task.
 
     Raises:
@@ -122,7 +123,6 @@ class _Run:
         rerun_exceptions_locally: bool,
         observer: Observer | None,
     ) -> None:
-        self._observer = observer
         self._id = run_id
         self._crew = crew
         self._directory = crew.directory.path
@@ -135,8 +135,9 @@ class _Run:
             encoded.n_groups,
             crew.n_workers,
             chunksize,
-            is_in_steps=observer is not None,
+            is_watched=observer is not None,
         )
+        self._shown = None if observer is None else Shown(observer, self._state)
         #: By index of the worker.
         self._members: list[Member] = []
         #: {number: blob of a function, as it is sent}
@@ -183,12 +184,14 @@ class _Run:
             self._members.append(member)
         elif op == link.RETURNED:
             self._state.on_returned(member.index, message[2])
+            if self._shown is not None:
+                self._shown.progress(member.index)
         elif op == link.EXPORTED:
             self._state.on_exported(member.index, message[2], message[3])
         elif op == link.FAILED:
             self._on_failed(member, *message[2:])
         elif op == link.UNPICKLABLE:
-            self._on_unpicklable(*message[2:])
+            self._on_unpicklable(member, *message[2:])
 
     def _on_finished(
         self,
@@ -203,24 +206,32 @@ class _Run:
         for number, value in values.items():
             task = tasks[number]
             if task.is_output:
-                task.value = value[0] if len(value) == 1 else unpack(value, self._directory)
+                task.value = self._value(value)
         state = self._state
         state.on_finished(
             member.index, numbers, values, sizes, durations, n_chunks, time.monotonic()
         )
-        if self._observer is not None:
-            for number in numbers:
-                task = tasks[number]
-                value = task.value
-                if value is None:
-                    value = self._value(values[number])
-                self._observer.posttask(task, value, member.pid)
+        if self._shown is not None:
+            self._show(self._shown, member, numbers, values)
         released = state.released
         if released:
             for task in released:
                 self._discard(task.exported)
                 task.exported = None
             released.clear()
+
+    def _show(
+        self, shown: Shown, member: Member, numbers: list[int], values: dict[int, Any]
+    ) -> None:
+        for number in numbers:
+            task = self._tasks[number]
+            value = ELSEWHERE
+            if number in shown.outputs:
+                value = task.value
+            elif shown.wants_results and number in values:
+                value = self._value(values[number])
+            shown.finished(member.index, task, value, member.pid)
+        shown.progress(member.index)
 
     def _on_gone(self, member: Member) -> None:
         if member.index < 0:
@@ -237,13 +248,18 @@ class _Run:
             raise WeftError(f"{member.name} ended between two tasks: {reason}")
         raise WorkerDied(_text(task.key), 1, member.name, reason)
 
-    def _on_unpicklable(self, number: int, type_name: str, text: str) -> NoReturn:
-        raise UnpicklableResult(_text(self._tasks[number].key), type_name, text)
+    def _on_unpicklable(self, member: Member, number: int, type_name: str, text: str) -> NoReturn:
+        task = self._tasks[number]
+        if self._shown is not None:
+            self._shown.failed(member.index, task)
+        raise UnpicklableResult(_text(task.key), type_name, text)
 
     def _on_failed(self, member: Member, number: int, packed: list[Any]) -> NoReturn:
         if number == INITIALIZER:
             raise _rebuilt(packed, "initializer", "the initializer", member)
         task = self._tasks[number]
+        if self._shown is not None:
+            self._shown.failed(member.index, task)
         exc = _rebuilt(packed, _text(task.key), f"task {task.key!r}", member)
         try:
             if self._rerun_exceptions_locally:
@@ -273,10 +289,9 @@ class _Run:
 
     def _send_chunk(self, member: Member, chunk: Chunk) -> None:
         always = 0
-        if self._observer is not None:
-            always = OUTPUT
-            for task in chunk.tasks:
-                self._observer.pretask(task)
+        if self._shown is not None:
+            always = EXPORT_IF_POSSIBLE if self._shown.wants_results else 0
+            self._shown.progress(member.index)
         items = [
             (
                 task.number,

@@ -32,7 +32,7 @@ from ....protocol.pickling import (
     type_name,
 )
 from ..reading import Graph
-from ..tasks import ListOf, Literal, ValuesOf
+from ..tasks import CallOf, ContainerOf, ListOf, Literal, ValuesOf
 from . import stored
 from .sharing import SHARED_NBYTES
 from .tasks import DONE, READY, WAITING, ProcessTask
@@ -47,15 +47,6 @@ class Unpacked:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-def _reduce_task(task: ProcessTask) -> tuple[Callable[..., Any], tuple[int]]:
-    return stored.stored, (task.number,)
-
-
-# Inside the arguments of another task, a task is its number. Registered here rather than said in
-# the class, which is a core and knows no worker.
-copyreg.pickle(ProcessTask, _reduce_task)
 
 
 class Encoded:
@@ -116,11 +107,17 @@ class Encoded:
             refs = task.refs
             if refs:
                 args = task.args.copy()
-                wanted: list[Any] = []
+                wanted: list[tuple[int, int]] = []
+                containers: list[Any] = []
                 for i, ref in refs:
                     args[i] = None  # what is there is what refers: a key, a list of keys
-                    wanted.append((i, ref.number if ref.__class__ is ProcessTask else ref))
+                    if ref.__class__ is ProcessTask:
+                        wanted.append((i, ref.number))
+                    else:
+                        containers.append((ref, wanted, i))
                 call: Any = (func, args, wanted)
+                if containers:
+                    call = (func, args, wanted, _flattened(containers))
             else:
                 call = (func, task.args)
             try:
@@ -216,10 +213,15 @@ class Encoded:
         """Take out of a payload what is large."""
         buffers.clear()
         func, args, *rest = call
-        refs = list(rest[0]) if rest else []
+        wanted = rest[0] if rest else []
         args = args.copy()
-        self._take_out(task, args, refs)
-        call = (func, args, refs) if refs else (func, args)
+        self._take_out(task, args, wanted)
+        call = (func, args, wanted) if wanted else (func, args)
+        if len(rest) == 2:
+            nodes: list[stored.Node] = rest[1]
+            for _, _, items, refs in nodes:
+                self._take_out(task, items, refs)
+            call = (func, args, wanted, nodes)
         try:
             data = _dumps(call, PROTOCOL, buffer_callback=take)
             if needs_cloudpickle(data):
@@ -235,43 +237,12 @@ class Encoded:
             for view in views
         ]
 
-    def _take_out(self, task: ProcessTask, items: list[Any], refs: list[tuple[Any, Any]]) -> None:
-        """Replace what is large among items that are no references, and in containers."""
+    def _take_out(self, task: ProcessTask, items: list[Any], refs: list[tuple[int, int]]) -> None:
+        """Replace what is large among items that are no references."""
         for i, item in enumerate(items):
             if item is not None and (literal := self._literal(task, item)) is not None:
                 items[i] = None
-                refs.append((i, literal))
-        for place, (i, ref) in enumerate(refs):
-            refs[place] = (i, self._slimmed(task, ref))
-
-    def _slimmed(self, task: ProcessTask, ref: Any) -> Any:
-        """Return a reference of a payload without what is large in it."""
-        if isinstance(ref, ProcessTask):
-            return ref.number
-        if isinstance(ref, Literal):
-            literal = self._literal(task, ref.value)
-            return ref if literal is None else literal
-        if isinstance(ref, ValuesOf):
-            return ValuesOf([(key, self._inner(task, inner)) for key, inner in ref.refs])
-        if isinstance(ref, ListOf):
-            slim = object.__new__(type(ref))
-            for name in ("func", "make"):
-                if hasattr(ref, name):
-                    setattr(slim, name, getattr(ref, name))
-            slim.template = ref.template.copy()
-            slim.refs = [(i, self._inner(task, inner)) for i, inner in ref.refs]
-            for i, _ in slim.refs:
-                slim.template[i] = None
-            for i, item in enumerate(slim.template):
-                if item is not None and (literal := self._literal(task, item)) is not None:
-                    slim.template[i] = None
-                    slim.refs.append((i, literal))
-            return slim
-        return ref
-
-    def _inner(self, task: ProcessTask, ref: Any) -> Any:
-        # In a container a task stands for itself, and is pickled by `_reduce_task`.
-        return ref if isinstance(ref, ProcessTask) else self._slimmed(task, ref)
+                refs.append((i, literal.number))
 
     def _literal(self, task: ProcessTask, item: Any) -> ProcessTask | None:
         """Return the literal of an object if it is large, and note that `task` needs it.
@@ -321,6 +292,49 @@ class _Pickler(pickle.Pickler):
         if (cls is types.FunctionType or issubclass(cls, type)) and not is_importable(obj):
             return self._encoded.function_reference(obj)
         return NotImplemented
+
+
+def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list[stored.Node]:
+    """Return the containers of a call, and those inside them, as `stored.fill` reads them.
+
+    Not as objects that refer to each other: nothing is too deep for this, nor for pickle.
+
+    Args:
+        containers: (container, references of what it is in, its place there). Used up, and the
+            references are filled in.
+    """
+    nodes: list[stored.Node] = []
+    while containers:
+        container, outer_refs, place = containers.pop()
+        outer_refs.append((place, ~len(nodes)))
+        inner: Any
+        if isinstance(container, ValuesOf):
+            kind, make = stored.DICT, [key for key, _ in container.refs]
+            inner = [(i, ref) for i, (_, ref) in enumerate(container.refs)]
+            items: list[Any] = [None] * len(inner)
+        else:
+            kind, make = _how_made(container)
+            inner = container.refs
+            items = container.template.copy()
+        refs: list[tuple[int, int]] = []
+        for i, ref in inner:
+            items[i] = None
+            if ref.__class__ is ProcessTask:
+                refs.append((i, ref.number))
+            elif ref.__class__ is Literal:
+                items[i] = ref.value
+            else:
+                containers.append((ref, refs, i))
+        nodes.append((kind, make, items, refs))
+    return nodes
+
+
+def _how_made(container: ListOf) -> tuple[int, Any]:
+    if isinstance(container, CallOf):
+        return stored.CALL, container.func
+    if isinstance(container, ContainerOf):
+        return stored.CONTAINER, container.make
+    return stored.LIST, None
 
 
 def _numbered(graph: Graph) -> list[ProcessTask]:
@@ -384,9 +398,37 @@ def _shown(key: object) -> str:
 
 def _explained(task: ProcessTask, exc: Exception) -> SerializationError:
     """Return an error that names the task and the path to what cannot be pickled."""
+    args = task.args.copy()
+    for i, _ in task.refs:
+        args[i] = None
+    wanted: list[tuple[int, int]] = []
+    containers: list[Any] = [(ref, wanted, i) for i, ref in task.refs if not _is_task(ref)]
+    written: list[Any] = _written(_flattened(containers))
+    for i, number in wanted:
+        args[i] = written[~number]
     candidates: list[tuple[str, object]] = [(function_name(task.func), task.func)]
-    candidates += [(f"args[{i}]", arg) for i, arg in enumerate(task.args)]
-    candidates += [(f"args[{i}]", ref) for i, ref in task.refs]
+    candidates += [(f"args[{i}]", arg) for i, arg in enumerate(args)]
     text = str(exc) or type(exc).__name__
     path, culprit = find_unpicklable(candidates)
     return SerializationError(f"{path} of task {_shown(task.key)}", type_name(culprit), text)
+
+
+def _is_task(ref: object) -> bool:
+    return ref.__class__ is ProcessTask
+
+
+def _written(nodes: list[stored.Node]) -> list[Any]:
+    """Return containers about as the user has written them, without what they refer to."""
+    written: list[Any] = [None] * len(nodes)
+    for place in reversed(range(len(nodes))):
+        kind, make, items, refs = nodes[place]
+        for i, number in refs:
+            if number < 0:
+                items[i] = written[~number]
+        if kind == stored.CALL:
+            written[place] = tuple(items) if hasattr(make, "_fields") else (make, *items)
+        elif kind == stored.DICT:
+            written[place] = dict(zip(make, items, strict=True))
+        else:
+            written[place] = items
+    return written

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 
 from ....protocol.errors import WrongExecutor
+from ..executors import take_back
 from . import crew, link
 from .crew import Crew, Member, how_it_ended
 from .link import Channel, Link
@@ -332,8 +333,7 @@ class Invited(Crew):
 
     def end(self, *, is_clean: bool) -> None:
         del is_clean  # a process that is still busy leaves when its task has ended
-        for future in self._futures:
-            future.cancel()
+        take_back(self._executor, self._futures)
         for member in list(self.members):
             self.remove(member)
             member.link.send(link.LEAVE)
@@ -342,6 +342,7 @@ class Invited(Crew):
         for guest in self._guests.values():
             guest.sock.close()
         self._guests.clear()
+        self._turn_away()
         for sock in (self._listener, self._wakeup, self._waker):
             sock.close()
         # They point here.
@@ -349,6 +350,16 @@ class Invited(Crew):
         self._futures.clear()
         self._mapping.close()
         self.directory.close()
+
+    def _turn_away(self) -> None:
+        """Let no process wait for an answer that comes when the run is over.
+
+        Closing the socket would not: processes that were forked have it too.
+        """
+        with contextlib.suppress(OSError):  # from where nobody waits
+            self._listener.shutdown(socket.SHUT_RDWR)
+            while True:
+                self._listener.accept()[0].close()
 
     def kill(self) -> None:
         self.end(is_clean=False)

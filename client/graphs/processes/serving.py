@@ -7,8 +7,10 @@ Two threads. The main one runs tasks, in the order in which they came, and packs
 *reader* takes messages, at any time: it unpacks values that others have made, brings out values on
 request while a task runs, drops values, and gives back from the end of the queue. What both touch
 are deques and dicts, by single operations that the interpreter does as one step; a task taken from
-the queue belongs to whoever took it. Who reports takes the finished tasks off their queue and sends
-them under the channel's lock, so that they are told in the order in which they finished.
+the queue belongs to whoever took it. (Not one step, where there is no interpreter lock: to go
+through a deque or to copy it. What is gone through belongs to one of the threads.) Who reports
+takes the finished tasks off their queue and sends them under the channel's lock, so that they are
+told in the order in which they finished.
 
 How a process became a worker, and what happens to it later, is up to `pool` and `invited`. Imported
 by every new worker: keep what is imported here small.
@@ -23,6 +25,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pickle import loads
 from queue import SimpleQueue
 from time import perf_counter
@@ -38,10 +41,12 @@ from .sharing import pack, unpack
 #: (number, group, payload, flags, numbers of values to drop afterwards, numbers of buffers)
 Item: TypeAlias = "tuple[int, int, bytes, int, list[int], list[int]]"
 
-#: Flags of an item: send the value; send it if that is cheap, else its size; keep it.
+#: Flags of an item: send the value; send it if that is cheap, else its size; keep it; send it if
+#: it can be sent.
 OUTPUT = 1
 EXPORT_IF_SMALL = 2
 KEEP = 4
+EXPORT_IF_POSSIBLE = 8
 
 #: What `note` shows while no task is running.
 NO_TASK = -1
@@ -72,16 +77,18 @@ class _Run:
         self.tables = stored.Tables()
         #: Nothing else is to be run, or told.
         self.is_over = False
-        #: Items of each chunk that was not begun or is being run; the first is next.
-        self.chunks: deque[deque[Item]] = deque()
+        #: Items of each chunk that have not begun, the first is next. The list is the reader's; of
+        #: a chunk the main thread takes from the left, and the reader from the right.
+        self.chunks: list[deque[Item]] = []
         #: Number, or (number, value, None), or (number, None, size).
         self.finished: deque[Any] = deque()
-        #: {group: [tasks, seconds]}
+        #: {group: [tasks, seconds]}, of what the main thread has not reported. It alone uses this.
         self.durations: dict[int, list[Any]] = {}
 
     def end(self) -> None:
+        """Called by the reader."""
         self.is_over = True
-        for items in list(self.chunks):
+        for items in self.chunks:
             items.clear()
 
 
@@ -216,6 +223,7 @@ class Server:
         if run.is_over:
             return
         chunk = deque(items)
+        run.chunks = [left for left in run.chunks if left]
         run.chunks.append(chunk)
         self._todo.put(partial(self._run_chunk, run, chunk))
 
@@ -230,7 +238,7 @@ class Server:
     def _give_back(self, run: _Run, first: int) -> None:
         """Return the tasks from `first` on, or if that was started, those that were not."""
         returned: list[int] = []
-        for items in reversed(list(run.chunks)):
+        for items in reversed(run.chunks):
             # The main thread takes from the other end, meanwhile.
             with contextlib.suppress(IndexError):
                 while not returned or returned[-1] != first:
@@ -255,12 +263,13 @@ class Server:
         self._channel.send(link.READY, run.id)
 
     def _run_chunk(self, run: _Run, items: deque[Item]) -> None:
+        if run.is_over:
+            return
         try:
             self._run_items(run, items)
         finally:
             self._note[0] = NO_TASK
-            run.chunks.popleft()
-        self._report(run, n_chunks=1)
+        self._report_mine(run, n_chunks=1)
 
     def _run_items(self, run: _Run, items: deque[Item]) -> None:
         note, tables = self._note, run.tables
@@ -282,7 +291,9 @@ class Server:
                 func, args = call[0], call[1]
                 if len(call) == 3:
                     for i, ref in call[2]:
-                        args[i] = values[ref] if ref.__class__ is int else ref.value
+                        args[i] = values[ref]
+                elif len(call) == 4:
+                    stored.fill(args, call[2], call[3], values)
                 if func.__class__ is int:
                     func = functions[func] if func in functions else tables.function(func)
                 value = func(*args)
@@ -294,19 +305,20 @@ class Server:
             # Kept before it is told: then others may ask for it.
             if flags & KEEP:
                 values[number] = value
-            if flags & (OUTPUT | EXPORT_IF_SMALL):
+            if flags & (OUTPUT | EXPORT_IF_SMALL | EXPORT_IF_POSSIBLE):
                 try:
                     if flags & OUTPUT:
                         finished.append((number, _as_sent(value, run.directory), None))
                     else:
-                        finished.append((number, *_if_small(value, run.directory)))
+                        most = inf if flags & EXPORT_IF_POSSIBLE else SMALL_NBYTES
+                        finished.append((number, *_if_small(value, most, run.directory)))
                 except BaseException as exc:
                     self._fail_to_send(run, number, exc)
                     return
             else:
                 finished.append(number)
             # Or the next call would keep them alive.
-            call = func = args = value = ref = None
+            call = func = args = value = None
             for other in drops:
                 values.pop(other, None)
             now_s = perf_counter()
@@ -318,10 +330,17 @@ class Server:
                 duration[1] += now_s - began_s
             began_s = now_s
             if now_s - reported_s > REPORT_S:
-                self._report(run)
+                self._report_mine(run)
                 began_s = reported_s = perf_counter()
 
-    def _report(self, run: _Run, n_chunks: int = 0) -> None:
+    def _report_mine(self, run: _Run, n_chunks: int = 0) -> None:
+        """Do what `_report` does, and tell how long tasks took. For the main thread."""
+        durations, run.durations = run.durations, {}
+        self._report(run, durations, n_chunks)
+
+    def _report(
+        self, run: _Run, durations: dict[int, list[Any]] | None = None, n_chunks: int = 0
+    ) -> None:
         """Tell what has finished since the last report."""
         flush_output()
         take = run.finished.popleft
@@ -341,17 +360,17 @@ class Server:
                         sizes[number] = nbytes
                     entry = number
                 numbers.append(entry)
-            if not numbers and not n_chunks:
+            if not (numbers or durations or n_chunks):
                 return
-            durations, run.durations = run.durations, {}
-            self._channel.send(link.FINISHED, run.id, numbers, values, sizes, durations, n_chunks)
+            told = (numbers, values, sizes, durations or {}, n_chunks)
+            self._channel.send(link.FINISHED, run.id, *told)
 
     def _fail(self, run: _Run, number: int, exc: BaseException) -> None:
         packed = pack_exception(exc, UNNAMED, UNNAMED, 0)
         with self._channel.lock:
             if not run.is_over:
                 self._report(run)
-                run.end()
+                run.is_over = True
                 self._channel.send(link.FAILED, run.id, number, packed)
 
     def _fail_to_send(self, run: _Run, number: int, exc: BaseException) -> None:
@@ -363,7 +382,7 @@ class Server:
         with self._channel.lock:
             if not run.is_over:
                 self._report(run)
-                run.end()
+                run.is_over = True
                 self._channel.send(link.UNPICKLABLE, run.id, number, exc.type_name, text)
 
 
@@ -380,18 +399,20 @@ def _as_sent(value: Any, directory: str) -> Any:
     return tuple(pack(value, directory, _RESULT))
 
 
-def _if_small(value: Any, directory: str) -> tuple[Any, float | None]:
-    """Return a value as it travels and None; or None and its size, if that is not cheap."""
+def _if_small(value: Any, most: float, directory: str) -> tuple[Any, float | None]:
+    """Return a value as it travels and None; or None and its size, if that is more than `most`.
+
+    The size of what cannot travel is infinite.
+    """
     cls = value.__class__
     if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
         return (value,), None
-    nbytes = sizeof(value)
-    if nbytes > SMALL_NBYTES:
+    if most < inf and (nbytes := sizeof(value)) > most:
         return None, nbytes
     try:
         return tuple(pack(value, directory, _RESULT)), None
     except SerializationError:  # it must stay where it is, which may be just as well
-        return None, float("inf")
+        return None, inf
 
 
 def flush_output() -> None:

@@ -56,6 +56,8 @@ MAX_FETCHING = 8
 #: How fast values move from worker to worker, in the estimate whether that is worth it.
 TRANSFER_S = 0.001
 TRANSFER_BYTES_PER_S = 1e9
+#: How often a worker with several tasks says how far it is, if somebody wants to see that.
+SHOW_S = 0.020
 #: How far to look for something that a worker could give back.
 MAX_LOOK = 256
 
@@ -126,6 +128,8 @@ class WorkerSlot:
     since_s: float = 0.0
     #: It was asked to give back, and has not answered.
     is_revoking: bool = False
+    #: When it was last asked how far it is.
+    asked_s: float = 0.0
     #: It was asked to report or to give back, and has finished nothing since: it gets no more.
     is_held_up: bool = False
     #: Tasks in state FETCHING with this home.
@@ -146,7 +150,7 @@ class ProcessRun:
         n_groups: groups are numbered from 0.
         n_workers: how many are expected, at least 1; shares are computed for so many.
         chunksize: tasks in a chunk; None = as described above, -1 = all ready ones, spread evenly.
-        is_in_steps: a task is sent alone, and when all that it needs has finished.
+        is_watched: somebody wants to see what workers do while they do it.
     """
 
     def __init__(
@@ -157,15 +161,15 @@ class ProcessRun:
         n_workers: int,
         chunksize: int | None = None,
         *,
-        is_in_steps: bool = False,
+        is_watched: bool = False,
     ) -> None:
         self.tasks = tasks
         #: READY tasks that any worker may run, as a stack: the end runs first.
         self.ready = ready
         self.workers: list[WorkerSlot] = []
         self.n_workers = n_workers
-        self.chunksize = 1 if is_in_steps else chunksize
-        self._is_in_steps = is_in_steps
+        self.chunksize = chunksize
+        self._is_watched = is_watched
         #: Tasks that have not finished.
         self.n_unfinished = sum(task.state != DONE for task in tasks)
         #: (index of the worker, what it is to be told), in order. The driver empties it.
@@ -304,9 +308,7 @@ class ProcessRun:
                 self._send_chunk(slot, now)
         # What one worker has got, another may not get back: see `Revoke`. So there is something
         # left for those that are still to come.
-        if not self._is_in_steps and (
-            len(self.ready) > self.n_workers - len(workers) or len(workers) == self.n_workers
-        ):
+        if len(self.ready) > self.n_workers - len(workers) or len(workers) == self.n_workers:
             for slot in workers:
                 if slot.n_chunks == 1 and slot.load_s < AHEAD_S and slot.sent:
                     self._send_chunk(slot, now)
@@ -316,6 +318,8 @@ class ProcessRun:
             for slot in idle:
                 self._steal(slot, now)
             wake = self._revoke(now)
+        if self._is_watched:
+            wake = self._ask(now, wake)
         for slot in workers:
             if slot.exports:
                 self.out.append((slot.index, Export(slot.exports)))
@@ -410,8 +414,6 @@ class ProcessRun:
 
     def _follow(self, task: ProcessTask, slot: WorkerSlot) -> None:
         """Let a task follow in a worker if that will have all that it needs."""
-        if self._is_in_steps:
-            return
         bit = slot.bit
         dependencies: list[Any] = task.dependencies
         for dependency in dependencies:
@@ -511,6 +513,23 @@ class ProcessRun:
                 self.out.append((slot.index, Report()))
             elif wake is None or should_end_s + LATE_S < wake:
                 wake = should_end_s + LATE_S
+        return wake
+
+    def _ask(self, now: float, wake: float | None) -> float | None:
+        """Ask workers that have said nothing for a while how far they are.
+
+        One that has a single task need not be asked. What tasks take is no matter here: a worker
+        may be in a long one behind many that have finished.
+        """
+        for slot in self.workers:
+            if len(slot.sent) > 1:
+                due_s = max(slot.since_s, slot.asked_s) + SHOW_S
+                if now >= due_s:
+                    slot.asked_s = now
+                    due_s = now + SHOW_S
+                    self.out.append((slot.index, Report()))
+                if wake is None or due_s < wake:
+                    wake = due_s
         return wake
 
     # --- Bookkeeping ------------------------------------------------------------------------------

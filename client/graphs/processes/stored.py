@@ -1,14 +1,14 @@
 """What pickled arguments refer to in the worker that reads them: values, and functions, by number.
 
-What it owns: the two functions that such pickles name, and which run of the calling thread they
-mean. Pickles of another run must not be read meanwhile.
+What it owns: how references are filled in, the function that such pickles name, and which run of
+the calling thread they mean. Pickles of another run must not be read meanwhile.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class Tables:
@@ -40,23 +40,41 @@ class _Current(threading.local):
 current = _Current()
 
 
-class Stored:
-    """A reference to the value of a task that ran before."""
+#: Kinds of nodes: a list; `make(items)`; `make(*items)`; {key: item}, and `make` is the keys.
+LIST, CONTAINER, CALL, DICT = range(4)
 
-    __slots__ = ("number", "values")
-
-    def __init__(self, values: dict[int, Any], number: int) -> None:
-        self.values = values
-        self.number = number
-
-    @property
-    def value(self) -> Any:
-        return self.values[self.number]
+#: One container, or call, among the arguments of a call: (kind, make, items, references). Those in
+#: it stand behind it, the last of them first.
+Node: TypeAlias = "tuple[int, Any, list[Any], list[tuple[int, int]]]"
 
 
-def stored(number: int) -> Stored:
-    """Stand for a task among pickled arguments."""
-    return Stored(current.tables.values, number)
+def fill(
+    args: list[Any], refs: list[tuple[int, int]], nodes: list[Node], values: dict[int, Any]
+) -> None:
+    """Put what is referred to among arguments, and among those of the calls in them.
+
+    Args:
+        args: changed, as are the items of the nodes.
+        refs: [(i, number)]: `args[i]` is a value; or ~number: it is what becomes of a node.
+        nodes: of containers and calls in the arguments.
+        values: by number.
+    """
+    made: list[Any] = [None] * len(nodes)
+    # From the back: first what is inside, and of several things the first one.
+    for place in range(len(nodes) - 1, -1, -1):
+        kind, make, items, inner = nodes[place]
+        for i, number in inner:
+            items[i] = values[number] if number >= 0 else made[~number]
+        if kind == LIST:
+            made[place] = items
+        elif kind == CONTAINER:
+            made[place] = make(items)
+        elif kind == CALL:
+            made[place] = make(*items)
+        else:
+            made[place] = dict(zip(make, items, strict=True))
+    for i, number in refs:
+        args[i] = values[number] if number >= 0 else made[~number]
 
 
 def function(number: int) -> Callable[..., Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 from concurrent.futures import Executor, Future
 
@@ -89,11 +91,28 @@ def crosstalk(width, height, first, step):
     return dsk, [("c", height - 1, i) for i in range(width)]
 
 
+def has_interpreter_lock():
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def are_gone(*refs):
+    """Say whether all that these weak references are to is gone.
+
+    Without an interpreter lock, what a thread lets go of and another one has made goes when its
+    maker runs next. For makers that sleep, a collection does it.
+    """
+    if not has_interpreter_lock():
+        gc.collect()
+    return all(ref() is None for ref in refs)
+
+
 class Peak:
     """Counts results that are alive."""
 
     def __init__(self):
-        self._lock = threading.Lock()
+        # Without an interpreter lock a destructor runs in the thread that made the object, between
+        # any two steps of it: so also in the midst of `change`.
+        self._lock = threading.RLock()
         self._n_alive = 0
         self.peak = 0
 
@@ -116,8 +135,37 @@ class _Counted:
         self._counter.change(-1)
 
 
+class Taciturn(Executor):
+    """Never tells a future that its call runs. What its threads raise is kept."""
+
+    def __init__(self):
+        self.errors = []
+        self._started = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+
+        def run():
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as exc:
+                self.errors.append(exc)
+
+        thread = threading.Thread(target=run)
+        self._started.append(thread)
+        thread.start()
+        return future
+
+    def shutdown(self, wait=True, *, cancel_futures=False):
+        for thread in self._started:
+            thread.join()
+
+
 class ThirdParty(Executor):
     """An executor that says nothing about itself: a thread for each call."""
+
+    def __init__(self):
+        self._started = []
 
     def submit(self, fn, /, *args, **kwargs):
         future = Future()
@@ -129,5 +177,11 @@ class ThirdParty(Executor):
                 except BaseException as exc:
                     future.set_exception(exc)
 
-        threading.Thread(target=run).start()
+        thread = threading.Thread(target=run)
+        self._started.append(thread)
+        thread.start()
         return future
+
+    def shutdown(self, wait=True, *, cancel_futures=False):
+        for thread in self._started:
+            thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ da = pytest.importorskip("dask.array", reason="dask.array is missing: pip instal
 from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef  # noqa: E402
 from dask.callbacks import Callback  # noqa: E402
 from dask.highlevelgraph import HighLevelGraph  # noqa: E402
+from dask.local import MultiprocessingPoolExecutor  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
 GETS = [weft.get, weft.threaded.get]
@@ -100,6 +102,21 @@ def test_the_pool_and_number_of_workers_of_the_configuration():
     dsk = dict.fromkeys(range(3), (barrier.wait,))
     with dask.config.set(num_workers=3):
         assert sorted(weft.threaded.get(dsk, [0, 1, 2])) == [0, 1, 2]
+
+
+def test_a_client_as_the_pool_of_the_configuration():
+    with weft.Client(processes=False, n_workers=1) as client, dask.config.set(pool=client):
+        assert weft.threaded.get({"a": (inc, 1)}, "a") == 2
+        assert weft.multiprocessing.get({"a": (inc, 2)}, "a") == 3
+
+
+@pytest.mark.slow
+def test_a_pool_that_dask_makes_an_executor_of_is_of_use_afterwards():
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        executor = MultiprocessingPoolExecutor(pool)
+        dsk = {("x", i): (inc, i) for i in range(20)}
+        assert weft.get(dsk, [*dsk], executor=executor) == tuple(range(1, 21))
+        assert pool.apply_async(abs, (-1,)).get(30) == 1
 
 
 def test_the_configured_rerun_and_cache():
@@ -195,6 +212,7 @@ def test_callbacks_can_be_given_as_dask_takes_them():
     keys.clear()
     with callback:
         weft.get(DSK, "d", callbacks=[])
+        weft.get(DSK, "d", callbacks=())
     assert not keys
 
 

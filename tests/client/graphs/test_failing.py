@@ -188,6 +188,7 @@ class Dropping(ThirdParty):
     """Cancels what it was given."""
 
     def __init__(self):
+        super().__init__()
         self.n_calls = 0
 
     def submit(self, fn, /, *args, **kwargs):

@@ -29,6 +29,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.client.graphs.graph_kit import are_gone
 from tests.client.graphs.stepping_kit import (
     LIMIT_S,
     PATIENCE_S,
@@ -39,8 +40,9 @@ from tests.client.graphs.stepping_kit import (
 )
 from tests.leaks import wait_until
 from weft.client.graphs import pool as pool_module
-from weft.client.graphs.pool import ThreadPool, n_cores
+from weft.client.graphs.pool import ThreadPool
 from weft.client.graphs.pool_future import PoolFuture
+from weft.protocol.machine import n_cores
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -222,12 +224,12 @@ def test_an_idle_thread_keeps_nothing_alive():
         future = pool.submit(lambda thing: Thing(), thing)
         refs += [weakref.ref(future.result(LIMIT_S)), weakref.ref(future)]
         del thing, future
-        wait_until(lambda: all(ref() is None for ref in refs))
+        wait_until(lambda: are_gone(*refs))
         # Nor does a thread that is busy with the next task.
         gate = threading.Event()
         ref = weakref.ref(pool.submit(Thing))
         pool.submit(gate.wait, LIMIT_S)
-        wait_until(lambda: ref() is None)
+        wait_until(lambda: are_gone(ref))
         gate.set()
 
 
@@ -508,7 +510,7 @@ def test_map_drops_results_that_were_taken(pool):
 
     results = pool.map(lambda _: Result(), range(3))
     ref = weakref.ref(next(results))
-    wait_until(lambda: ref() is None)
+    wait_until(lambda: are_gone(ref))
     assert len([*results]) == 2
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 import weft
 from tests.client.graphs.graph_kit import (
     Peak,
+    Taciturn,
     ThirdParty,
     chains,
     crosstalk,
@@ -32,7 +33,7 @@ from weft.client.graphs.tasks import GraphTask
 
 def submitting(dsk, keys, executor):
     graph = _read(dsk, keys, read_options({}), GraphTask)
-    return run_submitting(graph, executor, 3, is_shared=True)
+    return run_submitting(graph, executor, 3)
 
 
 @pytest.fixture(params=["ThreadPoolExecutor", "ThreadPool", "one thread", "third party", "sync"])
@@ -76,6 +77,20 @@ def test_a_multiprocessing_thread_pool():
         assert weft.threaded.get({"x": (inc, "y"), "y": (inc, 1)}, ["x"], pool=pool) == (3,)
         pool.close()
         pool.join()
+
+
+def test_an_executor_that_does_not_say_what_runs_finds_its_futures_as_they_were():
+    executor = Taciturn()
+    n_threads = threading.active_count()
+    for _ in range(20):
+        barrier = threading.Barrier(3, timeout=30)
+        dsk = dict.fromkeys("abc", (barrier.wait,))
+        weft.get(dsk, ["a", "b", "c"], executor=executor)
+        with pytest.raises(ZeroDivisionError):
+            weft.get({"x": (divmod, 1, 0), "y": (inc, 1)}, ["x", "y"], executor=executor)
+        submitting({"x": (inc, 1), "y": (inc, 2)}, ["x", "y"], executor)
+    wait_until(lambda: threading.active_count() == n_threads)
+    assert executor.errors == []
 
 
 def test_literals_need_no_thread():
@@ -217,6 +232,9 @@ class MySynchronous(weft.SynchronousExecutor):
 class WithoutHash(ThirdParty):
     name: str
 
+    def __post_init__(self):
+        super().__init__()
+
 
 @pytest.mark.parametrize("make", [InSubmit, MySynchronous, partial(WithoutHash, "x")])
 def test_executors_of_other_makes(make):
@@ -288,6 +306,59 @@ def test_an_idle_thread_goes_back_to_its_pool(wait_until):
         asking.join()
 
 
+def test_a_task_runs_once_though_others_become_possible_while_its_inputs_are_destroyed():
+    #  thing -> user          the destructor of the thing waits until one of the followers runs,
+    #  first -> two followers   and the other one is possible
+    first_runs, go_on, one_follows = threading.Event(), threading.Event(), threading.Event()
+    both_follow = threading.Barrier(2)
+    ran = []
+
+    class Thing:
+        def __init__(self):
+            assert first_runs.wait(30)
+
+        def __del__(self):
+            go_on.set()
+            assert one_follows.wait(30)
+
+    def use(_):
+        ran.append(1)
+
+    def first():
+        first_runs.set()
+        assert go_on.wait(30)
+
+    def follow(_):
+        one_follows.set()
+        both_follow.wait(30)
+
+    dsk = {"thing": (Thing,), "user": (use, "thing"), "first": (first,)}
+    dsk |= dict.fromkeys(range(2), (follow, "first"))
+    weft.threaded.get(dsk, ["user", 0, 1], num_workers=2)
+    assert ran == [1]
+
+
+def test_a_task_that_has_started_has_its_arguments_though_another_has_failed():
+    has_started, is_over, got = threading.Event(), threading.Event(), []
+
+    def first_argument():
+        has_started.set()
+        assert is_over.wait(30)
+
+    def fail():
+        assert has_started.wait(30)
+        raise LookupError
+
+    # A call inside the arguments is made before the second one is looked at.
+    dsk = {"x": (inc, 1), "fails": (fail,)}
+    dsk["runs"] = (lambda _, x: got.append(x), (first_argument,), "x")
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(LookupError):
+            weft.get(dsk, ["runs", "fails"], executor=pool)
+        is_over.set()
+    assert got == [2]
+
+
 # --- Memory ---------------------------------------------------------------------------------------
 
 
@@ -355,6 +426,9 @@ def test_nothing_of_a_run_is_left_for_the_collector(executor):
     gc.disable()
     try:
         weft.get(dsk, keys, executor=executor)
+        # Without an interpreter lock, what two threads have had goes when its maker runs or ends;
+        # until then a collection takes it for garbage.
+        executor.shutdown()
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         left = [obj for obj in gc.garbage if type(obj).__module__.startswith("weft")]

@@ -59,6 +59,19 @@ def test_what_cannot_be_run_is_refused_before_anything_is_submitted(client):
         client.get({"x": (list, iter_of())}, "x")
 
 
+def test_options_of_the_engines_are_not_silently_ignored(client):
+    for name, value in {
+        "cache": {},
+        "callbacks": [(None,) * 5],
+        "chunksize": 2,
+        "initializer": iter_of,
+        "num_workers": 2,
+        "rerun_exceptions_locally": True,
+    }.items():
+        with pytest.raises(weft.ConfigError, match=f"{name}.*weft.Client"):
+            weft.get({"x": (inc, 1)}, "x", executor=client, **{name: value})
+
+
 def iter_of():
     return (i for i in range(3))
 

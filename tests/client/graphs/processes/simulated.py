@@ -102,6 +102,7 @@ class SimulatedWorker:
         if is_kept:
             self.values[number] = value
         self.max_held = max(self.max_held, len(self.values))
+        self.world.max_held = max(self.world.max_held, self.world.n_held())
         for other in drops:
             del self.values[other]
         size = self.world.size_of(number)
@@ -124,6 +125,7 @@ class World:
         durations_s: what tasks take; chosen from by number.
         sizes: of values, likewise. From 100 on they are large.
         reporting: how often a worker reports after a task that does not end a chunk.
+        is_watched: see `ProcessRun`.
     """
 
     def __init__(
@@ -136,21 +138,35 @@ class World:
         durations_s: tuple[float, ...] = (1e-5,),
         sizes: tuple[int, ...] = (1,),
         reporting: float = 0.2,
+        is_watched: bool = False,
     ) -> None:
         self.rng = rng
         self.now = 0.0
         self.reporting = reporting
-        self.run = ProcessRun(encoded.tasks, encoded.ready, encoded.n_groups, n_workers, chunksize)
+        self.run = ProcessRun(
+            encoded.tasks,
+            encoded.ready,
+            encoded.n_groups,
+            n_workers,
+            chunksize,
+            is_watched=is_watched,
+        )
         self.workers: list[SimulatedWorker] = []
         self.n_absent = n_workers
         self.n_runs: Counter[int] = Counter()
         self.n_exports = 0
+        #: Values in all workers at once, copies included.
+        self.max_held = 0
         self.n_revocations = 0
         self.n_returned = 0
         self.outputs: dict[Any, Any] = {}
         self.wake: float | None = None
         self._durations_s = durations_s
         self._sizes = sizes
+
+    def n_held(self) -> int:
+        """Return the number of values in workers, copies included."""
+        return sum(len(worker.values) for worker in self.workers)
 
     def duration_of(self, number: int) -> float:
         return self._durations_s[number % len(self._durations_s)]

@@ -42,8 +42,8 @@ class Reader:
         task = self.task_of[key]
         buffers = [self.tables.values[number] for number in task.buffers]
         func, args, *refs = pickle.loads(task.payload, buffers=buffers)
-        for i, ref in refs[0] if refs else ():
-            args[i] = self.tables.values[ref] if isinstance(ref, int) else ref.value
+        if refs:
+            stored.fill(args, refs[0], refs[1] if len(refs) == 2 else [], self.tables.values)
         if isinstance(func, int):
             assert func == task.group
             func = self.tables.function(func)
@@ -196,3 +196,69 @@ def test_the_fields_fit_together():
     run = ProcessRun(encoded.tasks, encoded.ready, encoded.n_groups, 2)
     validate(run)
     assert run.n_unfinished == 4
+
+
+# --- Depth ----------------------------------------------------------------------------------------
+
+
+def nested_lists(depth, core):
+    for _ in range(depth):
+        core = [core]
+    return core
+
+
+def depth_of(x):
+    depth = 0
+    while isinstance(x, list):
+        (x,) = x
+        depth += 1
+    return depth, x
+
+
+@pytest.mark.parametrize("depth", [10, 300, 5_000])
+def test_containers_and_calls_may_be_nested_deeply(depth):
+    calls = "a"
+    for _ in range(depth):
+        calls = (inc, calls)
+    dsk = {
+        "a": (inc, 1),
+        "lists": (depth_of, nested_lists(depth, "a")),
+        "literal": (depth_of, nested_lists(depth, 7)),
+        "calls": (same, calls),
+        "in a list": (same, [calls, [calls]]),
+    }
+    reader = Reader(encoded_graph(dsk, list(dsk)))
+    assert reader.call("lists", a=2) == (depth, 2)
+    assert reader.call("literal", a=2) == (depth, 7)
+    assert reader.call("calls", a=2) == 2 + depth
+    assert reader.call("in a list", a=2) == [2 + depth, [2 + depth]]
+
+
+noted = []
+
+
+def note(x, *_):
+    noted.append(x)
+    return x
+
+
+def test_calls_in_arguments_are_made_from_left_to_right():
+    noted.clear()
+    dsk = {"a": (same, [(note, 1, (note, 0)), {(note, 2)}], (note, 4, [(note, 3)]), (note, 5))}
+    with pytest.raises(TypeError, match="takes 1 positional"):
+        Reader(encoded_graph(dsk, "a")).call("a")
+    assert noted == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_cannot_be_pickled_is_found_where_the_user_has_put_it():
+    lock = threading.Lock()
+    for task, path in (
+        ((same, ["a", [1, lock]]), r"args\[0\]\[1\]\[1\]"),
+        ((same, 1, (inc, (add, "a", lock))), r"args\[1\]\[1\]\[2\]"),
+        ((same, ("a", {"b": lock})), r"args\[0\]\[1\]\['b'\]"),
+        ((same, Pair("a", lock)), r"args\[0\]\[1\]"),
+        ((same, ["the lock"]), r"args\[0\]\[0\]"),
+    ):
+        with pytest.raises(SerializationError, match=rf"^{path} of task 'x' ") as info:
+            encoded_graph({"x": task, "a": (inc, 1), "the lock": lock}, "x")
+        assert info.value.type_name == "_thread.lock"

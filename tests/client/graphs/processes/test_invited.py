@@ -319,3 +319,13 @@ def test_ctrl_c_ends_a_run_and_leaves_the_executor_usable(tmp_path, wait_until):
             assert program.stderr.read() == ""
         finally:
             program.kill()
+
+
+def test_a_process_that_comes_when_the_run_is_over_is_free_at_once():
+    """If it was forked it has the listening socket too, so closing that tells it nothing."""
+    context = multiprocessing.get_context("fork")
+    with warnings_of_fork(), ProcessPoolExecutor(1, mp_context=context) as pool:
+        dsk = {f"x{i}": (inc, i) for i in range(8)}
+        for _ in range(3):
+            assert get(dsk, list(dsk), executor=pool, num_workers=2) == tuple(range(1, 9))
+            assert pool.submit(inc, 1).result(timeout=20) == 2

@@ -15,6 +15,7 @@ from weft.client.graphs.processes.state import (
     CHUNK_NBYTES,
     CHUNK_S,
     DROPS_NBYTES,
+    SHOW_S,
     Chunk,
     Export,
     ProcessRun,
@@ -28,9 +29,16 @@ from weft.client.graphs.reading import read_graph
 class Hand:
     """A run whose events are made by hand; tasks are called by their keys."""
 
-    def __init__(self, dsk, keys, *, n_workers=2, chunksize=None):
+    def __init__(self, dsk, keys, *, n_workers=2, chunksize=None, is_watched=False):
         encoded = encoded_graph(dsk, keys)
-        self.run = ProcessRun(encoded.tasks, encoded.ready, encoded.n_groups, n_workers, chunksize)
+        self.run = ProcessRun(
+            encoded.tasks,
+            encoded.ready,
+            encoded.n_groups,
+            n_workers,
+            chunksize,
+            is_watched=is_watched,
+        )
         self.number_of = {task.key: task.number for task in encoded.tasks}
         self.wake = None
         for _ in range(n_workers):
@@ -291,6 +299,24 @@ def test_what_depends_on_the_running_task_waits_for_it_when_it_comes_back():
     assert hand.decide(1.0)[0] == (0, ["a", "b", "c"])
 
 
+def test_workers_that_are_watched_are_asked_how_far_they_are():
+    dsk = {"x0": (call_of, 0)} | {f"x{i}": (call_of, f"x{i - 1}") for i in range(1, 4)}
+    hand = Hand(dsk, "x3", n_workers=1, is_watched=True)
+    assert hand.decide() == [(0, ["x0", "x1", "x2", "x3"])]
+    assert hand.wake == SHOW_S
+    assert hand.decide(SHOW_S / 2) == []
+    assert hand.decide(SHOW_S) == [(0, "report")]
+    assert hand.decide(1.5 * SHOW_S) == []
+    hand.finish(0, "x0", "x1", now=1.5 * SHOW_S)
+    assert hand.decide(2 * SHOW_S) == []
+    assert hand.decide(2.5 * SHOW_S) == [(0, "report")]
+    assert hand.wake == 3.5 * SHOW_S
+    # It has come to the only one that is left: there is nothing to ask.
+    hand.finish(0, "x2", now=3 * SHOW_S)
+    assert hand.decide(9 * SHOW_S) == []
+    assert hand.wake is None
+
+
 # --- Everything together --------------------------------------------------------------------------
 
 
@@ -308,6 +334,27 @@ def test_chains_are_run_without_any_export_and_hold_two_values_at_most():
         world = world_of(dsk, [f"x4.{i}" for i in range(60)], seed, sizes=(10**6,), reporting=0.0)
         assert world.n_exports == 0
         assert max(worker.max_held for worker in world.workers) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_workers", "most"), [(1, 24), (2, 96), (4, 160)])
+def test_crosstalk_holds_a_front_for_each_stretch_that_went_to_a_worker(n_workers, most):
+    """Six layers of 60, tasks that need three neighbours each: 360 values, 60 of them asked for.
+
+    Stretches of the first layer go to workers by turns. Between two of them stays what needs values
+    of both: a slope of two values a layer on each side, and its copies. So several workers hold
+    more than threads, which share one front; the more, the shorter tasks are.
+    """
+    width, height = 60, 6
+    dsk = {f"x0.{i}": (call_of, i) for i in range(width)}
+    for j in range(1, height):
+        for i in range(width):
+            dsk[f"x{j}.{i}"] = (call_of, *[f"x{j - 1}.{(i + d) % width}" for d in range(3)])
+    keys = [f"x{height - 1}.{i}" for i in range(width)]
+    for durations_s in ((1e-5,), (3e-3,)):
+        for sizes in ((1,), (10**6,)):
+            world = world_of(dsk, keys, n_workers=n_workers, durations_s=durations_s, sizes=sizes)
+            assert world.max_held <= most
 
 
 def test_a_tree_moves_few_values():
@@ -342,10 +389,11 @@ def graphs(draw):
     st.sampled_from([(1e-6,), (1e-6, 0.05), (10.0, 1e-6, 1e-6), (0.003, 0.03)]),
     st.sampled_from([(1,), (1, 1000), (10**9,), (1, float("inf"), 10**6)]),
     st.sampled_from([0.0, 0.3, 1.0]),
+    st.booleans(),
     st.integers(0, 2**32),
 )
 def test_every_task_runs_once_and_nothing_stays(
-    graph, n_workers, chunksize, durations_s, sizes, reporting, seed
+    graph, n_workers, chunksize, durations_s, sizes, reporting, is_watched, seed
 ):
     dsk, keys = graph
     world = world_of(
@@ -357,6 +405,7 @@ def test_every_task_runs_once_and_nothing_stays(
         durations_s=durations_s,
         sizes=sizes,
         reporting=reporting,
+        is_watched=is_watched,
     )
     expected = run_inline(read_graph(dsk, keys))
     assert tuple(world.outputs[key] for key in keys) == expected

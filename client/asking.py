@@ -1,0 +1,86 @@
+"""What a client tells of its cluster. For clients of both kinds: see `client`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
+from .engine import Engine
+from .events import AskInfo, WatchCluster
+from .watchers import AsyncWaiter, ThreadWaiter
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+def wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> Any:
+    """See `Client.wait_for_workers`; a coroutine if the client is asynchronous."""
+    if type(n_workers) is not int or n_workers < 0:
+        raise ValueError(f"n_workers= is a whole number >= 0, not {n_workers!r}")
+    if engine.is_asynchronous:
+        return _wait_for_workers_async(engine, n_workers, timeout)
+    waiter = ThreadWaiter(1, wants_data=False)
+    if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout):
+        raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
+    _check_answer(engine, waiter.answer)
+    return None
+
+
+async def _wait_for_workers_async(engine: Engine, n_workers: int, timeout: float | None) -> None:
+    waiter = AsyncWaiter(1, wants_data=False)
+    if not await engine.wait_async(waiter, WatchCluster(waiter, n_workers), timeout):
+        raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
+    _check_answer(engine, waiter.answer)
+
+
+async def scheduler_info(engine: Engine, n_workers: int = -1) -> Any:
+    """See `Client.scheduler_info`."""
+    waiter = AsyncWaiter(1, wants_data=False)
+    await engine.wait_async(waiter, AskInfo(waiter), None)
+    info = _check_answer(engine, waiter.answer)
+    if n_workers >= 0 and "workers" in info:
+        info = {**info, "workers": dict(list(info["workers"].items())[:n_workers])}
+    return info
+
+
+async def nthreads(engine: Engine, workers: Iterable[str] | str | None = None) -> dict[str, int]:
+    """See `Client.nthreads`."""
+    found = (await scheduler_info(engine)).get("workers", {})
+    wanted = None if workers is None else {workers} if isinstance(workers, str) else {*workers}
+    return {
+        address: worker.get("nthreads", 0)
+        for address, worker in found.items()
+        if wanted is None
+        or not wanted.isdisjoint((address, worker.get("name"), worker.get("host")))
+    }
+
+
+def _check_answer(engine: Engine, answer: Any) -> Any:
+    """Return what came, unless it is the end of the client."""
+    if answer is None:
+        end = engine.core.end
+        if end is not None and end[0] == "connection-lost":
+            raise CommClosed(end[2])
+        raise ClientClosed("the client was closed before an answer came")
+    return answer
+
+
+def as_html(client: Client) -> str:
+    """Describe a client for a notebook, from what is known here."""
+    rows = [("Client", client.name), ("Status", client.status)]
+    engine = client._engine
+    if engine is not None:
+        rows += [
+            ("Scheduler", client.scheduler_address),
+            ("Workers", str(engine.core.n_workers)),
+            ("Threads", str(engine.core.nthreads)),
+        ]
+    if client.dashboard_link:
+        rows.append(("Dashboard", client.dashboard_link))
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{name}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in rows
+    )
+    return f"<table>{cells}</table>"

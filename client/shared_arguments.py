@@ -1,0 +1,302 @@
+"""Large arguments: sent once, whatever the number of calls, and a private copy for each of them.
+
+An argument of more than `SHARED_NBYTES` that has no futures in it is taken out of its call. It
+becomes the value of a hidden task `data-<type>-<hash of the content>`, see `protocol.shared`, on
+which the call depends. Placement by locality, fetching from peers, recomputing after a loss and
+releasing are those of any dependency. What this module adds is when such a task exists:
+
+- It is submitted before the first call that needs it, free to run anywhere, with the priority of
+  the call; for a call of a higher priority there is another one, if the first is not done.
+- Its future is held while one of its calls is pending (a watcher of these holds it), and after that
+  as long as any of their futures lives (their states hold it), so that the next call finds it.
+- Arguments of calls that are done stay in the memory of workers. That is worth `IDLE_NBYTES` in
+  all; beyond it they are let go of, the one used longest ago first, and sent again if need be. A
+  `map` over many different large arguments therefore passes through, as if nothing was shared.
+- While the future is held, the client keeps the record: a new scheduler gets the data from it.
+
+The same content has the same key, in all clients; calls that differ in nothing else are the same
+call. What two arguments of a call have in common is two things for a task that gets either of them
+this way. If it is much, the call is sent as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.framing import FrameLimits
+from ..protocol.payload import Blob, Payload, blob_nbytes
+from ..protocol.serialize import (
+    dumps,
+    dumps_arguments,
+    dumps_function,
+    dumps_with_dependencies,
+    function_name,
+)
+from ..protocol.shared import PackedArgument, SharedReference, own_memory, shared_argument
+from .events import Watch
+from .future import Future
+from .table import FAILED
+from .tasks import FunctionRecord, FutureState, Options, TaskRecord, Watcher
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Arguments up to this size travel with their call. A hidden task costs about half a millisecond.
+SHARED_NBYTES: Final = 1 << 20
+#: What arguments without a pending call may take, on each worker that had such a call.
+IDLE_NBYTES: Final = 128 << 20
+#: More than this cannot be sent at all, and the error is that of the call.
+_MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
+#: Arguments that are larger by this, each by itself, than together, have too much in common.
+_MAX_COMMON_NBYTES: Final = SHARED_NBYTES // 4
+_MAX_TYPE_CHARS: Final = 40
+
+
+class Content:
+    """A large argument, pickled and named. Views the memory of the argument."""
+
+    __slots__ = ("_blob", "key", "nbytes")
+
+    def __init__(self, blob: Blob, type_name: str) -> None:
+        self._blob = blob
+        self.nbytes = blob_nbytes(blob)
+        digest = blake2b(digest_size=16)
+        for part in _parts(blob):
+            # Lengths, or what is moved from one buffer to the next would make no difference.
+            digest.update(b"%d:" % memoryview(part).nbytes)
+            digest.update(part)
+        name = type_name[:_MAX_TYPE_CHARS] if type_name.isascii() else "object"
+        #: The same content has the same key, wherever and whenever it is submitted.
+        self.key = f"data-{name}-{digest.hexdigest()}"
+
+    def packed(self) -> Blob:
+        """Return the arguments of the hidden task: a copy, that nobody will change."""
+        data, *buffers = _parts(self._blob)
+        is_frozen = [memoryview(buffer).readonly for buffer in buffers]
+        argument = PackedArgument(data, list(map(bytearray, buffers)), is_frozen)
+        return own_memory(dumps((argument,)))
+
+
+def _parts(blob: Blob) -> list[Any]:
+    return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
+
+
+class SharedArgument:
+    """A hidden task that is submitted. Whoever needs it holds this object."""
+
+    __slots__ = ("__weakref__", "future", "n_pending", "nbytes", "priority")
+
+    def __init__(self, future: Future, nbytes: int, priority: int) -> None:
+        self.future = future
+        self.nbytes = nbytes
+        self.priority = priority
+        #: Calls that were watched and not reported yet.
+        self.n_pending = 0
+
+
+class SharedArguments:
+    """The hidden tasks of one client. Any thread may call any method."""
+
+    def __init__(self) -> None:
+        #: Of `shared_argument`; made when it is first needed.
+        self._function: FunctionRecord | None = None
+        # A finalizer, or the handler of a signal, may submit within a call of ours.
+        self._lock = threading.RLock()
+        #: {key: argument}, the one used last comes last. Each was posted to the engine's queue, and
+        #: is held by a watcher or by states: this dictionary keeps nothing alive.
+        self._arguments: weakref.WeakValueDictionary[str, SharedArgument] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def knows(self, content: Content) -> bool:
+        """Tell whether this content need not be sent again."""
+        return content.key in self._arguments
+
+    def submit(
+        self, engine: Engine, content: Content, priority: int, n_calls: int
+    ) -> SharedArgument:
+        """Return the hidden task, submitted if it was not, for so many more calls.
+
+        Calls that are posted after this may depend on it.
+        """
+        with self._lock:
+            key = content.key
+            argument = self._usable(key)
+            if argument is not None and argument.priority < priority and not argument.future.done():
+                # It may have to wait for tasks that the call is to overtake.
+                key = f"{key}-priority-{priority}"
+                argument = self._usable(key)
+            if argument is None:
+                argument = self._submit(engine, content, key, priority)
+            argument.n_pending += n_calls
+            self._arguments.pop(key, None)
+            self._arguments[key] = argument
+            self._let_go()
+        return argument
+
+    def _usable(self, key: str) -> SharedArgument | None:
+        argument = self._arguments.get(key)
+        return None if argument is None or argument.future.status in FAILED else argument
+
+    def _submit(self, engine: Engine, content: Content, key: str, priority: int) -> SharedArgument:
+        function = self._function
+        if function is None:
+            function_id, blob = dumps_function(shared_argument)
+            function = FunctionRecord(function_id, blob, function_name(shared_argument))
+            function.keeps_records = True
+            self._function = function
+        packed = content.packed()
+        (state,), replaced = engine.table.attach([key])
+        future = Future(engine, state)
+        failed = replaced[0] if replaced else None
+        engine.post(TaskRecord(state, function, packed, [], Options(priority), None, failed))
+        return SharedArgument(future, content.nbytes, priority)
+
+    def done(self, argument: SharedArgument, states: list[FutureState]) -> None:
+        """These calls are done, or nobody wants them: the argument lives as long as they do."""
+        with self._lock:
+            argument.n_pending -= len(states)
+            for state in states:
+                if state.n_references > 0:
+                    state.shared = (*(state.shared or ()), argument)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Release arguments that no pending call needs, until the rest is small enough."""
+        idle = [(key, a) for key, a in self._arguments.items() if not a.n_pending]
+        nbytes = sum(argument.nbytes for _, argument in idle)
+        for key, argument in idle:
+            if nbytes <= IDLE_NBYTES:
+                break
+            nbytes -= argument.nbytes
+            del self._arguments[key]
+            argument.future.release()
+
+
+class _Calls(Watcher):
+    """Holds an argument for calls: the states of the pending ones hold this."""
+
+    __slots__ = ("_argument", "_registry")
+
+    def __init__(self, registry: SharedArguments, argument: SharedArgument) -> None:
+        super().__init__(wants_data=False)
+        self._registry = registry
+        self._argument = argument
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self._registry.done(self._argument, items)
+
+
+class Uses:
+    """Which calls of a submission use which large arguments."""
+
+    def __init__(self, registry: SharedArguments) -> None:
+        self._registry = registry
+        #: {key: content and the rows of the calls}
+        self._rows: dict[str, tuple[Content, list[int]]] = {}
+
+    def has(self, content: Content) -> bool:
+        """Tell whether a call uses this content."""
+        return content.key in self._rows
+
+    def add(self, row: int, contents: list[Content]) -> None:
+        """Note that the call in `row` uses these."""
+        for content in contents:
+            self._rows.setdefault(content.key, (content, []))[1].append(row)
+
+    def submit(
+        self,
+        engine: Engine,
+        priority: int,
+        states: list[FutureState],
+        dependencies: list[list[str]],
+    ) -> None:
+        """Submit the arguments that are needed, before the calls.
+
+        A call whose result is here already is not run, and needs none.
+
+        Args:
+            engine: the client's.
+            priority: of the calls.
+            states: of the calls, by row.
+            dependencies: of the calls, by row; an argument's key is put right in them.
+        """
+        for content, rows in self._rows.values():
+            pending = [states[row] for row in rows if states[row].status == "pending"]
+            if not pending:
+                continue
+            argument = self._registry.submit(engine, content, priority, len(pending))
+            key = argument.future.key
+            if key != content.key:
+                for keys in (dependencies[row] for row in rows):
+                    keys[keys.index(content.key)] = key
+            engine.post(Watch(_Calls(self._registry, argument), pending))
+
+
+class Sharing:
+    """Takes the large arguments out of the calls of one submission.
+
+    An object that is an argument of several calls is pickled once.
+    """
+
+    def __init__(self, registry: SharedArguments, name: str) -> None:
+        self.uses = Uses(registry)
+        #: Bytes of the contents that are to be sent.
+        self.nbytes = 0
+        self._registry = registry
+        self._name = name
+        #: {id: the object, which is kept for that, the size of its pickle, and its content}
+        self._seen: dict[int, tuple[object, int, Content | None]] = {}
+
+    def call(
+        self, row: int, args: tuple[Any, ...], kwargs: dict[str, Any], nbytes: int
+    ) -> tuple[Blob, list[str]] | None:
+        """Encode a call anew, with references in the place of its large arguments.
+
+        Args:
+            row: where it stands in the submission.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            nbytes: the size of all of them, as they were encoded.
+
+        Returns:
+            What `dumps_arguments` returns; None if no argument can be taken out.
+        """
+        names = [*(f"args[{i}]" for i in range(len(args))), *kwargs]
+        values = [*args, *kwargs.values()]
+        looked_at = [self._look_at(*item) for item in zip(names, values, strict=True)]
+        contents = {c.key: c for _, c in looked_at if c is not None}
+        apart = {id(value): n for value, (n, _) in zip(values, looked_at, strict=True)}
+        if not contents or sum(apart.values()) > nbytes + _MAX_COMMON_NBYTES:
+            return None
+        # One reference for one object: the task gets it as often as it was given, and not copies.
+        references = {
+            id(value): SharedReference(content.key)
+            for value, (_, content) in zip(values, looked_at, strict=True)
+            if content is not None
+        }
+        values = [references.get(id(value), value) for value in values]
+        n = len(args)
+        blob, dependencies = dumps_arguments(
+            self._name, tuple(values[:n]), dict(zip(kwargs, values[n:], strict=True))
+        )
+        new = [c for c in contents.values() if not (self._registry.knows(c) or self.uses.has(c))]
+        self.nbytes += sum(content.nbytes for content in new)
+        self.uses.add(row, list(contents.values()))
+        return blob, dependencies
+
+    def _look_at(self, name: str, value: object) -> tuple[int, Content | None]:
+        seen = self._seen.get(id(value))
+        if seen is not None:
+            return seen[1:]
+        blob, dependencies = dumps_with_dependencies(value, f"argument {name} of {self._name}")
+        nbytes = blob_nbytes(blob)
+        if dependencies or not SHARED_NBYTES < nbytes <= _MAX_NBYTES:
+            return nbytes, None
+        content = Content(blob, type(value).__name__)
+        self._seen[id(value)] = (value, nbytes, content)
+        return nbytes, content

@@ -1,0 +1,73 @@
+"""How many cores and how much memory this process may use, which is not what the machine has.
+
+The one place that knows, for the graph engines and for clusters alike. Affinity counts, and so do
+the limits of the control groups that we are in, which is how containers and batch systems say it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["memory_limit", "n_cores"]
+
+_GROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_GROUPS: Final = Path("/proc/self/cgroup")
+
+
+def n_cores() -> int:
+    """Return how many cores this process may use, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        n = len(os.sched_getaffinity(0))
+    else:
+        n = os.cpu_count() or 1
+    return max(1, min(n, _cpu_quota() or n))
+
+
+def memory_limit() -> int | None:
+    """Return how many bytes the control groups leave to this process, None = no limit."""
+    limits = _limits("memory", ("memory.max",), ("memory.limit_in_bytes",))
+    return min((n for (n,) in limits if n > 0), default=None)
+
+
+@functools.cache
+def _cpu_quota() -> int | None:
+    # Remembered: a graph engine asks at each start, and reading files takes longer than that.
+    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    quotas = _limits("cpu", ("cpu.max",), names)
+    return min((-(-quota // period) for quota, period in quotas if quota > 0), default=None)
+
+
+def _limits(controller: str, unified: tuple[str], separate: tuple[str, ...]) -> list[list[int]]:
+    """Read the limits of our groups, of either version of the kernel's interface."""
+    found = []
+    for folder in _groups(controller):
+        for names in (unified, separate):
+            try:
+                words = " ".join((folder / name).read_text() for name in names).split()
+                found.append([int(word) for word in words])
+            except (OSError, ValueError):
+                # Not there, or "max"
+                continue
+    return found
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of our control groups and of those around them, whose limits count too."""
+    try:
+        lines = _OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, names, path = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        root = _GROUPS / controller if names else _GROUPS
+        parts = path.strip("/").split("/")
+        # In a container the path may be the host's: then only the root is there, and is our group.
+        depth = 0 if ".." in parts else len(parts)
+        for n in range(depth, -1, -1):
+            yield root.joinpath(*parts[:n])

@@ -1,0 +1,166 @@
+"""Options as they are known from elsewhere, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import weft
+from weft.client import Client, as_completed, wait
+from weft.client.encoding import make_options
+from weft.protocol.errors import ClientClosed, ConfigError, TaskCancelled
+
+
+def test_what_is_usual_elsewhere_is_accepted(client):
+    future = client.submit(abs, -1, fifo_timeout="100 ms", actor=False)
+    futures = client.map(abs, [-2], fifo_timeout="100 ms")
+    assert client.gather([future, *futures], "raise", True, False) == [1, 2]
+    assert client.gather([future], direct=None, asynchronous=None) == [1]
+    graph = {"x": (abs, -3)}
+    options = {"fifo_timeout": "60s", "actors": None, "workers": None, "retries": None}
+    assert client.get(graph, "x", direct=True, asynchronous=False, **options) == 3
+    assert client.get(graph, "x", sync=False).result(20) == 3
+    assert future.executor is future.client is client
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda c: c.submit(abs, 1, fifo_timeout="5 s"),
+            "fifo_timeout= is not .*'5 s'",
+        ),
+        (lambda c: c.map(abs, [1], fifo_timeout=1), "fifo_timeout= is not supported"),
+        (lambda c: c.submit(abs, 1, actor=True), "actor= is not supported"),
+        (lambda c: c.gather([], direct=False), "direct= is not supported"),
+        (lambda c: c.get({}, [], actors=True), "actors= is not supported"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(client, call, text):
+    with pytest.raises(TypeError, match=text):
+        call(client)
+
+
+async def test_a_blocking_client_can_be_awaited(client):
+    future = client.submit(abs, -1)
+    assert await client.gather([future], asynchronous=True) == [1]
+    await client.cancel([future], asynchronous=True)
+
+
+async def test_an_asynchronous_client_does_not_block_its_loop(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        future = client.submit(abs, -1)
+        with pytest.raises(RuntimeError, match="would block the event loop"):
+            client.gather([future], asynchronous=False)
+        assert await client.gather([future]) == [1]
+
+
+def test_why_something_was_cancelled(client, scheduler):
+    scheduler.is_holding = True
+    one, two, three = client.map(abs, range(3))
+    client.cancel(one, reason="budget", msg="nothing left")
+    two.cancel(msg="no time")
+    three.cancel("bored")
+    texts = ["budget: nothing left", "no time", "bored"]
+    for future, text in zip((one, two, three), texts, strict=True):
+        error = future.exception(20)
+        assert isinstance(error, TaskCancelled)
+        assert error.reason == text
+
+
+def test_workers_are_listed_as_asked(client, scheduler):
+    scheduler.set_workers(1)
+    address = scheduler.data_address
+    assert [*client.scheduler_info()["workers"]] == [address]
+    assert [*client.scheduler_info(n_workers=1)["workers"]] == [address]
+    assert client.scheduler_info(n_workers=0)["workers"] == {}
+    assert client.nthreads([address]) == client.nthreads(address) == client.nthreads()
+    assert client.nthreads(["nobody"]) == {}
+
+
+def test_futures_are_those_that_somebody_holds(client, wait_until):
+    future = client.submit(abs, -1)
+    assert future.result(20) == 1
+    assert {key: state.status for key, state in client.futures.items()} == {future.key: "finished"}
+    del future
+    wait_until(lambda: client.futures == {})
+
+
+def test_the_current_client_may_have_to_be_said(client):
+    assert Client.current() is weft.default_client() is client
+    assert weft.default_client(client) is client
+    with pytest.raises(ClientClosed, match="as_current"):
+        Client.current(allow_global=False)
+    with client.as_current():
+        assert Client.current(allow_global=False) is client
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"resources": "GPU=1"}, TypeError, "resources= maps names to amounts.*'GPU=1'"),
+        ({"resources": {"GPU": "1"}}, ValueError, "resources= maps names"),
+        ({"workers": 5}, TypeError, "workers= are names, hosts or addresses, not 5"),
+        ({"workers": [5]}, TypeError, "workers= are names, hosts or addresses"),
+        ({"workers": b"w"}, TypeError, "workers= are names"),
+        ({"workers": ()}, ValueError, "workers= is empty"),
+    ],
+)
+def test_wrong_options_of_a_task(options, error, text):
+    everything = {"priority": 0, "retries": None, "workers": None, "resources": None}
+    with pytest.raises(error, match=text):
+        make_options(**{**everything, **options}, allow_other_workers=False)
+
+
+def test_workers_may_come_as_an_iterator():
+    assert make_options(0, None, iter(["a", "b"]), False, None).workers == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"timeout": "5s"}, TypeError, "timeout= is a number of seconds, not '5s'"),
+        ({"timeout": True}, TypeError, "timeout= is a number of seconds"),
+        ({"timeout": -1}, ValueError, "timeout= is a number of seconds >= 0, not -1"),
+        ({"reconnect_timeout": "5s"}, TypeError, "reconnect_timeout= is a number of seconds"),
+        ({"security": True}, TypeError, "security= is a weft Security"),
+    ],
+)
+def test_wrong_options_of_a_client(options, error, text):
+    with pytest.raises(error, match=text):
+        Client("tcp://127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5, "2"])
+def test_a_wrong_batch_size(client, batch_size):
+    with pytest.raises((TypeError, ValueError), match="batch_size= is a whole number"):
+        client.map(abs, [1], batch_size=batch_size)
+
+
+def test_a_time_to_wait_is_a_number_everywhere(client, scheduler):
+    scheduler.is_holding = True
+    future = client.submit(abs, -1)
+    for call in (
+        future.result,
+        future.exception,
+        lambda timeout: client.gather([future], timeout=timeout),
+        lambda timeout: wait([future], timeout),
+        lambda timeout: as_completed([future], timeout=timeout),
+        lambda timeout: client.wait_for_workers(5, timeout),
+    ):
+        with pytest.raises(TypeError, match="timeout= is a number of seconds, not '1s'"):
+            call("1s")
+
+
+def test_what_is_said_where_there_is_no_client(client):
+    with pytest.raises(TypeError, match="tasks cannot submit tasks yet"):
+        pickle.dumps(client)
+    client.close()
+    with pytest.raises(ClientClosed, match="no current client in this process"):
+        Client.current()
+
+
+def test_a_cluster_takes_no_security_but_weft_s_own():
+    with pytest.raises(ConfigError, match=r"security: a weft Security, or None.*not True"):
+        weft.LocalCluster(n_workers=1, security=True)

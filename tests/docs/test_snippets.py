@@ -1,0 +1,115 @@
+"""What README.md and docs/ show is run, as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.deploy.daemons import address_of, daemon, environment, file_of, scheduler
+from tests.docs.pages import Page, with_checks
+from weft.deploy.cli import weft
+
+#: The address that the pages have for a scheduler; the test's own listens elsewhere.
+ADDRESS = "tcp://127.0.0.1:8786"
+PAGES = [Page(name) for name in ("README.md", "docs/client.md", "docs/embedded.md")]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A cluster as the pages describe it: the daemons of this user, and `cluster.json` here."""
+    with ExitStack() as stack:
+        started = stack.enter_context(scheduler(folder=folder))
+        shutil.copy(file_of(started), folder / "cluster.json")
+        stack.enter_context(daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=folder))
+        yield address_of(started)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page_run_and_give_what_it_says(page, tmp_path):
+    program = page.program
+    with ExitStack() as stack:
+        if ADDRESS in program:
+            program = program.replace(ADDRESS, stack.enter_context(cluster(tmp_path)))
+        (tmp_path / "helpers.py").write_text("def triple(x):\n    return 3 * x\n")
+        script = tmp_path / Path(page.name).with_suffix(".py").name
+        script.write_text(program, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, script],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            cwd=tmp_path,
+            timeout=120,
+            env=environment(tmp_path / "run"),
+            check=False,
+        )
+    assert done.returncode == 0, f"{page.name}:\n{done.stdout}{done.stderr}"
+    assert not re.search("Traceback|WARNING|ERROR", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_examples_and_says_what_they_give(page):
+    assert page.n_blocks >= 2
+    assert page.n_claims >= 2
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_are_accepted(page):
+    """Parsed, not run."""
+    for _, name, *arguments in page.commands:
+        command = weft.commands[name]
+        try:
+            command.make_context(name, arguments)
+        except click.exceptions.Exit:  # --help and --version
+            continue
+        except click.ClickException as error:
+            pytest.fail(f"{page.name}: {' '.join(arguments)}: {error.format_message()}")
+
+
+def test_a_block_with_a_reason_is_left_out_and_all_lines_keep_their_numbers(tmp_path):
+    lines = [
+        "# Title `weft info --json`",
+        "```python",
+        "first",
+        "```",
+        "<!-- not run: it never ends -->",
+        "```python",
+        "second",
+        "```",
+        "```",
+        "weft worker --name 'a b'     # a comment",
+        "third",
+        "```",
+    ]
+    (tmp_path / "page.md").write_text("\n".join(lines))
+    page = Page(str(tmp_path / "page.md"))
+    assert page.program.split("\n")[1:] == ["", "first", *[""] * 9]
+    assert page.n_blocks == 1
+    assert page.commands == [["weft", "info", "--json"], ["weft", "worker", "--name", "a b"]]
+
+
+def check(line: str) -> None:
+    exec(with_checks(f"# Title\n{line}", "page")[0], {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["'é', 2     # ('é', 2), which is a tuple", "print(1 + 1)   # 2; printed", "1   # one", "None"],
+)
+def test_a_true_comment_passes(line):
+    check(line)
+
+
+@pytest.mark.parametrize("line", ["1 + 1   # 3", "print('é' + 'a')   # 'éb'", "1   # 1 and one"])
+def test_a_false_comment_fails(line):
+    with pytest.raises(AssertionError):
+        check(line)

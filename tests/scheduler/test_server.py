@@ -1,0 +1,174 @@
+"""The scheduler's shell in this process, over its in-process and Unix-socket connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.protocol.transport_kit import End
+from weft.protocol.connection import Connection
+from weft.protocol.errors import StuckPeer
+from weft.protocol.handshake import Role
+from weft.protocol.messages import (
+    ClusterChanged,
+    FetchKeys,
+    Heartbeat,
+    KeysData,
+    RegisterClient,
+    Welcome,
+)
+from weft.protocol.payload import Payload
+from weft.protocol.security import Security
+from weft.protocol.sizing import message_nbytes
+from weft.protocol.transport import connect
+from weft.scheduler.server import SchedulerConfig, SchedulerServer
+from weft.scheduler.state import SchedulerState
+
+SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
+
+
+@asynccontextmanager
+async def running(address: str, **options: Any) -> AsyncIterator[SchedulerServer]:
+    server = SchedulerServer(SchedulerConfig([address], SECURITY, **options))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def a_client(server: SchedulerServer, name: str = "alice") -> tuple[End, Connection]:
+    end, connection = await a_stranger(server)
+    register = RegisterClient(client_id=name, name=name, session=1, last_epoch=0, facts={})
+    connection.send([register])
+    welcome, changed = await end.got(2)
+    assert isinstance(welcome, Welcome)
+    assert isinstance(changed, ClusterChanged)
+    connection.wire.epoch, connection.wire.session = welcome.epoch, welcome.session
+    return end, connection
+
+
+async def a_stranger(server: SchedulerServer) -> tuple[End, Connection]:
+    end = End()
+    connection = await connect(
+        server.addresses[0],
+        role=Role.CLIENT,
+        server_role=Role.SCHEDULER,
+        security=SECURITY,
+        handler=end,
+    )
+    return end, connection
+
+
+def warnings(caplog: Any) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+async def test_who_proves_the_token_and_never_registers_is_sent_away_with_one_line(
+    tmp_path, caplog
+):
+    async with running(f"unix://{tmp_path}/s", heartbeat_s=0.02) as server:
+        stranger, _ = await a_stranger(server)
+        await asyncio.wait_for(stranger.closed(), 20)
+        (warning,) = warnings(caplog)
+        assert "the client did not register within 0.3 s" in warning
+        _, healthy = await a_client(server)
+        healthy.close()
+
+
+async def test_heartbeats_are_answered_at_once():
+    async with running("inproc://scheduler") as server:
+        end, connection = await a_client(server)
+        connection.send([Heartbeat(facts={})])
+        assert await end.got(1) == [Heartbeat(facts={})]
+
+
+async def test_who_asks_and_never_reads_is_cut_off_with_one_line_and_told_why(tmp_path, caplog):
+    async with running(f"unix://{tmp_path}/s", max_outbox_nbytes=8 << 20) as server:
+        greedy, connection = await a_client(server)
+        (far,) = server._listeners[0].connections
+        connection._transport.pause_reading()
+        keys = [str(i).ljust(1000) for i in range(1000)]
+        for request in range(40):
+            connection.send([FetchKeys(request=request, keys=keys)])
+        healthy, other = await a_client(server, "bob")
+        while not far.closed:
+            other.send([FetchKeys(request=1, keys=["x"])])
+            assert await healthy.got(1) == [KeysData(request=1, keys=[], results=[], missing=["x"])]
+        assert isinstance(far._error, StuckPeer)
+        (warning,) = warnings(caplog)
+        assert "closed: it does not read, and " in warning
+        assert server._waiting.keys() <= {1}
+        connection._transport.resume_reading()
+        await asyncio.wait_for(greedy.closed(), 20)
+        # It may come back, and is the same client.
+        _, again = await a_client(server)
+        assert len(server.state.clients) == 2
+        again.close()
+        other.close()
+
+
+async def test_what_waits_for_a_slow_reader_is_measured_once_and_forgotten_when_it_went_out(
+    tmp_path, monkeypatch
+):
+    n_measured = []
+    monkeypatch.setattr(
+        "weft.scheduler.server.message_nbytes", lambda message: n_measured.append(message) or 1
+    )
+    async with running(f"unix://{tmp_path}/s") as server:
+        end, connection = await a_client(server)
+        (far,) = server._listeners[0].connections
+        far.pause_writing()
+        for request in range(10):
+            connection.send([FetchKeys(request=request, keys=["x"])])
+        while len(server.state.outboxes.get(1, [])) < 10:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0)
+        n_measured.clear()
+        server._cut_off_stuck()
+        server._cut_off_stuck()
+        messages = server.state.outboxes[1]
+        assert n_measured == [*messages, messages[-1]]
+        assert server._waiting == {1: (9, 9)}
+        far.resume_writing()
+        await end.got(10)
+        assert server._waiting == {}
+        connection.close()
+
+
+async def test_no_clock_ticks_on_after_the_end(monkeypatch):
+    """In the user's own loop it would tick for as long as that runs."""
+    async with running("inproc://scheduler") as server:
+        await a_client(server)
+        monkeypatch.setattr(SchedulerState, "next_tick_s", 0.001)  # somebody is idle
+        await server.stop()
+        server.schedule_flush()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert server._tick is None or server._tick.cancelled()
+
+
+async def test_a_stop_whose_caller_is_cancelled_goes_on(tmp_path):
+    async with running("inproc://scheduler") as server:
+        end, _ = await a_client(server)
+        stop = asyncio.ensure_future(server.stop())
+        await asyncio.sleep(0)
+        stop.cancel()
+        await asyncio.wait_for(server.wait_stopped(), 20)
+        assert stop.cancelled()
+        assert server.stopping
+        await end.closed()
+
+
+def test_messages_are_measured_by_what_they_hold():
+    small = KeysData(request=1, keys=["a"], results=[None], missing=[])
+    for large in (
+        KeysData(request=1, keys=["a" * 10_000], results=[None], missing=[]),
+        KeysData(request=1, keys=["a"], results=[b"a" * 10_000], missing=[]),
+        KeysData(request=1, keys=["a"], results=[Payload(b"", [bytearray(10_000)])], missing=[]),
+        KeysData(request=1, keys=["a"], results=[None], missing=["b" * 10_000]),
+        Heartbeat(facts={"x": "a" * 10_000}),
+    ):
+        assert 9_500 < message_nbytes(large) - message_nbytes(small) < 11_000

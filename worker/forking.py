@@ -1,0 +1,39 @@
+"""What a process that a task forks may not inherit from its worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Collection
+
+__all__ = ["give_children_default_signals"]
+
+
+def give_children_default_signals(numbers: Collection[signal.Signals]) -> None:
+    """Have children that are forked from now on die of these signals, as processes do.
+
+    The loop's handlers write each signal into a socket that parent and child share. A task that
+    uses `multiprocessing.Pool` ends its processes with SIGTERM; without this, the worker would
+    take every one of them for its own order to stop. What comes at once waits until the child has
+    let go of the socket.
+    """
+    if not hasattr(os, "register_at_fork"):
+        return
+    forking = threading.local()
+
+    def block() -> None:
+        forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
+
+    def forget() -> None:
+        # The child has one thread, the one that forked, which is its main thread now.
+        signal.set_wakeup_fd(-1)
+        for number in numbers:
+            is_ctrl_c = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_ctrl_c else signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=forget)
