@@ -211,13 +211,13 @@ class SchedulerLink:
             except (ConnectTimeout, SchedulerEnded):
                 raise
             except CommError as error:
-                delay = next(delays)
-                if time.monotonic() + delay >= deadline:
-                    text = f"no scheduler answered within {timeout_s:g} s: {error.text}"
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    text = f"no scheduler answered: {error.text}"
                     if error.address.startswith("tls://") and not isinstance(error, ConnectRefused):
                         text += "; does it take TLS? Check whether it printed tcp:// or tls://"
                     raise ConnectTimeout(text, error.address, timeout_s) from None
-                await asyncio.sleep(delay)
+                await asyncio.sleep(min(next(delays), left))  # the last attempt is at the end
 
     async def _attempt(self, timeout_s: float) -> None:
         from ..protocol.transport import connect
@@ -324,9 +324,10 @@ class SchedulerLink:
         timer = loop.call_later(_SAY_SO_AFTER_S, self._say_so, outage, deadline)
         try:
             for delay in self._backoff:
-                if time.monotonic() + delay >= deadline:
+                left = deadline - time.monotonic()
+                if left <= 0:
                     break
-                await asyncio.sleep(delay)
+                await asyncio.sleep(min(delay, left))  # the last attempt is at the end
                 outage.n_attempts += 1
                 left = max(deadline - time.monotonic(), 0.05)
                 try:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from ..protocol.errors import ConfigError, InternalError, WeftError
 from ..protocol.security import Security
-from ..worker import server, spawn
+from ..worker import process, spawn
 from ..worker.config import WorkerConfig
 from ..worker.supervisor import EXIT_CONFIG, SupervisorConfig, WorkerSpec, supervise
 from .child import LOG_FORMAT, Parent
@@ -110,7 +110,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         stop_timeout_s=stop_timeout_s,
     )
     try:
-        server.main(config)
+        process.main(config)
     except InternalError:
         raise  # a bug of ours: the traceback is the report
     except WeftError as error:

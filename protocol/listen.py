@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import secrets
 import socket
@@ -336,6 +337,10 @@ class Listener:
         elif error is not None:
             connection.fail(HandshakeError(f"TLS: {tls_reason(error)}"))
         connection.connection_lost(None)
+
+    def belong_to(self, token: bytes, cluster_id: bytes) -> None:
+        """Accept peers of this cluster from now on; connections that are open stay."""
+        self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
 
     # --- What connections tell (stream.Owner) -----------------------------------------------------
 

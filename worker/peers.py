@@ -52,6 +52,10 @@ class Peers:
         self._lines: dict[str, _Line] = {}
         self._closed = False
 
+    def belong_to(self, token: bytes, cluster_id: bytes) -> None:
+        """Go to peers of this cluster from now on; connections that are open stay."""
+        self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
+
     def fetch(self, fetch: Fetch) -> None:
         """Ask a peer, and hand the core an event when the answer is there."""
         line = self._lines.pop(fetch.holder, None)

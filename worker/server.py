@@ -15,8 +15,6 @@ import logging
 import os
 import platform
 import random
-import signal
-import sys
 import threading
 from typing import Any
 
@@ -59,18 +57,14 @@ from .config import WorkerConfig
 from .context import WorkerContext
 from .events import Event, Received, SchedulerLost
 from .executor import Executor
-from .forking import give_children_default_signals
 from .peers import Peers
 from .serving import DataServer
 from .started import StartedRecord
 from .state import WorkerState
 
-__all__ = ["SWITCH_INTERVAL_S", "WorkerServer", "main", "run_worker"]
+__all__ = ["WorkerServer"]
 
 logger = logging.getLogger("weft.worker")
-
-#: How long a thread may hold the GIL while the loop waits for it, in a worker process.
-SWITCH_INTERVAL_S = 0.0005
 
 _FIRST_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
@@ -81,7 +75,6 @@ _GOODBYE_S = 0.5
 #: For so long, another token or cluster than the connection file's is a restart that is halfway.
 _RESTART_S = 10.0
 
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FOR_CORE = frozenset({AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, DropFunctions})
 
 
@@ -262,6 +255,8 @@ class WorkerServer:
             return
         if self._executor is None:
             await self._begin(address, security, session.connection.cluster_id)
+        else:
+            self._belong_to(security, session.connection.cluster_id)
         self._n_sessions += 1
         self._connection = session.connection
         session.connection.send([self._registration()])
@@ -337,6 +332,13 @@ class WorkerServer:
         self._server = late.server = DataServer(self._executor)
         self._peers = Peers(security, self._executor.store, self._handle)
         self._executor.start()
+
+    def _belong_to(self, security: Security, cluster_id: bytes) -> None:
+        """Meet the others as one of this cluster: a scheduler that was restarted has a new one."""
+        assert self._listener is not None
+        assert self._peers is not None
+        self._listener.belong_to(security.token, cluster_id)
+        self._peers.belong_to(security.token, cluster_id)
 
     async def _own_host(self, scheduler: str) -> str:
         """Return this machine's address on the way to the scheduler."""
@@ -563,37 +565,3 @@ def _for_listening(security: Security, address: str) -> Security:
     assert security.cluster_id is not None
     certificate, key = generate_certificate(security.cluster_id)
     return dataclasses.replace(security, certificate_pem=certificate, private_key_pem=key)
-
-
-async def run_worker(config: WorkerConfig) -> None:
-    """Run a worker in this loop until it stops; see `WorkerServer.run`."""
-    await WorkerServer(config).run()
-
-
-def main(config: WorkerConfig) -> None:
-    """Run a worker as this process: on uvloop where there is one, until it stops or SIGTERM."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    loop = _new_loop()
-    try:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(_main(config))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
-
-
-async def _main(config: WorkerConfig) -> None:
-    worker = WorkerServer(config)
-    loop = asyncio.get_running_loop()
-    for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, worker.stop, f"signal {number.name}")
-    give_children_default_signals(_STOP_SIGNALS)
-    await worker.run()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

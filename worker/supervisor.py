@@ -416,14 +416,16 @@ class Supervisor:
                 await unless(self._stop_asked, attempt, SETTLE_S)
                 return
             except CommError as error:
-                if time.monotonic() + delay >= deadline:
+                left = deadline - time.monotonic()
+                if left <= 0:
                     limit_s = self.config.connect_timeout_s
                     text = f"no scheduler answered within {limit_s:g} s: {error.text}"
                     raise CommError(text, error.address) from None
                 if not said:
                     _log.warning("%s; trying again for %g s", error, self.config.connect_timeout_s)
                     said = True
-            await asyncio.wait([self._stop_asked], timeout=delay)
+            # The last attempt is at the end.
+            await asyncio.wait([self._stop_asked], timeout=min(delay, left))
             if self._stop_asked.done():
                 return
 

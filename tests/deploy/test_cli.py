@@ -385,6 +385,32 @@ def test_workers_come_back_to_a_scheduler_that_was_started_again(tmp_path):
                 assert client.submit(abs, -1).result(timeout=30) == 1
 
 
+def test_workers_that_come_back_meet_new_ones_and_clients_as_one_cluster(tmp_path):
+    file = tmp_path / "cluster.json"
+    option = ("--connection-file", str(file))
+    with (
+        scheduler(*option, folder=tmp_path) as first,
+        daemon("worker", *option, "--nworkers", "1", "--name", "old", folder=tmp_path) as old,
+    ):
+        old.wait_for("registered")
+        first.process.kill()
+        first.process.wait(30)
+        with (
+            scheduler(*option, folder=tmp_path),
+            daemon("worker", *option, "--nworkers", "1", "--name", "new", folder=tmp_path) as new,
+            weft.Client(connection_file=file) as client,
+        ):
+            old.wait_for("the scheduler is back")
+            new.wait_for("registered")
+            # The scheduler would not pass these on: both workers are reached by each other, too.
+            n = MAX_RELAYED_BYTES + 1
+            there = client.submit(bytes, n, workers="old")
+            here = client.submit(bytes, n + 1, workers="new")
+            lengths = client.map(lambda *a: sum(map(len, a)), [there] * 2, [here] * 2, [b"", b"x"])
+            assert client.gather(lengths) == [2 * n + 1, 2 * n + 2]
+            assert len(there.result(timeout=60)) == n
+
+
 def test_a_client_s_shutdown_ends_scheduler_and_workers(tmp_path):
     with (
         scheduler(folder=tmp_path) as started,

@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from weft.protocol.security import Security
 from weft.worker.config import WorkerConfig
-from weft.worker.server import main
+from weft.worker.process import main
 
 main(WorkerConfig(
     scheduler=sys.argv[1],

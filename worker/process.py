@@ -1,0 +1,51 @@
+"""A worker as a process of its own: its event loop, and the signals that end it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Final
+
+from .config import WorkerConfig
+from .forking import give_children_default_signals
+from .server import WorkerServer
+
+__all__ = ["main"]
+
+#: How long a thread may hold the GIL while the loop waits for it.
+_SWITCH_INTERVAL_S: Final = 0.0005
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(config: WorkerConfig) -> None:
+    """Run a worker as this process: on uvloop where there is one, until it stops or SIGTERM.
+
+    Raises:
+        WeftError: as `WorkerServer.run`.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    loop = _new_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(_main(config))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _main(config: WorkerConfig) -> None:
+    worker = WorkerServer(config)
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, worker.stop, f"signal {number.name}")
+    give_children_default_signals(_STOP_SIGNALS)
+    await worker.run()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
