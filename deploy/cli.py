@@ -16,6 +16,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -33,6 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_PORT: Final = 8786
 DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
+#: How often a worker looks for a connection file that is not there yet.
+_FILE_POLL_S: Final = 0.1
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -388,8 +391,8 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for a scheduler that does not answer yet; its connection file must be "
-    "there. Once connected, workers try to come back for ever.",
+    help="How long to wait for a connection file that was named and is not there yet, and then for "
+    "a scheduler that does not answer yet. Once connected, workers try to come back for ever.",
 )
 @_log_option
 def worker(
@@ -429,6 +432,7 @@ def worker(
         found = connection_files.find(path, address, os.environ)
         return found.addresses, found.to_security()
 
+    _wait_for_file(path or os.environ.get("WEFT_CONNECTION_FILE"), connect_timeout)
     scheduler_address = parse_address(find()[0][0])
     listen_address = ""
     if host is not None and scheduler_address.is_tcp:
@@ -474,6 +478,18 @@ def _parse_nworkers(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
         raise ConfigError(f"{text!r} is not a number from 1 to 4096, nor auto", "--nworkers")
     return int(text)
+
+
+def _wait_for_file(path: str | None, timeout_s: float) -> None:
+    """Wait for a connection file that was named: its scheduler may be started after the worker."""
+    if not path or os.path.lexists(path) or not os.path.isdir(os.path.dirname(path) or "."):
+        return  # a folder that is not there is a mistake
+    deadline = time.monotonic() + timeout_s
+    logging.getLogger("weft.worker").warning(
+        "there is no connection file %s; waiting for it for %g s", path, timeout_s
+    )
+    while not os.path.lexists(path) and time.monotonic() < deadline:
+        time.sleep(_FILE_POLL_S)
 
 
 def _make_local_directory(parent: Path | None) -> str:

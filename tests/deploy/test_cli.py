@@ -59,7 +59,7 @@ def test_help_teaches(arguments, words, tmp_path):
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is there twice"]),
         (["worker", "--nworkers", "-1"], ["--nworkers", "1 to 4096"]),
-        (["worker", "--connection-file", "missing.json"], ["missing.json"]),
+        (["worker", "--connection-file", "missing/c.json"], ["missing/c.json"]),
         (["info"], ["no running scheduler"]),
     ],
 )
@@ -383,6 +383,25 @@ def test_workers_come_back_to_a_scheduler_that_was_started_again(tmp_path):
             worker.wait_for("the scheduler is back")
             with weft.Client(connection_file=file) as client:
                 assert client.submit(abs, -1).result(timeout=30) == 1
+
+
+def test_a_worker_may_be_started_before_its_scheduler(tmp_path):
+    option = ("--connection-file", str(tmp_path / "cluster.json"))
+    with daemon("worker", *option, "--nworkers", "1", folder=tmp_path) as worker:
+        worker.wait_for("there is no connection file")
+        with scheduler(*option, folder=tmp_path):
+            worker.wait_for("registered")
+
+
+def test_a_connection_file_that_does_not_come_is_said_to_be_missing(tmp_path):
+    path = tmp_path / "cluster.json"
+    done = run(
+        "worker", "--connection-file", str(path), "--connect-timeout", "0.2", folder=tmp_path
+    )
+    assert done.returncode == 2
+    waits, error = done.stderr.splitlines()
+    assert "waiting for it for 0.2 s" in waits
+    assert str(path) in error
 
 
 def test_workers_that_come_back_meet_new_ones_and_clients_as_one_cluster(tmp_path):
