@@ -16,6 +16,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -237,6 +238,8 @@ def main() -> int:
     if hindrance := why_not():
         print(hindrance, file=sys.stderr)
         return 2
+    # A shell has what it starts in the background ignore Ctrl-C; dask's tests of it need it heard.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     version = importlib.metadata.version("dask")
     print(f"dask {version}, {options.n} processes")
     if version != suites.DASK_VERSION:
