@@ -85,7 +85,7 @@ def test_an_executor_that_does_not_say_what_runs_finds_its_futures_as_they_were(
     for _ in range(20):
         barrier = threading.Barrier(3, timeout=30)
         dsk = dict.fromkeys("abc", (barrier.wait,))
-        weft.get(dsk, ["a", "b", "c"], executor=executor)
+        weft.get(dsk, ["a", "b", "c"], executor=executor, num_workers=3)
         with pytest.raises(ZeroDivisionError):
             weft.get({"x": (divmod, 1, 0), "y": (inc, 1)}, ["x", "y"], executor=executor)
         submitting({"x": (inc, 1), "y": (inc, 2)}, ["x", "y"], executor)
