@@ -27,14 +27,14 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures._base import LOGGER
 from concurrent.futures.thread import BrokenThreadPool
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
-from weakref import WeakSet
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from ...protocol.machine import n_cores
 from .pool_future import PoolFuture
@@ -312,9 +312,8 @@ class ThreadPool(Executor):
         self._max_workers = max_workers
         name = thread_name_prefix or f"ThreadPool-{next(_numbers)}"
         self._crew = _Crew(max_workers, name, initializer, initargs)
-        with _pools_lock:
-            _crews.add(self._crew)
-            _pools.add(self)
+        _crews.add(self._crew)
+        _pools.add(self)
 
     @property
     def _threads(self) -> set[threading.Thread]:
@@ -449,20 +448,38 @@ def _cancel(futures: Iterable[PoolFuture[Any]]) -> None:
 def abandon(pool: ThreadPool) -> None:
     """Close a pool whose threads are busy with what nobody wants: nothing waits for them."""
     pool.shutdown(wait=False, cancel_futures=True)
-    with _pools_lock:
-        _crews.discard(pool._crew)
+    _crews.discard(pool._crew)
 
 
-def _open_crews() -> list[_Crew]:
-    with _pools_lock:
-        return list(_crews)
+class _Alive(Generic[T]):
+    """Objects, for as long as they live. Any thread may call any method, finalizers too.
+
+    Not a WeakSet: to go through one while others come and go is an error.
+    """
+
+    def __init__(self) -> None:
+        #: Changed by single steps, and gone through in a copy, which is made in one step.
+        self._refs: dict[weakref.ref[T], None] = {}
+
+    def add(self, obj: T) -> None:
+        refs = self._refs
+        refs[weakref.ref(obj, lambda ref: refs.pop(ref, None))] = None
+
+    def discard(self, obj: T) -> None:
+        self._refs.pop(weakref.ref(obj), None)
+
+    def __iter__(self) -> Iterator[T]:
+        for ref in list(self._refs):
+            obj = ref()
+            if obj is not None:
+                yield obj
 
 
 def _finish_at_exit() -> None:
     """Wait for what was submitted, as the end of a program does for the standard library's."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt:
         return
-    for crew in _open_crews():
+    for crew in _crews:
         with crew.lock:
             crew.end(RuntimeError, "cannot schedule new futures when the program ends")
         crew.join()
@@ -475,14 +492,11 @@ def _finish_before_threads() -> None:
 
 
 _numbers = itertools.count()
-#: Held where one of the sets below is changed or gone through. A finalizer may make a pool at any
-#: point of any thread: hence not a plain lock.
-_pools_lock = threading.RLock()
 #: Those that may have something to do: their threads keep them, the pools may be gone.
-_crews: WeakSet[_Crew] = WeakSet()
+_crews: _Alive[_Crew] = _Alive()
 atexit.register(_finish_at_exit)
 #: For the child of a fork.
-_pools: WeakSet[ThreadPool] = WeakSet()
+_pools: _Alive[ThreadPool] = _Alive()
 
 
 def _not_ours() -> BaseException:
@@ -490,12 +504,11 @@ def _not_ours() -> BaseException:
 
 
 def _renew_after_fork() -> None:
-    global _pools_lock  # noqa: PLW0603 - whoever held it stayed with the parent
-    _pools_lock = threading.RLock()
-    for pool in list(_pools):
+    for crew in _crews:
+        _crews.discard(crew)
+    for pool in _pools:
         pool._crew = pool._crew.successor()
-    _crews.clear()
-    _crews.update(pool._crew for pool in _pools)
+        _crews.add(pool._crew)
 
 
 if hasattr(os, "register_at_fork"):

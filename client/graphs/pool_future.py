@@ -12,7 +12,9 @@ on, and the one that begins to watch. Neither takes a lock; each tells first and
     watcher:   set _watched;          then read _progress
 
 So at least one of them sees the other, in either order, with or without a global interpreter lock:
-it needs no more than that single attributes are read and written whole and in order.
+it needs no more than that single attributes are read and written whole and in order. (Without the
+lock, CPython takes and frees that of the object for each store into a slot, and that of a list or
+deque for each append and pop: no later look comes before.)
 
 - While `_watched` is None, `_progress` is the state of the future.
 - From then on `_watched.state` is, and it changes only under the lock of `_watched`: who holds the

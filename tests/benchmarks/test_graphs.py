@@ -11,6 +11,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from benchmarks.graph_workloads import (
     GROUPS,
     TASK_POINTS,
     TooLong,
+    _has_lock,
     names_of,
     run_submits,
 )
@@ -124,7 +126,8 @@ def test_workload_whose_module_is_missing_is_a_cell_that_says_so(
 
 
 def test_subinterpreters_are_left_out_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("concurrent.futures.InterpreterPoolExecutor", raising=False)
+    # Not by `delattr`: the module would import it again.
+    monkeypatch.setattr("benchmarks.graph_systems.concurrent.futures", SimpleNamespace())
     assert WeftInterpreters.missing() == "pools of subinterpreters need Python 3.14"
 
 
@@ -213,6 +216,8 @@ def test_submits_refuse_a_pool_that_forgets_one(keeps: bool) -> None:
 
     assert run_submits(BareCalls(), 20, keeps=keeps).value > 0
     assert run_submits(Threads(), 20, keeps=keeps).value > 0
+    if not keeps and not _has_lock():
+        return  # only the variable could tell, and that counts nothing without the lock
     with pytest.raises(WrongResult):
         run_submits(Forgetful(), 20, keeps=keeps)
 

@@ -267,7 +267,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 def long(x):
     print("running", flush=True)
-    time.sleep(1000)
+    while True:  # a signal that comes just before a sleep does not end it
+        time.sleep(0.01)  # workload
 
 how = sys.argv[1]
 dsk = {"a": (long, 1), "b": (long, "a")}

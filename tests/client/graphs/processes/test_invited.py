@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import signal
 import socket
@@ -61,6 +62,7 @@ def no_tracker_stays():
     yield
     tracker = sys.modules.get("loky.backend.resource_tracker")
     if tracker is not None:
+        gc.collect()  # semaphores: without an interpreter lock some are still there, and call it
         tracker._resource_tracker._stop()
 
 

@@ -335,6 +335,7 @@ def test_value_is_read_where_it_cannot_be_mapped(directory):
             made = {tuple(made)!r}
             first = unpack(made, {directory!r})
             rooms = [bytearray(100_000) for _ in range(100)]  # too small to be mapped themselves
+            lid = [bytearray(1000) for _ in range(100)]  # or their memory could be given back
             soft, hard = resource.getrlimit(resource.RLIMIT_AS)
             resource.setrlimit(resource.RLIMIT_AS, (1, hard))  # no new memory at all
             del rooms
