@@ -8,9 +8,9 @@ Two threads. The main one runs tasks, in the order in which they came, and packs
 request while a task runs, drops values, and gives back from the end of the queue. What both touch
 are deques and dicts, by single operations that the interpreter does as one step; a task taken from
 the queue belongs to whoever took it. (Not one step, where there is no interpreter lock: to go
-through a deque or to copy it. What is gone through belongs to one of the threads.) Who reports
-takes the finished tasks off their queue and sends them under the channel's lock, so that they are
-told in the order in which they finished.
+through a deque, or to make a list of it. What is gone through belongs to one of the threads.) Who
+reports takes the finished tasks off their queue and sends them under the channel's lock, so that
+they are told in the order in which they finished.
 
 How a process became a worker, and what happens to it later, is up to `pool` and `invited`. Imported
 by every new worker: keep what is imported here small.

@@ -162,23 +162,21 @@ def test_a_graph_within_a_task_has_callbacks_of_its_own(pool):
 
 def test_a_callback_can_run_a_graph_on_the_threads_of_the_one_it_looks_at(pool):
     """These leave, since nobody looks at what they do; so results do not pile up either."""
-    results = []
-    n_called = 0
+    results, called = [], []
 
     def call(_):
-        nonlocal n_called
-        n_called += 1
+        called.append(1)
         time.sleep(0.005)  # workload
 
     def posttask(*_):
         if not results:
             results.append(weft.get({"x": (inc, 1)}, "x", executor=pool, callbacks=[]))
-            assert n_called < 300
+            assert len(called) < 300
 
     dsk = {f"x{i}": (call, i) for i in range(300)}
     weft.get(dsk, list(dsk), executor=pool, callbacks=(None, None, None, posttask, None))
     assert results == [2]
-    assert n_called == 300
+    assert len(called) == 300
 
 
 def test_a_key_that_equals_nothing():

@@ -397,6 +397,9 @@ import os, signal, sys, time
 from weft.client.graphs.pool import ThreadPool
 
 def press_ctrl_c():
+    # When the main thread sleeps: a signal that comes just before that does not wake it.
+    while sys.platform == "linux" and " S " not in open("/proc/self/stat").read():
+        time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(600)
 
@@ -656,7 +659,7 @@ def test_submit_meets_others_at_any_instruction(first, second, n_warm):
         assert not any(worker.thread.is_alive() for worker in pool._crew.workers)
         return meeting.was_reached
 
-    assert every_step(try_step) > 10
+    every_step(try_step, 10)
 
 
 @pytest.mark.slow
@@ -682,7 +685,7 @@ def test_a_submit_that_comes_when_the_last_worker_leaves_is_refused_or_run():
         assert [future.result(0) for future in futures] in ([], [1])
         return meeting.was_reached
 
-    assert every_step(try_step) > 10
+    every_step(try_step, 10)
 
 
 @pytest.mark.slow
@@ -714,7 +717,7 @@ def test_a_worker_that_runs_out_of_work_meets_others_at_any_instruction(name):
         assert not pool._crew.workers[0].thread.is_alive()
         return was_reached
 
-    assert every_step(try_step) > 20
+    every_step(try_step, 20)
 
 
 @pytest.mark.slow
@@ -729,7 +732,7 @@ def test_an_interrupted_submit_loses_no_thread(n_warm):
             assert n_threads(pool) == 1
         return was_reached
 
-    assert every_step(try_step) > 3
+    every_step(try_step, 3)
 
 
 def test_a_call_to_all_leaves_each_idle_worker_idle_once():
