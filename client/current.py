@@ -68,7 +68,7 @@ def find_current(*, allow_global: bool = True) -> Client:
         raise ClientClosed("no client was made the current one here: use `client.as_current()`")
     if _default:
         return _default[0]
-    candidates = list(_open_clients)
+    candidates = _all_open()
     if len(candidates) > 1:
         raise ClientClosed(
             f"which of the {len(candidates)} open clients is meant? None of them is the default: "
@@ -104,8 +104,13 @@ def _bind_future(key: str) -> Any:
     return future
 
 
+def _all_open() -> list[Client]:
+    # `keyrefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    return [client for ref in _open_clients.keyrefs() if (client := ref()) is not None]
+
+
 def _close_all() -> None:
-    for client in list(_open_clients):
+    for client in _all_open():
         if not client.asynchronous:
             with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
                 client._close(1.0)

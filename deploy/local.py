@@ -42,7 +42,8 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 #: The kernel's limit for the path of a socket is 108 bytes; workers' names need some of them.
 _MAX_DIRECTORY_CHARS: Final = 60
 
-_open_clusters: weakref.WeakSet[LocalCluster] = weakref.WeakSet()
+#: {id: cluster}
+_open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
 
 
 class LocalCluster:
@@ -148,7 +149,7 @@ class LocalCluster:
             self._close(0.5)
             raise
         self.status = "running"
-        _open_clusters.add(self)
+        _open_clusters[id(self)] = self
 
     def _start_threads(self) -> None:
         from ..client.loop import LoopThread
@@ -333,7 +334,7 @@ class LocalCluster:
 
     def _close(self, timeout_s: float) -> None:
         self.status = "closed"
-        _open_clusters.discard(self)
+        _open_clusters.pop(id(self), None)
         if os.getpid() != self._pid:
             return  # a fork of the owner: the processes are not its own
         # A client that was dropped closes it in a thread, perhaps while the program ends, which
@@ -499,8 +500,11 @@ def _make_directory(protocol: str) -> str:
 
 
 def _close_all() -> None:
-    for cluster in list(_open_clusters):
-        cluster._close(1.0)
+    # `valuerefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    for ref in _open_clusters.valuerefs():
+        cluster = ref()
+        if cluster is not None:
+            cluster._close(1.0)
 
 
 atexit.register(_close_all)
