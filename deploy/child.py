@@ -379,7 +379,7 @@ def _scheduler_main(parent: Parent) -> int:
 
 
 def _http_main(parent: Parent) -> int:
-    from ..scheduler.http import HttpConfig, run
+    from .http.server import HttpConfig, run
 
     run(HttpConfig.from_plain(parent.read_config()), parent.ready, parent.wait_gone)
     return 0

@@ -27,14 +27,14 @@ import tornado.httpserver
 import tornado.netutil
 import tornado.web
 
-from ..protocol.connection import Connection
-from ..protocol.deadline import within
-from ..protocol.errors import CommError, ConfigError, ProtocolError
-from ..protocol.handshake import Role
-from ..protocol.message import Message
-from ..protocol.messages import ClusterInfo, GetClusterInfo, GetMetrics, Metrics
-from ..protocol.security import Security, needs_tls, server_ssl_context
-from ..protocol.transport import connect
+from ...protocol.connection import Connection
+from ...protocol.deadline import within
+from ...protocol.errors import CommError, ConfigError, ProtocolError
+from ...protocol.handshake import Role
+from ...protocol.message import Message
+from ...protocol.messages import ClusterInfo, GetClusterInfo, GetMetrics, Metrics
+from ...protocol.security import Security, needs_tls, server_ssl_context
+from ...protocol.transport import connect
 from .prometheus import render
 
 _log = logging.getLogger("weft.http")

@@ -13,10 +13,10 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.daemons import daemon, file_of, gone, scheduler
+from weft.deploy.http.prometheus import render
 from weft.deploy.local import LocalCluster
 from weft.protocol.connection_file import ConnectionFile
 from weft.scheduler.info import metrics
-from weft.scheduler.prometheus import render
 from weft.scheduler.state import SchedulerState
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
