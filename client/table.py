@@ -60,14 +60,20 @@ class FutureTable:
             The states, and the failed ones that were replaced.
 
         Raises:
-            ValueError: a key is in use for another task.
+            ValueError: a key is in use for another task, or stands twice here for different ones.
         """
         found: list[FutureState] = []
         replaced: list[FutureState] = []
         table = self.states
         with self._lock:
             if spec_hashes is not None:
+                new = dict(zip(keys, spec_hashes, strict=True))
                 for key, spec_hash in zip(keys, spec_hashes, strict=True):
+                    if new[key] != spec_hash:
+                        raise ValueError(
+                            f"key {key!r} is given to two calls of other arguments; a key names "
+                            "one task, so choose another key for one of them"
+                        )
                     state = table.get(key)
                     if state is None or state.status in FAILED:
                         continue
@@ -76,7 +82,7 @@ class FutureTable:
                             f"key {key!r} belongs to a future of another function or of other "
                             "arguments; release that one first, or choose another key"
                         )
-                self._spec_hashes.update(zip(keys, spec_hashes, strict=True))
+                self._spec_hashes.update(new)
             for key in keys:
                 state = table.get(key)
                 if state is None:

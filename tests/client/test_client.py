@@ -134,6 +134,24 @@ def test_keys_of_ones_own(client):
         client.submit(inc, 1, key=3)
 
 
+@pytest.mark.parametrize("n_between", [0, _FIRST_CHUNK])
+def test_one_key_for_two_calls_of_a_map_is_refused(client, scheduler, n_between):
+    between = range(100, 100 + n_between)
+    keys = ["d", *map(str, between), "d"]
+    with pytest.raises(ValueError, match=r"key 'd' .* other arguments"):
+        client.map(inc, [1, *between, 2], key=keys)
+    # A failed state of that name makes no difference, and the refused map has left nothing.
+    assert isinstance(client.submit(fail, "x", key="e").exception(10), ValueError)
+    with pytest.raises(ValueError, match=r"key 'e' .* other arguments"):
+        client.map(inc, [1, 2], key=["e", "e"])
+    assert client.submit(inc, 3, key="d").result(10) == 4
+
+
+def test_one_key_for_equal_calls_of_a_map_is_one_task(client, scheduler):
+    assert client.gather(client.map(inc, [1, 2, 1], key=["d", "e", "d"])) == [2, 3, 2]
+    assert scheduler.n_runs == 2
+
+
 def test_a_key_is_free_as_soon_as_its_future_is_released(client):
     for n in range(50):
         assert client.submit(inc, n, key="again").result(10) == n + 1
