@@ -7,33 +7,10 @@ import os
 from typing import Any
 
 from ..protocol import connection_file as connection_files
-from ..protocol.connection import Connection
-from ..protocol.deadline import within
-from ..protocol.errors import CommClosed, CommError, ProtocolError
-from ..protocol.handshake import Role
-from ..protocol.message import Message
-from ..protocol.messages import ClusterInfo, GetClusterInfo
-from ..protocol.transport import connect
+from ..protocol.errors import CommError
+from ..protocol.messages import GetClusterInfo
+from .http.viewer import Viewer
 from .settings import format_bytes
-
-
-class _Question:
-    """The handler of a connection with one question."""
-
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-
-    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        for message in messages:
-            if isinstance(message, ClusterInfo) and not self.answer.done():
-                self.answer.set_result(message.info)
-
-    def on_writable(self, connection: Connection) -> None:
-        pass
-
-    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error or CommClosed())
 
 
 def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any], str]:
@@ -45,21 +22,14 @@ def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any
     found = connection_files.find(connection_file, address, os.environ)
 
     async def run() -> dict[str, Any]:
-        question = _Question()
-        connection = await connect(
-            found.addresses[0],
-            role=Role.VIEWER,
-            server_role=Role.SCHEDULER,
-            security=found.to_security(),
-            handler=question,
-        )
-        connection.send([GetClusterInfo(request=1)])
+        viewer = Viewer()
+        await viewer.open(found.addresses[0], found.to_security())
         try:
-            return await within(10.0, question.answer)
+            return await viewer.ask(GetClusterInfo, timeout_s=10.0)
         except TimeoutError:
             raise CommError("the scheduler does not answer", found.addresses[0]) from None
         finally:
-            connection.close()
+            viewer.close()
 
     return asyncio.run(run()), found.addresses[0]
 

@@ -181,7 +181,9 @@ def test_version_is_the_same_everywhere():
     assert weft.__version__ == PROJECT["project"]["version"]
 
 
-@pytest.mark.parametrize("folder", [*FOLDERS, "client/graphs", "client/graphs/processes", "deploy/http"])
+@pytest.mark.parametrize(
+    "folder", [*FOLDERS, "client/graphs", "client/graphs/processes", "deploy/http"]
+)
 def test_every_module_stands_in_the_readme_of_its_folder(folder):
     readme = (ROOT / folder / "README.md").read_text(encoding="utf-8")
     modules = {path.name for path in (ROOT / folder).glob("*.py")} - {"__init__.py"}
