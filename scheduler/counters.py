@@ -1,37 +1,104 @@
-"""What happened so far, as plain ints.
+"""What happened so far, as plain ints, and what each number is called.
 
-Incremented once a batch, rendered only when somebody asks.
+They are incremented once a batch and rendered only when somebody asks. A field's metadata is its
+metric: `info` names and describes the values by it, and the HTTP process gives Prometheus its
+name, type, label and text. So adding a counter is one line here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a number is called. A name that ends in `_total` is a counter, any other a gauge.
+
+    Attributes:
+        text: for people: one sentence.
+        label: the label that distinguishes the values of this metric; "" = it has one value.
+    """
+
+    name: str
+    text: str
+    label: str = ""
+
+
+def _total(text: str, name: str = "", label: tuple[str, str] = ("", "")) -> int:
+    """Declare a counter; without a name, it is called as its field, with `_total`.
+
+    Args:
+        text: see `Metric`.
+        name: several fields may have the same, if the values of their label differ.
+        label: the label, and this field's value of it.
+    """
+    default: int = field(default=0, metadata={"text": text, "name": name, "label": label})
+    return default
+
+
+_FAILED: Final = ("Tasks given up, by reason.", "tasks_failed_total")
 
 
 @dataclass(slots=True)
 class Counters:
     """Totals since the scheduler started; none ever decreases. Gauges (`n_*`) may."""
 
-    tasks_submitted: int = 0
-    tasks_completed: int = 0
-    tasks_failed_exception: int = 0
-    tasks_failed_worker_died: int = 0
-    tasks_failed_lost_data: int = 0
-    tasks_cancelled: int = 0
-    tasks_retried: int = 0
-    tasks_recomputed: int = 0
-    tasks_returned: int = 0
-    tasks_assigned: int = 0
-    tasks_assigned_ahead: int = 0
-    reports_stale: int = 0
-    replicas_missing: int = 0
-    workers_joined: int = 0
-    workers_lost: int = 0
-    workers_left: int = 0
-    clients_joined: int = 0
-    clients_expired: int = 0
-    protocol_errors: int = 0
-    #: gauges of the states that no container counts
+    tasks_submitted: int = _total("Tasks that clients submitted.")
+    tasks_completed: int = _total("Tasks that finished.")
+    tasks_failed_exception: int = _total(*_FAILED, ("reason", "exception"))
+    tasks_failed_worker_died: int = _total(*_FAILED, ("reason", "worker_died"))
+    tasks_failed_lost_data: int = _total(*_FAILED, ("reason", "lost_data"))
+    tasks_cancelled: int = _total("Tasks that clients cancelled.")
+    tasks_retried: int = _total("Attempts made because an earlier one raised.")
+    tasks_recomputed: int = _total("Tasks run again because their only copy was lost.")
+    tasks_returned: int = _total("Unstarted attempts that busy workers gave back.")
+    tasks_assigned: int = _total("Attempts given to workers.")
+    tasks_assigned_ahead: int = _total("Attempts given to workers before their inputs were.")
+    reports_stale: int = _total("Reports of attempts that were not current any more.")
+    replicas_missing: int = _total("Copies that were not where they were expected.")
+    workers_joined: int = _total("Workers that joined.")
+    workers_lost: int = _total("Workers that were lost.")
+    workers_left: int = _total("Workers that left in order.")
+    clients_joined: int = _total("Clients that joined.")
+    clients_expired: int = _total("Clients that were lost and did not come back.")
+    protocol_errors: int = _total("Peers that broke the rules of the protocol.")
+    #: gauges of the states that no container counts; `info.task_counts` shows them
     n_memory: int = 0
     n_erred: int = 0
     n_released: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    metric: Metric
+    field: str
+    #: this field's value of the metric's label
+    value: str
+
+
+def _counted() -> list[_Counted]:
+    found = []
+    for counter in fields(Counters):
+        if counter.metadata:
+            label, value = counter.metadata["label"]
+            name = counter.metadata["name"] or f"{counter.name}_total"
+            metric = Metric(name, counter.metadata["text"], label)
+            found.append(_Counted(metric, counter.name, value))
+    return found
+
+
+_COUNTED: Final = _counted()
+#: The metrics of `Counters`, each once.
+COUNTED: Final = list({counted.metric.name: counted.metric for counted in _COUNTED}.values())
+
+
+def totals(counters: Counters) -> dict[str, int | dict[str, int]]:
+    """Return the values by metric: name -> number, or name -> {value of the label: number}."""
+    values: dict[str, int | dict[str, int]] = {}
+    for counted in _COUNTED:
+        number: int = getattr(counters, counted.field)
+        family = values.setdefault(counted.metric.name, {} if counted.value else number)
+        if isinstance(family, dict):
+            family[counted.value] = number
+    return values

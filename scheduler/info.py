@@ -1,11 +1,19 @@
-"""The state described for people and for Prometheus: plain maps, made only when somebody asks."""
+"""The state described for people and for Prometheus: plain maps, made only when somebody asks.
+
+A metric is declared once: a counter in `counters.py`, what is read off the state in `_SHOWN`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from .counters import COUNTED, Metric, totals
 
 if TYPE_CHECKING:
     from .state import SchedulerState
+    from .tasks import Prefix
 
 #: Workers described in one answer.
 MAX_WORKERS_LISTED = 1000
@@ -58,42 +66,89 @@ def cluster_info(state: SchedulerState) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown(Metric):
+    """A metric that is read off the state when somebody asks."""
+
+    #: the number, or {value of the label: number}
+    read: Callable[[SchedulerState], Any] = lambda state: 0
+
+
+def _by_prefix(read: Callable[[Prefix], float]) -> Callable[[SchedulerState], dict[str, float]]:
+    """Read one number of each of the 50 functions that took the most time."""
+
+    def values(state: SchedulerState) -> dict[str, float]:
+        by_time = sorted(state.prefixes.values(), key=lambda p: -p.compute_ns)
+        return {prefix.name: read(prefix) for prefix in by_time[:50]}
+
+    return values
+
+
+def _epoch_s(state: SchedulerState) -> float:
+    return state.epoch / 1e9
+
+
+_SHOWN: Final = (
+    _Shown("tasks", "Tasks that the scheduler knows, by state.", "state", task_counts),
+    _Shown(
+        "task_compute_seconds_total",
+        "Time that tasks ran, by function.",
+        "prefix",
+        _by_prefix(lambda prefix: prefix.compute_ns / 1e9),
+    ),
+    _Shown(
+        "tasks_finished_total",
+        "Tasks that finished, by function.",
+        "prefix",
+        _by_prefix(lambda prefix: prefix.n_finished),
+    ),
+    _Shown(
+        "workers",
+        "Workers that are connected.",
+        "state",
+        lambda state: {"running": len(state.workers)},
+    ),
+    _Shown(
+        "worker_threads",
+        "Threads of all workers.",
+        read=lambda state: sum(ws.nthreads for ws in state.workers.values()),
+    ),
+    _Shown(
+        "worker_threads_busy",
+        "Threads that have a task.",
+        read=lambda state: sum(
+            min(ws.nthreads, len(ws.processing)) for ws in state.workers.values()
+        ),
+    ),
+    _Shown(
+        "memory_managed_bytes",
+        "Bytes of results that workers hold.",
+        read=lambda state: sum(ws.nbytes for ws in state.workers.values()),
+    ),
+    _Shown(
+        "clients",
+        "Clients that are connected or expected back.",
+        read=lambda state: len(state.clients),
+    ),
+    _Shown("connections", "Open connections.", read=lambda state: len(state.roles)),
+    _Shown(
+        "epoch_timestamp_seconds",
+        "When the scheduler started.",
+        read=_epoch_s,
+    ),
+)
+#: What the shell measures and hands over with each tick (`Tick.measurements`).
+_MEASURED: Final = (
+    Metric("auth_failures_total", "Connections refused before they proved the token."),
+    Metric("bytes_total", "Bytes on all connections.", "direction"),
+    Metric("frames_total", "Frames on all connections.", "direction"),
+    Metric("cpu_seconds_total", "Processor time of the scheduler's process."),
+)
+#: Every metric of a scheduler, by name.
+METRICS: Final[dict[str, Metric]] = {m.name: m for m in (*COUNTED, *_SHOWN, *_MEASURED)}
+
+
 def metrics(state: SchedulerState) -> dict[str, Any]:
     """Every counter and gauge: name -> number, or name -> {label: number}."""
-    counters = state.counters
-    workers = state.workers.values()
-    by_time = sorted(state.prefixes.values(), key=lambda p: -p.compute_ns)
-    return {
-        "tasks": task_counts(state),
-        "tasks_submitted_total": counters.tasks_submitted,
-        "tasks_completed_total": counters.tasks_completed,
-        "tasks_failed_total": {
-            "exception": counters.tasks_failed_exception,
-            "worker_died": counters.tasks_failed_worker_died,
-            "lost_data": counters.tasks_failed_lost_data,
-        },
-        "tasks_cancelled_total": counters.tasks_cancelled,
-        "tasks_retried_total": counters.tasks_retried,
-        "tasks_recomputed_total": counters.tasks_recomputed,
-        "tasks_returned_total": counters.tasks_returned,
-        "tasks_assigned_total": counters.tasks_assigned,
-        "tasks_assigned_ahead_total": counters.tasks_assigned_ahead,
-        "reports_stale_total": counters.reports_stale,
-        "replicas_missing_total": counters.replicas_missing,
-        "task_compute_seconds_total": {p.name: p.compute_ns / 1e9 for p in by_time[:50]},
-        "tasks_finished_total": {p.name: p.n_finished for p in by_time[:50]},
-        "workers": len(workers),
-        "workers_joined_total": counters.workers_joined,
-        "workers_lost_total": counters.workers_lost,
-        "workers_left_total": counters.workers_left,
-        "worker_threads": sum(ws.nthreads for ws in workers),
-        "worker_threads_busy": sum(min(ws.nthreads, len(ws.processing)) for ws in workers),
-        "memory_managed_bytes": sum(ws.nbytes for ws in workers),
-        "clients": len(state.clients),
-        "clients_joined_total": counters.clients_joined,
-        "clients_expired_total": counters.clients_expired,
-        "connections": len(state.roles),
-        "protocol_errors_total": counters.protocol_errors,
-        "epoch": state.epoch,
-        **state.measurements,
-    }
+    shown = {metric.name: metric.read(state) for metric in _SHOWN}
+    return {**shown, **totals(state.counters), **state.measurements}

@@ -16,8 +16,10 @@ from tests.deploy.daemons import daemon, file_of, gone, scheduler
 from weft.deploy.http.prometheus import render
 from weft.deploy.local import LocalCluster
 from weft.protocol.connection_file import ConnectionFile
-from weft.scheduler.info import metrics
-from weft.scheduler.state import SchedulerState
+from weft.protocol.security import Security
+from weft.scheduler.info import METRICS, metrics
+from weft.scheduler.server import SchedulerConfig, SchedulerServer
+from weft.scheduler.state import SchedulerState, Tick
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -158,13 +160,50 @@ def test_metrics_are_openmetrics_if_asked_for(pages):
     assert text.endswith("# EOF\n")
 
 
-def test_every_metric_of_the_scheduler_has_words():
+def test_every_value_of_the_scheduler_is_a_declared_metric():
+    server = SchedulerServer(SchedulerConfig((), Security(bytes(32), bytes(16))))
+    state = server.state
+    state.handle(Tick(server._measure()), 0.0)
+    values = metrics(state)
+    assert {*values} == {*METRICS}
+    for name, value in values.items():
+        assert isinstance(value, dict) == bool(METRICS[name].label), name
+        assert METRICS[name].text.endswith("."), name
+
+
+def test_the_names_that_dashboards_use_stay():
     page, _ = render(metrics(SchedulerState(1)), {"version": "1"}, "")
-    for line in page.decode().splitlines():
-        if line.startswith("# HELP"):
-            name, words = line.split(" ", 3)[2:]
-            assert words.endswith(".")
-            assert words.lower().replace(" ", "_").rstrip(".") not in name, f"{name}: no help"
+    names = {line.split()[2] for line in page.decode().splitlines() if line.startswith("# TYPE")}
+    assert {name.removeprefix("weft_scheduler_") for name in names} == {
+        "clients",
+        "clients_expired_total",
+        "clients_joined_total",
+        "connections",
+        "epoch_timestamp_seconds",
+        "memory_managed_bytes",
+        "protocol_errors_total",
+        "replicas_missing_total",
+        "reports_stale_total",
+        "task_compute_seconds_total",
+        "tasks",
+        "tasks_assigned_ahead_total",
+        "tasks_assigned_total",
+        "tasks_cancelled_total",
+        "tasks_completed_total",
+        "tasks_failed_total",
+        "tasks_finished_total",
+        "tasks_recomputed_total",
+        "tasks_retried_total",
+        "tasks_returned_total",
+        "tasks_submitted_total",
+        "weft_build_info",
+        "worker_threads",
+        "worker_threads_busy",
+        "workers",
+        "workers_joined_total",
+        "workers_left_total",
+        "workers_lost_total",
+    }
 
 
 def test_the_index_describes_the_cluster(pages):
