@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .events import Unwatch, Watch
@@ -34,6 +34,17 @@ class DoneAndNotDone(NamedTuple):
 
     done: set[Future]
     not_done: set[Future]
+
+
+class _OfNothing(DoneAndNotDone):
+    """What `wait` returns for no futures: with none, there is no client that could say whether its
+    methods are awaited, so this can be used in both ways."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, DoneAndNotDone]:
+        yield from ()
+        return DoneAndNotDone(*self)
 
 
 def wait(
@@ -59,7 +70,7 @@ def wait(
         raise ValueError(f"return_when= cannot be {return_when!r}")
     engine = engine_of(futures)
     if engine is None:
-        return DoneAndNotDone(set(), set())
+        return _OfNothing(set(), set())
     if engine.is_asynchronous:
         return _wait_async(engine, futures, timeout, return_when)
     if arguments := _what_to_wait_for(futures, return_when):

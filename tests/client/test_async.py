@@ -42,6 +42,12 @@ async def test_everything_can_be_awaited(scheduler):
         client.submit(inc, 1)
 
 
+async def test_waiting_for_no_futures_can_be_awaited():
+    found = await wait([])
+    assert found == wait([]) == (set(), set())
+    assert found.done == found.not_done == set()
+
+
 async def test_a_key_is_free_as_soon_as_its_future_is_released(scheduler):
     async with Client(scheduler, asynchronous=True) as client:
         for n in range(50):
