@@ -7,7 +7,8 @@ program ends is closed.
 The default client is kept alive until it is closed or another takes its place: so a bare
 `weft.Client(address)` is the one that `Client.current` returns, and a cell of a notebook that is
 run again replaces its client, which then is dropped and closed (see `leaving`). Other clients live
-as long as somebody holds them.
+as long as somebody holds them. When the default client is closed, the one before it is the default
+again, if it is still open.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _current: ContextVar[Client | None] = ContextVar("weft_client", default=None)
 _open_clients: weakref.WeakKeyDictionary[Client, Callable[[], object]] = weakref.WeakKeyDictionary()
 #: The default client, if there is one: a list, for there is nothing to be rebound then.
 _default: list[Client] = []
+#: Those that were the default before, the latest one last.
+_earlier: list[weakref.ref[Client]] = []
 
 
 def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bool) -> None:
@@ -41,6 +44,8 @@ def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bo
     _open_clients[client] = watch(client, holdings, timeout)
     set_future_binder(_bind_future)
     if as_default:
+        still_open = [ref for ref in _earlier if ref() in _open_clients]
+        _earlier[:] = [*still_open, *map(weakref.ref, _default)]
         _default[:] = [client]
 
 
@@ -50,9 +55,18 @@ def closed(client: Client) -> None:
     if stop_watching is not None:
         stop_watching()
     if client in _default:
-        _default.clear()
+        _default[:] = _take_earlier()
     if not _open_clients:
         set_future_binder(None)
+
+
+def _take_earlier() -> list[Client]:
+    """Return the client that was the default most recently and is still open, if there is one."""
+    while _earlier:
+        client = _earlier.pop()()
+        if client is not None and client in _open_clients:
+            return [client]
+    return []
 
 
 def find_current(*, allow_global: bool = True) -> Client:

@@ -1,0 +1,36 @@
+"""Which client is meant where none is named."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from weft.client import Client
+from weft.protocol.errors import ClientClosed
+
+
+def test_a_closed_default_client_gives_its_place_back(scheduler):
+    with Client(scheduler) as outer, Client(scheduler) as middle:
+        with Client(scheduler), Client(scheduler) as inner:
+            assert Client.current() is inner
+        assert Client.current() is middle
+        with Client(scheduler) as inner:
+            middle.close()
+            assert Client.current() is inner
+        assert Client.current() is outer
+    with pytest.raises(ClientClosed):
+        Client.current()
+
+
+def test_a_client_that_nobody_holds_does_not_get_its_place_back(scheduler):
+    Client(scheduler, name="first")
+    with pytest.warns(ResourceWarning, match="'first'"):
+        second = Client(scheduler)
+        gc.collect()
+    with Client(scheduler) as third:
+        assert Client.current() is third
+    assert Client.current() is second
+    second.close()
+    with pytest.raises(ClientClosed):
+        Client.current()
