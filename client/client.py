@@ -486,7 +486,13 @@ class Client:
         gathering = Gathering(self._usable(), futures, errors)
         if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async(timeout)
-        return gathering.run(timeout)
+        result, error = gathering.run(timeout)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
+        return result
 
     def _usable(self) -> Engine:
         """Return the engine, even of a closed client: results that are here can be read."""

@@ -156,17 +156,24 @@ class Future:
 
     # --- Letting go -------------------------------------------------------------------------------
 
-    def cancel(self, reason: str | None = None, msg: str | None = None, force: bool = False) -> Any:
+    def cancel(
+        self,
+        reason: str | None = None,
+        msg: str | None = None,
+        force: bool = False,
+        asynchronous: bool | None = None,
+    ) -> Any:
         """Give the task up if it is not done. A running one is not interrupted.
 
         Args:
             reason: for the error that others see.
             msg: more of it.
             force: even if other clients want its result.
+            asynchronous: return an awaitable; None = if the client is asynchronous.
         """
         self._check_usable()
         self._engine.post(Cancel([self._state], force, cancel_reason(reason, msg)))
-        if self._engine.is_asynchronous:
+        if self._engine.is_asynchronous if asynchronous is None else asynchronous:
             return self._engine.settle_async()
         self._engine.settle()
         return None

@@ -40,8 +40,11 @@ class Gathering:
         else:
             self._collect(futures)
 
-    def run(self, timeout: float | None = None) -> Any:
-        """Wait and return the results."""
+    def run(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
+        """Wait; return the results, or else what the caller is to raise.
+
+        The caller raises it, so that the traceback of a task's error has one frame of ours.
+        """
         left = self._to_wait_for()
         if left:
             self._engine.check_open()
@@ -49,7 +52,7 @@ class Gathering:
                 left, timeout, wants_data=True, stops_at_failure=not self._skips
             ):
                 raise TimeoutError(self._late(timeout))
-        return self._results()
+        return self._outcome()
 
     async def run_async(self, timeout: float | None = None) -> Any:
         """Do what `run` does, in a coroutine."""
@@ -60,7 +63,13 @@ class Gathering:
                 left, timeout, wants_data=True, stops_at_failure=not self._skips
             ):
                 raise TimeoutError(self._late(timeout))
-        return self._results()
+        result, error = self._outcome()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
+        return result
 
     def _to_wait_for(self) -> list[FutureState]:
         states = self._states
@@ -73,12 +82,25 @@ class Gathering:
         n = len(unready(self._states))
         return f"{n} of {len(self._states)} results were not there within {timeout:g} s"
 
+    def _outcome(self) -> tuple[Any, BaseException | None]:
+        error = None if self._skips else self._first_failure()
+        if error is None:
+            try:
+                return self._results(), None
+            except Exception:  # most often, a result could not be unpickled
+                error = self._first_failure()
+                if error is None:
+                    raise
+        return None, error
+
+    def _first_failure(self) -> BaseException | None:
+        for state in self._states:
+            if state.failure is not None:
+                return exception_of(state)
+        return None
+
     def _results(self) -> Any:
         states = self._states
-        if not self._skips:
-            for state in states:
-                if state.failure is not None:
-                    raise exception_of(state)
         if self._is_flat:
             engine = self._engine
             if self._skips:

@@ -1,0 +1,55 @@
+"""What `gather` raises, and `cancel` in both of its ways."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+
+import pytest
+
+import weft.client
+from weft.client import Client
+
+SHAPES = [lambda f: [f], lambda f: {"a": (f, 1)}]
+(FOLDER,) = weft.client.__path__
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+class Unreadable:
+    """Its pickle can be written and not be read."""
+
+    def __reduce__(self):
+        return fail, ("unreadable",)
+
+
+def own_frames(error):
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame.name for frame in frames if frame.filename.startswith(FOLDER)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("call", [(fail, "boom"), (Unreadable,)], ids=["failed", "unreadable"])
+def test_a_failure_that_is_gathered_has_one_frame_of_weft(client, shape, call):
+    with pytest.raises(ValueError) as info:  # noqa: PT011 - which one, the call says
+        client.gather(shape(client.submit(*call)))
+    assert own_frames(info.value) == ["gather"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_so_has_one_that_is_gathered_asynchronously(scheduler, shape):
+    async with Client(scheduler, asynchronous=True) as client:
+        with pytest.raises(ValueError, match="boom") as info:
+            await client.gather(shape(client.submit(fail, "boom")))
+        assert own_frames(info.value) == ["run_async"]
+
+
+def test_a_future_is_cancelled_blocking_or_awaited(client, scheduler):
+    scheduler.is_holding = True
+    one, other = client.map(abs, range(2))
+    assert one.cancel(asynchronous=False) is None
+    assert one.cancelled()
+    asyncio.run(other.cancel(asynchronous=True))
+    assert other.cancelled()
