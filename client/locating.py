@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from ..protocol import connection_file as connection_files
-from ..protocol.errors import ConfigError
+from ..protocol.errors import CommClosed, ConfigError
 from ..protocol.security import Security
 from .link import Finder, SchedulerEnded
 from .loop import LoopThread
@@ -70,17 +70,37 @@ class Location:
             )
 
     def start_cluster(self) -> None:
-        """Start a LocalCluster if there is nothing to connect to."""
+        """Start a LocalCluster if there is nothing to connect to.
+
+        Raises:
+            CommClosed: the cluster that was given has ended.
+            ConfigError: it was not started.
+        """
+        self._check_given()
         if self._is_local:
             self.cluster = _local_cluster()(**self._cluster_options)
             self._owns_cluster = True
 
     async def start_cluster_async(self) -> None:
         """Do what `start_cluster` does, in the loop that runs."""
+        self._check_given()
         if self._is_local:
             cluster = _local_cluster()(asynchronous=True, **self._cluster_options)
             self.cluster = await cluster
             self._owns_cluster = True
+
+    def _check_given(self) -> None:
+        if self.cluster is None:
+            return
+        failure = getattr(self.cluster, "failure", None)
+        if isinstance(failure, str):
+            raise CommClosed(failure)
+        if not self.cluster.scheduler_address:
+            raise ConfigError(
+                f"this {type(self.cluster).__name__} was not started: await it, or enter it with "
+                "`async with`, before a client is made",
+                "address",
+            )
 
     def loop_thread(self) -> LoopThread | None:
         """Return the thread that the cluster lives in, if it does live in one."""

@@ -23,7 +23,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -290,7 +290,7 @@ class LocalCluster:
     def failure(self) -> str | None:
         """Why the scheduler is gone for good; None while it is not."""
         if self.status == "closed":
-            return "the LocalCluster was closed"
+            return "the LocalCluster was closed; start a new one"
         if self._given_up:
             return f"the LocalCluster was given up: {self._given_up}; start a new one"
         scheduler = self._scheduler
@@ -301,17 +301,26 @@ class LocalCluster:
 
     @property
     def scheduler_info(self) -> Any:
-        """The scheduler's description of itself, its workers and tasks."""
+        """The scheduler's description of itself, its workers and tasks; asynchronous: awaited."""
         if self.asynchronous:
-            raise TypeError("await client.scheduler_info() of an asynchronous cluster's client")
+            return _Awaited("scheduler_info", self._ask)
         with self.get_client(set_as_default=False, name="cluster") as client:
             return client.scheduler_info()
 
     @property
-    def workers(self) -> dict[str, Any]:
-        """What is known of each worker, by address."""
-        workers: dict[str, Any] = self.scheduler_info["workers"]
-        return workers
+    def workers(self) -> Any:
+        """What is known of each worker, by address; asynchronous: awaited."""
+        if self.asynchronous:
+            return _Awaited("workers", self._ask_for_workers)
+        return self.scheduler_info["workers"]
+
+    async def _ask(self) -> dict[str, Any]:
+        async with self.get_client(set_as_default=False, name="cluster") as client:
+            info: dict[str, Any] = await client.scheduler_info()
+            return info
+
+    async def _ask_for_workers(self) -> Any:
+        return (await self._ask())["workers"]
 
     # --- The end --------------------------------------------------------------------------------
 
@@ -414,6 +423,23 @@ class LocalCluster:
 
     def __reduce__(self) -> Any:
         raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")
+
+
+class _Awaited:
+    """A property of an asynchronous cluster: `await cluster.workers`.
+
+    Nothing is asked before it is awaited, so that looking at all attributes does no harm.
+    """
+
+    def __init__(self, name: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._name = name
+        self._ask = ask
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._ask().__await__()
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of an asynchronous LocalCluster: use `await cluster.{self._name}`>"
 
 
 async def _in_thread(function: Callable[[], None]) -> None:

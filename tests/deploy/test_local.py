@@ -88,10 +88,30 @@ async def test_an_asynchronous_cluster_computes_and_ends(options):
         await cluster.wait_for_workers(1, timeout=30)
         async with cluster.get_client() as client:
             assert await client.submit(abs, -1) == 1
+        assert [*await cluster.workers] == [*(await cluster.scheduler_info)["workers"]]
+        assert len(await cluster.workers) == 1
+        assert "await cluster.workers" in repr(cluster.workers)
     awaited = await LocalCluster(n_workers=1, asynchronous=True, **options)
     assert awaited.status == "running"
     await awaited.close()
     assert awaited.status == "closed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", KINDS)
+async def test_a_closed_cluster_is_said_to_be_closed(options):
+    cluster = LocalCluster(n_workers=1, **options)
+    cluster.close()
+    with pytest.raises(CommClosed, match="the LocalCluster was closed") as caught:
+        weft.Client(cluster)
+    assert type(caught.value) is weft.CommClosed
+    cluster = LocalCluster(n_workers=1, asynchronous=True, **options)
+    with pytest.raises(ConfigError, match="was not started: await it"):
+        await weft.Client(cluster, asynchronous=True)
+    await cluster
+    await cluster.close()
+    with pytest.raises(CommClosed, match="the LocalCluster was closed"):
+        await weft.Client(cluster, asynchronous=True)
 
 
 @pytest.mark.slow
