@@ -1,7 +1,8 @@
 """The `weft` command. Its errors are one line each: what is wrong, and what to do about it.
 
 Exit codes: 0 = ended as it was told to (Ctrl-C and SIGTERM included, once it ran), 1 = it failed,
-2 = the command or its configuration is at fault, 130 = Ctrl-C before it ran.
+2 = the command or its configuration is at fault, 130 = Ctrl-C before it ran; `weft worker` has
+more of them, see worker/exits.py.
 
 `weft scheduler` must not import pickle, so everything but click is imported by the command that
 needs it. click is imported nowhere else.
@@ -417,6 +418,9 @@ def worker(
     A supervisor process watches the workers, starts those again that die, and reports why. Set
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
     where unset.
+
+    Exit codes: 0 = told to end, 1 = failed, 2 = wrong options or configuration, 77 = the scheduler
+    refuses these workers for good (they run another minor version of Python, for instance).
     """
     from ..protocol import connection_file as connection_files
     from ..protocol.address import Address, parse_address

@@ -71,4 +71,10 @@ def describe(info: dict[str, Any], address: str) -> str:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
+    refused = info.get("refused_workers") or []
+    if refused:
+        lines.append("")
+        lines += [
+            f"refused  {worker['name']} on {worker['host']}: {worker['why']}" for worker in refused
+        ]
     return "\n".join(lines)

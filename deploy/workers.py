@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ..protocol.errors import ConfigError, InternalError, WeftError
+from ..protocol.errors import ConfigError, InternalError, NotAdmitted, WeftError
 from ..protocol.security import Security
 from ..worker import process, spawn
 from ..worker.config import WorkerConfig
-from ..worker.supervisor import EXIT_CONFIG, SupervisorConfig, WorkerSpec, supervise
+from ..worker.exits import EXIT_CONFIG, EXIT_REFUSED, note_refusal
+from ..worker.supervisor import SupervisorConfig, WorkerSpec, supervise
 from .child import LOG_FORMAT, Parent
 
 _log = logging.getLogger("weft.worker")
@@ -113,6 +114,9 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         process.main(config)
     except InternalError:
         raise  # a bug of ours: the traceback is the report
+    except NotAdmitted as error:
+        note_refusal(config.started_path, error.text)  # which the supervisor logs
+        return EXIT_REFUSED
     except WeftError as error:
         _log.error("worker %s: %s", config.name, error)
         return EXIT_CONFIG if isinstance(error, ConfigError) else 1

@@ -36,6 +36,7 @@ __all__ = [
     "InvalidTransition",
     "LocalProtocolError",
     "MissingKey",
+    "NotAdmitted",
     "ProtocolError",
     "RemoteProtocolError",
     "SerializationError",
@@ -152,6 +153,13 @@ class WrongRole(HandshakeError):
 
     For example a worker where a scheduler should be. Clients and workers connect to the scheduler's
     address, the one in the connection file.
+    """
+
+
+class NotAdmitted(HandshakeError):
+    """The scheduler refused this process, and would refuse it again as it is.
+
+    The text says why: another minor version of Python than the cluster's is the usual reason.
     """
 
 

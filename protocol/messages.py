@@ -92,10 +92,11 @@ class Welcome(Message):
 class Refused(Message):
     """The peer is authenticated but cannot take part (versions, a higher epoch).
 
-    The connection closes next.
+    The connection closes next. `is_final`: the same process would be refused again.
     """
 
     reason: Text
+    is_final: Flag = False
 
 
 @message(6)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .counters import COUNTED, Metric, totals
 
+from .refusals import describe_refusals
+
 if TYPE_CHECKING:
     from .state import SchedulerState
     from .tasks import Prefix
@@ -61,6 +63,7 @@ def cluster_info(state: SchedulerState) -> dict[str, Any]:
         "n_workers": len(state.workers),
         "nthreads": sum(ws.nthreads for ws in state.workers.values()),
         "workers": workers,
+        "refused_workers": describe_refusals(state),
         "clients": [client.name for client in state.clients.values()],
         "tasks": task_counts(state),
     }

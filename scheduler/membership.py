@@ -20,6 +20,7 @@ from ..protocol.message import Message
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import fill_class
 from .recovery import blame, lose_worker
+from .refusals import explain_unrunnable, forget_refusal, remember_refusal
 from .submission import unwant
 from .tasks import NO_WORKER, SchedulerTask, TaskClass
 from .transitions import enqueue, move, release_unneeded, set_aside
@@ -47,13 +48,21 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
                 f"{state.epoch}: an older scheduler must not go on",
             )
             return False
-        other = _other_python(state, peer, message)
-        if other:
-            _refuse_politely(state, peer, other)
+        pythons = _other_python(state, peer, message)
+        if pythons is not None:
+            mine, theirs = pythons
+            reason = (
+                f"Python {mine} here, Python {theirs} on the cluster: functions pickled by one can "
+                "fail in the other. Use the same minor version of Python for clients and workers."
+            )
+            _refuse_for_good(
+                state, peer, message, reason, f"Python {mine}, the cluster has {theirs}"
+            )
             return False
     if isinstance(message, m.RegisterWorker) and message.nthreads > MAX_NTHREADS:
         # Sums of them must stay numbers that a message can hold.
-        _refuse_politely(state, peer, f"{message.nthreads} threads are more than {MAX_NTHREADS}")
+        reason = f"{message.nthreads} threads are more than {MAX_NTHREADS}"
+        _refuse_for_good(state, peer, message, reason, reason)
         return False
     state.strangers.pop(peer, None)
     session = state.next_session
@@ -84,17 +93,30 @@ def _refuse_politely(state: SchedulerState, peer: int, reason: str) -> None:
     state.refuse(peer, reason)
 
 
+def _refuse_for_good(
+    state: SchedulerState, peer: int, message: Message, reason: str, why: str
+) -> None:
+    """Refuse a peer that can never join as it is; log the same of one worker only once."""
+    state.send(peer, m.Refused(reason=reason, is_final=True))
+    if not isinstance(message, m.RegisterWorker):
+        state.refuse(peer, reason)
+        return
+    host = str(message.facts.get("host", ""))
+    is_news = remember_refusal(state, message.name, host, why)
+    state.refuse(peer, f"worker {message.name} on {host} is refused: {why}" if is_news else "")
+
+
 def _python_minor(facts: dict[str, Any]) -> str:
     return ".".join(str(facts.get("python", "")).split(".")[:2])
 
 
-def _other_python(state: SchedulerState, peer: int, message: Any) -> str:
-    """Say what is wrong if client and workers run different Python minors.
+def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, str] | None:
+    """Return the minor versions of Python of the peer and of the cluster, if they differ.
 
     Code pickled by one may fail in the other.
     """
     if isinstance(message, m.RegisterSupervisor):
-        return ""
+        return None
     mine = _python_minor(message.facts)
     facts: list[dict[str, Any]] = [ws.facts for ws in state.workers.values()]
     if isinstance(message, m.RegisterWorker):
@@ -102,11 +124,8 @@ def _other_python(state: SchedulerState, peer: int, message: Any) -> str:
     for other in facts[:1]:
         theirs = _python_minor(other)
         if mine and theirs and mine != theirs:
-            return (
-                f"Python {mine} here, Python {theirs} on the cluster: functions pickled by one can "
-                "fail in the other. Use the same minor version of Python for clients and workers."
-            )
-    return ""
+            return mine, theirs
+    return None
 
 
 def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient, session: int) -> None:
@@ -142,6 +161,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.workers_by_id[ws.worker_id] = ws
     state.workers_by_address[ws.address] = ws
     state.idle[ws] = None
+    forget_refusal(state, ws.name, ws.host)
     state.counters.workers_joined += 1
     state.log("info", f"worker {ws.name} joined from {ws.address} with {_threads(ws.nthreads)}")
     _cluster_change(state)
@@ -372,13 +392,7 @@ def _is_old(now: float, then: float) -> bool:
 
 
 def _say_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
-    if not state.workers:
-        reason = "the cluster has no workers"
-    else:
-        reason = (
-            f"no worker offers {task_class.restrictions} "
-            f"({len(state.workers)} workers are connected)"
-        )
+    reason = explain_unrunnable(state, task_class)
     by_client: dict[ClientHandle, list[str]] = {}
     task: SchedulerTask
     for task in task_class.unrunnable:

@@ -277,8 +277,9 @@ class SchedulerServer:
             connection = self._connections.pop(action.peer, None)
             if connection is not None:
                 level = logging.WARNING if action.is_error else logging.INFO
-                reason = one_line(action.reason)
-                _log.log(level, "closing %s: %s", connection.peer_address, reason)
+                if action.reason:
+                    reason = one_line(action.reason)
+                    _log.log(level, "closing %s: %s", connection.peer_address, reason)
                 connection.close()
         elif type(action) is StopServer:
             self._begin_stop(action.reason)

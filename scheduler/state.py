@@ -39,6 +39,7 @@ from . import assignment, completion, membership, recovery, submission
 from .counters import Counters
 from .info import cluster_info, metrics
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .refusals import Refusal
 from .story import Story
 from .tasks import Function, Prefix, SchedulerTask, TaskClass
 
@@ -81,7 +82,10 @@ Event = Connected | Received | Closed | Tick
 # -- actions --------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class CloseConnection:
-    """Send what is in the peer's out-box, then close; log `reason` at warning if `is_error`."""
+    """Send what is in the peer's out-box, then close.
+
+    `reason` is logged, at warning if `is_error`; an empty one was logged before.
+    """
 
     peer: int
     reason: str
@@ -169,6 +173,8 @@ class SchedulerState:
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
         self.supervisors: dict[int, SupervisorHandle] = {}
+        #: {(name, host): refusal} of workers refused for good, the latest last; at most MAX_REFUSED
+        self.refusals: dict[tuple[str, str], Refusal] = {}
 
         #: {task: None}: waiting tasks that may be assigned ahead, looked at by the next settle
         self.ahead: dict[SchedulerTask, None] = {}
@@ -320,7 +326,10 @@ class SchedulerState:
             self.send(client.peer, message)
 
     def refuse(self, peer: int, reason: str) -> None:
-        """A peer broke the rules: count it and end its connection; nobody else is touched."""
+        """A peer broke the rules: count it and end its connection; nobody else is touched.
+
+        An empty reason is not logged.
+        """
         self.counters.protocol_errors += 1
         self.actions.append(CloseConnection(peer, reason, is_error=True))
         membership.on_closed(self, peer)

@@ -17,6 +17,7 @@ from ..protocol.handshake import Role
 from ..protocol.payload import blob_nbytes
 from .peers import WorkerHandle
 from .placement import may_run
+from .refusals import MAX_REFUSED
 from .tasks import (
     ERRED,
     MEMORY,
@@ -348,6 +349,10 @@ def _validate_containers(state: SchedulerState) -> None:
     _same(state, "strangers == open, not registered", state.strangers, expected)
     times = list(state.strangers.values())
     check(state, times == sorted(times), "strangers are in order of time", found=times)
+    n_refusals = len(state.refusals)
+    check(state, n_refusals <= MAX_REFUSED, "refusals are bounded", found=n_refusals)
+    whens = [refusal.when for refusal in state.refusals.values()]
+    check(state, whens == sorted(whens), "refusals are in order of time", found=whens)
     workers = state.workers.values()
     idle = [ws for ws in workers if not ws.n_busy]
     _same(state, "idle == workers that process nothing", state.idle, idle)

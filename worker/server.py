@@ -28,6 +28,7 @@ from ..protocol.errors import (
     HandshakeError,
     InternalError,
     LocalProtocolError,
+    NotAdmitted,
     ProtocolError,
     RemoteProtocolError,
     WrongCluster,
@@ -157,7 +158,8 @@ class WorkerServer:
         """Work until the scheduler or `stop` says that it is enough.
 
         Raises:
-            HandshakeError: the scheduler does not want this worker; trying again will not help.
+            NotAdmitted: the scheduler does not take this worker; trying again will not help.
+            HandshakeError: whoever answers is not this worker's scheduler.
             ConfigError: no data port can be opened where the configuration says.
             CommError: the scheduler is out of reach and `config.reconnect` is off.
             InternalError: a bug of weft.
@@ -405,7 +407,8 @@ class WorkerServer:
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler said so")
         elif isinstance(message, Refused):
-            session.end(HandshakeError(f"the scheduler refused: {message.reason}"))
+            kind = NotAdmitted if message.is_final else HandshakeError
+            session.end(kind(f"the scheduler refused it: {message.reason}"))
         elif isinstance(message, Bye):
             session.end(CommClosed(f"the scheduler said: {message.reason}"))
         elif not isinstance(message, Heartbeat):

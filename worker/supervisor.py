@@ -8,7 +8,8 @@ What it decides:
 
 - A worker that ended is started again, under a new id; after deaths in a row with a growing delay.
   One that ended by itself with code 0 while it ran nothing was told to, and stays away. One that
-  cannot be what it was told to be (`EXIT_CONFIG`) ends everything: the next would not fare better.
+  cannot be what it was told to be (`EXIT_CONFIG`), or that the scheduler refuses for good
+  (`EXIT_REFUSED`), ends everything: the next would not fare better.
 - A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
   exit is reported with that reason, and with the attempts that were running.
 - `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
@@ -41,6 +42,7 @@ import psutil
 from ..protocol.deadline import unless, within
 from ..protocol.errors import CommError, ConfigError, ProtocolError
 from ..protocol.security import Security
+from .exits import EXIT_CONFIG, EXIT_REFUSED, read_refusal
 from .started import read_started
 from .supervisor_link import SETTLE_S, SupervisorLink
 
@@ -48,8 +50,6 @@ _log = logging.getLogger("weft.supervisor")
 
 #: A worker above this part of its memory limit is killed.
 TERMINATE_FRACTION: Final = 0.95
-#: Exit code of a worker whose configuration is at fault (sysexits' EX_CONFIG); it has said how.
-EXIT_CONFIG: Final = 78
 _CHECK_S: Final = 0.1
 #: States of a process that somebody has suspended: by SIGSTOP, or with a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -307,6 +307,7 @@ class Supervisor:
         slot.process = None
         running = read_started(slot.record)
         slot.record.unlink(missing_ok=True)
+        refusal = read_refusal(slot.record)
         lived_s = time.monotonic() - slot.started
         if self._stopping:
             pass
@@ -317,6 +318,12 @@ class Supervisor:
                 self.stop("all workers were told to end")
         elif os.waitstatus_to_exitcode(status) == EXIT_CONFIG and not running:
             self.stop(f"worker {slot.spec.name} cannot be what it was told to be", 2)
+        elif os.waitstatus_to_exitcode(status) == EXIT_REFUSED and not running:
+            # The one line of the whole family: all its workers are refused for the same reason.
+            if not self._stop_asked.done():
+                why = refusal or "the scheduler refused it"
+                _log.error("worker %s cannot join: %s", slot.spec.name, why)
+            self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
         else:
             reason = slot.verdict or describe_exit(status)
             self._link.report_exit(slot.worker_id, reason, running)

@@ -24,6 +24,7 @@ EXAMPLES = [
     errors.WrongVersion("we speak 1 to 2, the peer 3 to 4", "tcp://a:1"),
     errors.WrongCluster("cluster ab expected, cd found", "tcp://a:1"),
     errors.WrongRole("a worker answered", "tcp://a:1"),
+    errors.NotAdmitted("Python 3.12 here, Python 3.11 there", "tcp://a:1"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
     errors.CommError("no route to host", "tcp://a:1"),
     errors.CommClosed(),

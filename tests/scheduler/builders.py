@@ -147,7 +147,7 @@ class Board:
                 memory_limit=0,
                 resources=options.get("resources", {}),
                 supervisor_id=options.get("supervisor_id", ""),
-                facts={"host": options.get("host", "here")},
+                facts=options.get("facts", {"host": options.get("host", "here")}),
             ),
         )
         return peer

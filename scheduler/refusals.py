@@ -1,0 +1,99 @@
+"""Workers that were refused for good, and why tasks find no worker: the texts for people.
+
+A worker that can never join (it has another minor version of Python, say) is remembered for a
+while, so that a user whose tasks wait for it learns what became of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+    from .tasks import TaskClass
+
+#: Refused workers that are remembered; the one refused longest ago is forgotten first.
+MAX_REFUSED: Final = 100
+#: ... and for how long, seconds.
+REMEMBERED_S: Final = 3600.0
+#: Connected workers that are named where the wanted one is not among them.
+MAX_NAMED: Final = 10
+
+
+@dataclass(slots=True)
+class Refusal:
+    """The last time that a worker of this name, on this host, was refused."""
+
+    name: str
+    host: str
+    #: in a few words, for a list
+    why: str
+    when: float
+    n_times: int = 1
+
+
+def remember_refusal(state: SchedulerState, name: str, host: str, why: str) -> bool:
+    """Note that a worker was refused for good; return whether that is news."""
+    known = state.refusals.pop((name, host), None)
+    is_news = known is None or known.why != why
+    n_times = 1 if known is None else known.n_times + 1
+    state.refusals[name, host] = Refusal(name, host, why, state.now, n_times)
+    while len(state.refusals) > MAX_REFUSED:
+        del state.refusals[next(iter(state.refusals))]
+    return is_news
+
+
+def forget_refusal(state: SchedulerState, name: str, host: str) -> None:
+    """Drop the note of a worker that could join after all."""
+    state.refusals.pop((name, host), None)
+
+
+def recent_refusals(state: SchedulerState) -> list[Refusal]:
+    """Return what is still worth telling, oldest first."""
+    for key, refusal in list(state.refusals.items()):
+        if state.now - refusal.when > REMEMBERED_S:
+            del state.refusals[key]
+    return list(state.refusals.values())
+
+
+def describe_refusals(state: SchedulerState) -> list[dict[str, Any]]:
+    """Describe the refused workers for `weft info`."""
+    return [
+        {
+            "name": refusal.name,
+            "host": refusal.host,
+            "why": refusal.why,
+            "n_times": refusal.n_times,
+            "seconds_ago": max(0.0, state.now - refusal.when),
+        }
+        for refusal in recent_refusals(state)
+    ]
+
+
+def explain_unrunnable(state: SchedulerState, task_class: TaskClass) -> str:
+    """Say why no worker of the cluster may run the tasks of a class."""
+    parts = [_what_is_missing(state, task_class)]
+    whys = Counter(refusal.why for refusal in recent_refusals(state))
+    for why, n in whys.items():
+        parts.append(f"{n} worker{' was' if n == 1 else 's were'} refused: {why}")
+    return "; ".join(parts)
+
+
+def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
+    workers = list(state.workers.values())
+    if not workers:
+        return "the cluster has no workers"
+    wanted = task_class.workers
+    if wanted and not task_class.allow_other_workers:
+        named = [ws for ws in workers if not {ws.name, ws.address, ws.host}.isdisjoint(wanted)]
+        if not named:
+            names = [ws.name for ws in workers]
+            there = ", ".join(names[:MAX_NAMED])
+            if len(names) > MAX_NAMED:
+                there += f" and {len(names) - MAX_NAMED} more"
+            verb = "is" if len(names) == 1 else "are"
+            return f"no connected worker is named {' or '.join(wanted)}; there {verb} {there}"
+    n = "1 worker is" if len(workers) == 1 else f"{len(workers)} workers are"
+    return f"no worker offers {task_class.restrictions} ({n} connected)"
