@@ -37,6 +37,7 @@ from .events import Cancel, Send
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
 from .leaving import Holdings
+from .lending import encode, encode_each
 from .link import Finder
 from .locating import Cluster, Location, check_options
 from .loop import LoopThread
@@ -299,6 +300,7 @@ class Client:
 
         Raises:
             SerializationError: the function or an argument cannot be pickled; the text names it.
+            ForeignFuture: a future among the arguments is of another cluster.
         """
         engine = self._running()
         if not callable(func):
@@ -308,7 +310,7 @@ class Client:
         options = make_options(priority, retries, workers, allow_other_workers, resources)
         encoder = self._encoder
         function = encoder.function(func)
-        blob, dependencies, shared = encoder.call(function, args, kwargs)
+        (blob, dependencies, shared), loan = encode(engine, encoder.call, function, args, kwargs)
         digest: bytes | None = None
         replaced: list[FutureState] | None = None
         if key is not None:
@@ -324,17 +326,9 @@ class Client:
         future = Future(engine, state)
         if shared is not None:
             shared.submit(engine, priority, [state], [dependencies])
-        engine.post(
-            TaskRecord(
-                state,
-                function,
-                blob,
-                dependencies,
-                options,
-                digest,
-                replaced[0] if replaced else None,
-            )
-        )
+        failed = replaced[0] if replaced else None
+        record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
+        engine.post(record) if loan is None else loan.post(record)
         if engine.is_closed:
             raise ClientClosed()
         return future
@@ -399,7 +393,8 @@ class Client:
         is_unique = not pure and not isinstance(keys, list)
         futures: list[Future] = []
         more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
-        for chunk in encoder.rows(function, rows, constants, keys, pure, **more):
+        chunks = encoder.rows(function, rows, constants, keys, pure, **more)
+        for chunk, loan in encode_each(engine, chunks):  # `rows` may make a client of its own
             replaced: list[FutureState] | None = None
             with paused_collector():
                 if is_unique:
@@ -410,17 +405,11 @@ class Client:
                 futures += [Future(engine, state) for state in states]
             if chunk.shared is not None:
                 chunk.shared.submit(engine, priority, states, chunk.dependencies)
-            engine.post(
-                TaskColumns(
-                    states,
-                    function,
-                    chunk.args,
-                    chunk.dependencies,
-                    options,
-                    chunk.spec_hashes,
-                    replaced,
-                )
+            hashes = chunk.spec_hashes
+            columns = TaskColumns(
+                states, function, chunk.args, chunk.dependencies, options, hashes, replaced
             )
+            engine.post(columns) if loan is None else loan.post(columns)
         engine.check_open()
         return futures
 

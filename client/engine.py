@@ -26,6 +26,7 @@ from .data_links import DataLinks
 from .events import (
     Action,
     Closed,
+    Confirm,
     Event,
     FetchFrom,
     Forget,
@@ -38,6 +39,7 @@ from .events import (
     Watch,
     WatchCluster,
 )
+from .lending import Loan
 from .link import Finder, SchedulerLink
 from .operating import note_unreadable
 from .patience import check_seconds
@@ -53,7 +55,10 @@ _CLOSE_TIMEOUT_S: Final = 2.0
 _SWEEP_S: Final = 0.01
 
 
-#: Engines of this process, for `_close_in_fork`.
+#: How long a future that is pickled waits until the scheduler has its task.
+_CONFIRM_TIMEOUT_S: Final = 10.0
+
+#: Engines of this process, for `_close_in_fork` and `Engine.is_alone`.
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -96,6 +101,11 @@ class Engine:
         _engines.add(self)
         #: What users did and the core has not seen; any thread appends.
         self._operations: deque[Any] = deque()
+        #: The loans among them, each appended before and removed after it stands there.
+        self._loans: deque[Loan] = deque()
+        #: Times that the queue was read, and up to which of them the scheduler has read the rest.
+        self._n_flushes = 0
+        self._confirmed = -1
         #: A flush is due. Set by whoever wakes the loop, cleared before the queue is read.
         self._is_woken = False
         #: A sweep is due. Cleared before the sweep reads the queue: whoever appends and then sees
@@ -240,13 +250,43 @@ class Engine:
         waiter = AsyncWaiter(1, wants_data=False)
         await self.wait_async(waiter, WatchCluster(waiter, 0), None)
 
+    @staticmethod
+    def is_alone() -> bool:
+        """Whether no other client of this process can have made a future."""
+        return len(_engines) < 2
+
+    def confirm(self) -> None:
+        """Wait until the scheduler has read what was submitted before, if this thread may wait."""
+        if self.is_asynchronous or self.is_closed or threading.get_ident() == self._thread_id:
+            return
+        # In this order: the loop counts before it takes anything from the queue.
+        if not self._operations and self._n_flushes == self._confirmed:
+            return
+        n_flushes = self._n_flushes
+        waiter = ThreadWaiter(1, wants_data=False)
+        with contextlib.suppress(ClientClosed):
+            if self.wait(waiter, Confirm(waiter), _CONFIRM_TIMEOUT_S):
+                # The request came with the next flush at the earliest, behind all that was in it.
+                self._confirmed = n_flushes + 1
+
+    def wait_for_loan(self, loan: Loan) -> None:
+        """Handle nothing that is posted from now on before `loan.is_ready`; any thread."""
+        self._loans.append(loan)
+        self.post(loan)
+
+    def go_on(self) -> None:
+        """Look whether the loan that is waited for is ready; any thread."""
+        if not self._is_woken:
+            self._wake()
+
     def fail_unreadable(self, state: FutureState, failure: Failure) -> None:
         """Let the core know that a result cannot be unpickled; return when `state` says so."""
         if not self.is_closed:
-            self.post(Unreadable(state, failure))
             if threading.get_ident() == self._thread_id:
-                self._flush()
+                # Not through the queue, which may wait for a loan.
+                self._on_event(Operations([Unreadable(state, failure)]))
                 return
+            self.post(Unreadable(state, failure))
             with contextlib.suppress(ClientClosed):  # meanwhile
                 self.settle()
                 return
@@ -319,9 +359,25 @@ class Engine:
         queue = self._operations
         n = len(queue)
         if n:
+            self._n_flushes += 1
             pop = queue.popleft
-            self.core.handle(Operations([pop() for _ in range(n)]), time.monotonic())
+            operations = self._until_loan(n) if self._loans else [pop() for _ in range(n)]
+            self.core.handle(Operations(operations), time.monotonic())
             self._drain()
+
+    def _until_loan(self, n: int) -> list[Any]:
+        """Take up to `n` operations, as far as no loan is waited for."""
+        queue = self._operations
+        operations: list[Any] = []
+        for _ in range(n):
+            if queue[0].__class__ is Loan:
+                if not (queue[0].is_ready or self.is_closed):
+                    break
+                queue.popleft()
+                self._loans.popleft()
+            else:
+                operations.append(queue.popleft())
+        return operations
 
     def _sweep(self) -> None:
         self._is_sweeping = False

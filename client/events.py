@@ -81,6 +81,13 @@ class Unreadable:
 
 
 @dataclass(slots=True)
+class Confirm:
+    """Tell `watcher` when the scheduler has read what was submitted before, or never will."""
+
+    watcher: Watcher
+
+
+@dataclass(slots=True)
 class Send:
     """Send this message as it is."""
 
@@ -89,7 +96,7 @@ class Send:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskInfo | Forget | Unreadable | Send"
+    " | AskInfo | Forget | Unreadable | Confirm | Send"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

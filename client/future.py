@@ -205,7 +205,12 @@ class Future:
         """Become a dependency in the arguments of a task; elsewhere keep the key."""
         if self._is_released:
             raise ValueError(f"the future of {self._state.key!r} was released")
-        return reduce_future(self._state.key)
+        return reduce_future(self._state.key, self)
+
+    def before_leaving(self) -> None:
+        """See that whoever gets the pickle does not ask the scheduler before its task is there."""
+        if self._state.status == "pending":
+            self._engine.confirm()
 
     def __repr__(self) -> str:
         return f"<Future: {self._state.status}, key: {self._state.key}>"

@@ -194,6 +194,7 @@ def on_cluster_info(core: ClientState, message: ClusterInfo) -> None:
 
 def on_forget(core: ClientState, watcher: Watcher) -> None:
     core.cluster_watchers = [e for e in core.cluster_watchers if e[0] is not watcher]
+    core.confirmations = [c for c in core.confirmations if c[0] is not watcher]
     for request in [n for n, w in core.info_requests.items() if w is watcher]:
         del core.info_requests[request]
 

@@ -169,6 +169,8 @@ class SchedulerLink:
         self._is_closing = False
         self._rng = random.Random()
         self.address = ""
+        #: Which cluster that is, b"" before the first session.
+        self.cluster_id = b""
         #: What the scheduler says of itself to people.
         self.facts: dict[str, Any] = {}
         self.closed = asyncio.Event()
@@ -259,6 +261,7 @@ class SchedulerLink:
             ]
         )
         self.address = address
+        self.cluster_id = connection.cluster_id
         try:
             await within(timeout_s, session.welcomed)
         except BaseException as error:

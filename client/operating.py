@@ -15,6 +15,7 @@ from ..protocol.messages import CancelKeys, FetchKeys, ReleaseKeys, WantKeys
 from .events import (
     AskInfo,
     Cancel,
+    Confirm,
     Forget,
     Operations,
     Send,
@@ -36,6 +37,7 @@ from .tasks import (
     FutureState,
     TaskColumns,
     TaskRecord,
+    Watcher,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ MAX_KEYS: Final = 1 << 16
 
 
 def on_operations(core: ClientState, event: Operations, _now: float) -> None:
-    """Handle operations in their order, releases last."""
+    """Handle operations in their order; then confirmations are asked for; releases come last."""
     released: list[FutureState] = []
+    confirmations: list[Watcher] = []
     for operation in event.operations:
         cls = operation.__class__
         if cls is FutureState:
@@ -72,11 +75,15 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
             on_forget(core, operation.watcher)
         elif cls is Unreadable:
             note_unreadable(operation.state, operation.failure)
+        elif cls is Confirm:
+            confirmations.append(operation.watcher)
         else:
             assert cls is Send, operation
             core.close_submissions()
             core.to_scheduler.append(operation.message)
     core.close_submissions()
+    for watcher in confirmations:
+        on_confirm(core, watcher)
     if released:
         on_released(core, released)
 
@@ -288,6 +295,21 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
         core.to_scheduler.append(
             CancelKeys(keys=keys, force=operation.force, reason=operation.reason)
         )
+
+
+def on_confirm(core: ClientState, watcher: Watcher) -> None:
+    """Ask for an answer behind all that was submitted."""
+    if core.end is not None:
+        core.touch(watcher, None)
+        return
+    core.confirmations.append((watcher, ask_to_confirm(core) if core.is_linked else 0))
+
+
+def ask_to_confirm(core: ClientState) -> int:
+    """Send a request that the scheduler answers at once; return its number."""
+    request = core.fetches.next_request()
+    core.to_scheduler.append(FetchKeys(request=request, keys=[]))
+    return request
 
 
 def note_unreadable(state: FutureState, failure: Failure) -> None:

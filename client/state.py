@@ -52,7 +52,7 @@ from .events import (
 )
 from .fetching import Fetches
 from .hearing import on_received
-from .operating import MAX_KEYS, on_operations, say_released, set_barrier
+from .operating import MAX_KEYS, ask_to_confirm, on_operations, say_released, set_barrier
 from .reconciling import Reconciliation, Releases, is_held
 from .submitting import Submitter, drop
 from .table import FutureTable
@@ -105,6 +105,8 @@ class ClientState:
         self.cluster_watchers: list[tuple[Watcher, int]] = []
         #: {request: watcher} of GetClusterInfo.
         self.info_requests: dict[int, Watcher] = {}
+        #: [(watcher, request)] of `Confirm`; 0 = not asked yet, for want of a connection.
+        self.confirmations: list[tuple[Watcher, int]] = []
         self.warnings: dict[str, None] = {}
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Operations: partial(on_operations, self),
@@ -253,6 +255,11 @@ class ClientState:
             heard = list(itertools.takewhile(lambda i: i[1] <= request, self.barriers.items()))
             for key, _ in heard:
                 del self.barriers[key]
+        if self.confirmations:
+            for watcher, number in self.confirmations:
+                if 0 < number <= request:
+                    self.touch(watcher, None)
+            self.confirmations = [c for c in self.confirmations if not 0 < c[1] <= request]
 
     # --- Data -------------------------------------------------------------------------------------
 
@@ -319,6 +326,9 @@ class ClientState:
         self._say_released([key for key in later if not is_held(self.table, key)])
         for request in self.info_requests:
             self.to_scheduler.append(GetClusterInfo(request=request))
+        if self.confirmations:
+            number = ask_to_confirm(self)
+            self.confirmations = [(watcher, number) for watcher, _ in self.confirmations]
 
     def _say_again(self) -> list[str]:
         """Say the releases that nobody may have heard; return those that are to wait.
@@ -368,6 +378,7 @@ class ClientState:
         # Nothing that was said in this session will be heard in the next.
         self.barriers.clear()
         self.let_go = {}
+        self.confirmations = [(watcher, 0) for watcher, _ in self.confirmations]
 
     def _on_unsendable(self, event: Unsendable, _now: float) -> None:
         if isinstance(event.message, SubmitTasks):
@@ -399,8 +410,11 @@ class ClientState:
             self.touch(watcher, None)
         for watcher in self.info_requests.values():
             self.touch(watcher, None)
+        for watcher, _ in self.confirmations:
+            self.touch(watcher, None)
         self.cluster_watchers.clear()
         self.info_requests.clear()
+        self.confirmations.clear()
 
     def _on_tick(self, _event: Tick, now: float) -> None:
         if self.is_linked and self.unacknowledged and not self._checked:
@@ -443,5 +457,6 @@ class ClientState:
         assert list(self.barriers.values()) == sorted(self.barriers.values())
         assert self.barriers.keys().isdisjoint(self.let_go)
         assert not self.submitter.out
+        assert not (self.is_linked and any(number == 0 for _, number in self.confirmations))
         assert not (self.is_linked and self.reconciliation.is_active)
         self.fetches.validate()

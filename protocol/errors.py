@@ -28,6 +28,7 @@ __all__ = [
     "ConnectRefused",
     "ConnectTimeout",
     "DataLost",
+    "ForeignFuture",
     "GraphCycle",
     "GraphError",
     "HandshakeError",
@@ -422,6 +423,13 @@ class SerializationError(WeftError, TypeError):
 
     def __str__(self) -> str:
         return f"{self.where} cannot be pickled (type {self.type_name}): {self.text}"
+
+
+class ForeignFuture(WeftError, ValueError):
+    """An argument of a call is a future of another cluster; the call was not submitted.
+
+    Give the result itself, `future.result()`, or submit both calls to one cluster.
+    """
 
 
 class ClientClosed(WeftError):

@@ -23,9 +23,10 @@ Costs, CPython 3.11: `dumps((3,))` 0.45 µs, of which pickle takes 0.18, and `du
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from .errors import ClientClosed, InternalError, SerializationError
@@ -52,6 +53,7 @@ __all__ = [
     "dumps_with_dependencies",
     "explain_unpicklable",
     "function_name",
+    "futures_met",
     "loads",
     "loads_arguments",
     "loads_with_dependencies",
@@ -71,6 +73,8 @@ class _Local(threading.local):
 
     #: {key: position} of the futures met so far, None when they are not being collected.
     collector: dict[str, int] | None = None
+    #: The futures themselves, each as often as it was met; None when nobody asks for them.
+    met: list[Any] | None = None
     #: What placeholders stand for, None when none may occur.
     values: Sequence[Any] | None = None
 
@@ -160,12 +164,35 @@ def _raise_explained(
 # --- Futures in arguments -------------------------------------------------------------------------
 
 
-def reduce_future(key: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return what `__reduce__` of a future of `key` must return."""
+def reduce_future(key: str, future: Any = None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return what `__reduce__` of a future of `key` must return.
+
+    Args:
+        key: of its task.
+        future: itself, for `futures_met`; its `before_leaving` is called if it is pickled outside
+            of a task's arguments.
+    """
     found = _local.collector
     if found is None:
+        if future is not None:
+            future.before_leaving()
         return _bind_future, (key,)
+    met = _local.met
+    if met is not None and future is not None:
+        met.append(future)
     return _dependency, (found.setdefault(key, len(found)),)
+
+
+@contextlib.contextmanager
+def futures_met() -> Iterator[list[Any]]:
+    """Collect the futures that become dependencies on this thread meanwhile."""
+    outer = _local.met
+    met: list[Any] = []
+    _local.met = met
+    try:
+        yield met
+    finally:
+        _local.met = outer
 
 
 def _dependency(index: int) -> Any:

@@ -7,7 +7,7 @@ a spec hash) leaves that lane.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..protocol import messages as m
 from ..protocol.failure import cancelled as cancelled_failure
@@ -41,6 +41,16 @@ from .transitions import (
 
 if TYPE_CHECKING:
     from .state import SchedulerState
+
+_UNKNOWN: Final = (
+    "task {task!r} needs it, and the scheduler does not have it: its last future was released or "
+    "cancelled before this call was submitted, or its client was closed, or it finished before "
+    "the scheduler was restarted; submit its call again, and keep the future until this one is"
+)
+_CIRCLE: Final = (
+    "task {task!r} needs it and it needs that task, so neither can run; somebody submitted an "
+    "earlier task of this name, so choose another key for one of them"
+)
 
 
 def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
@@ -176,14 +186,11 @@ def _link(state: SchedulerState, task: SchedulerTask, dependency_keys: list[str]
     rank = -1
     for key in dependency_keys:
         dependency = tasks.get(key)
-        if (
-            dependency is None
-            or dependency is task
-            or (task.dependents is not None and _needs(dependency, task))
-        ):
-            # Without its links it must never run: only a new submission can mend it.
-            task.args = None
-            err(state, task, data_lost(key, "a dependency that the scheduler does not know"))
+        if dependency is None:
+            _fail_unlinked(state, task, key, _UNKNOWN)
+            return
+        if dependency is task or (task.dependents is not None and _needs(dependency, task)):
+            _fail_unlinked(state, task, key, _CIRCLE)
             return
         dependencies[dependency] = None
         if dependency.group.generation == generation:
@@ -199,6 +206,12 @@ def _link(state: SchedulerState, task: SchedulerTask, dependency_keys: list[str]
     activate(state, task)
     if task.waiting_on and next(iter(task.waiting_on)).state == PROCESSING:
         state.ahead[task] = None
+
+
+def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: str) -> None:
+    # Without its links it must never run: only a new submission can mend it.
+    task.args = None
+    err(state, task, data_lost(key, text.format(task=task.key)))
 
 
 def _needs(task: SchedulerTask, other: SchedulerTask) -> bool:
