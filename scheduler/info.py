@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .counters import COUNTED, Metric, totals
-
 from .refusals import describe_refusals
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def test_a_worker_of_another_python_ends_with_a_code_of_its_own_and_one_line(tmp
         good.wait_for("registered")
         done = run("--nworkers", "2", "--name", "odd", folder=tmp_path, code=OF_ANOTHER_PYTHON)
         assert done.returncode == EXIT_REFUSED
-        (line,) = [line for line in done.stderr.splitlines() if " INFO " not in line]
+        (line,) = [line for line in done.stderr.splitlines() if " INFO: " not in line]
         assert "worker odd-" in line
         assert "Python 3.99 here, Python 3." in line
         described = run("info", folder=tmp_path).stdout
