@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..protocol import connection_file as connection_files
 from ..protocol.errors import CommClosed, ConfigError
+from ..protocol.probing import why_nobody_answers
 from ..protocol.security import Security
 from .link import Finder, SchedulerEnded
 from .loop import LoopThread
@@ -58,6 +59,7 @@ class Location:
         self._security = security
         self._cluster_options = cluster_options
         self._owns_cluster = False
+        self._was_found = False
         self._is_local = (
             address is None
             and connection_file is None
@@ -122,7 +124,14 @@ class Location:
             return [self.cluster.scheduler_address], security
         if self._security is not None and self._address is not None:
             return [self._address], self._security
-        found = connection_files.find(self._connection_file, self._address, os.environ)
+        try:
+            found = connection_files.find(self._connection_file, self._address, os.environ)
+        except connection_files.NoSchedulerFound as error:
+            problem = ""
+            if self._address is not None and not self._was_found:
+                problem = why_nobody_answers(self._address)
+            raise ConfigError(f"{problem}; {error}" if problem else str(error)) from None
+        self._was_found = True
         return list(found.addresses), self._security or found.to_security()
 
     def close(self) -> None:

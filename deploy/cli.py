@@ -14,17 +14,17 @@ import difflib
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from ..protocol.errors import CommError, ConfigError, WeftError
+from ..protocol.errors import CommError, ConfigError, ConnectTimeout, WeftError
 from .child import LOG_FORMAT
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_PORT: Final = 8786
 DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
-#: How often a worker looks for a connection file that is not there yet.
-_FILE_POLL_S: Final = 0.1
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -392,8 +390,8 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for a connection file that was named and is not there yet, and then for "
-    "a scheduler that does not answer yet. Once connected, workers try to come back for ever.",
+    help="How long to wait for a scheduler that has not been started yet, and then for one that "
+    "does not answer yet. Once connected, workers try to come back for ever.",
 )
 @_log_option
 def worker(
@@ -419,11 +417,14 @@ def worker(
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
     where unset.
 
-    Exit codes: 0 = told to end, 1 = failed, 2 = wrong options or configuration, 77 = the scheduler
+    Exit codes: 0 = told to end, 1 = failed, 2 = wrong options or configuration, 69 = no scheduler
+    was found or answered within --connect-timeout, 77 = the scheduler
     refuses these workers for good (they run another minor version of Python, for instance).
     """
     from ..protocol import connection_file as connection_files
     from ..protocol.address import Address, parse_address
+    from ..worker.exits import EXIT_NO_SCHEDULER
+    from .finding import wait_for_scheduler
     from .settings import check_own_host, decide_counts, parse_memory_limit, parse_resources
 
     _start_log(log_level)
@@ -436,8 +437,13 @@ def worker(
         found = connection_files.find(path, address, os.environ)
         return found.addresses, found.to_security()
 
-    _wait_for_file(path or os.environ.get("WEFT_CONNECTION_FILE"), connect_timeout)
-    scheduler_address = parse_address(find()[0][0])
+    try:
+        # In a container nothing else would end a first process that waits.
+        signal.signal(signal.SIGTERM, _end_while_waiting)
+        found = wait_for_scheduler(path, address, connect_timeout)
+    except ConnectTimeout as error:
+        _fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
+    scheduler_address = parse_address(found.addresses[0])
     listen_address = ""
     if host is not None and scheduler_address.is_tcp:
         host = host.strip("[]")
@@ -469,11 +475,17 @@ def worker(
     spawner = os.getpid()
     try:
         code = run_daemon(config)
+    except ConnectTimeout as error:
+        _fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
     finally:
         # In the spawner, which is the last to leave, even if the supervisor was killed.
         if os.getpid() == spawner:
             shutil.rmtree(directory, ignore_errors=True)
     raise SystemExit(code)
+
+
+def _end_while_waiting(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _parse_nworkers(text: str) -> int | None:
@@ -482,18 +494,6 @@ def _parse_nworkers(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
         raise ConfigError(f"{text!r} is not a number from 1 to 4096, nor auto", "--nworkers")
     return int(text)
-
-
-def _wait_for_file(path: str | None, timeout_s: float) -> None:
-    """Wait for a connection file that was named: its scheduler may be started after the worker."""
-    if not path or os.path.lexists(path) or not os.path.isdir(os.path.dirname(path) or "."):
-        return  # a folder that is not there is a mistake
-    deadline = time.monotonic() + timeout_s
-    logging.getLogger("weft.worker").warning(
-        "there is no connection file %s; waiting for it for %g s", path, timeout_s
-    )
-    while not os.path.lexists(path) and time.monotonic() < deadline:
-        time.sleep(_FILE_POLL_S)
 
 
 def _make_local_directory(parent: Path | None) -> str:

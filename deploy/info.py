@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
-from ..protocol import connection_file as connection_files
 from ..protocol.errors import CommError
 from ..protocol.messages import GetClusterInfo
+from .finding import find_scheduler
 from .http.viewer import Viewer
 from .settings import format_bytes
 
@@ -19,7 +18,7 @@ def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any
     Raises:
         WeftError: there is none, or it cannot be reached.
     """
-    found = connection_files.find(connection_file, address, os.environ)
+    found = find_scheduler(connection_file, address)
 
     async def run() -> dict[str, Any]:
         viewer = Viewer()

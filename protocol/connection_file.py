@@ -37,6 +37,7 @@ from .secret_files import (
     NOFOLLOW,
     POSIX,
     TOKEN,
+    MissingFile,
     check_directory,
     check_private,
     make_directory,
@@ -47,6 +48,7 @@ from .security import MIN_TOKEN_BYTES, Security, certificate_der, needs_tls
 
 __all__ = [
     "ConnectionFile",
+    "NoSchedulerFound",
     "check_destination",
     "default_path",
     "find",
@@ -62,6 +64,10 @@ _HEX_ID: Final = re.compile(f"[0-9a-f]{{{2 * CLUSTER_ID_BYTES}}}")
 #: The start time of a process is derived from the boot time, which moves when a clock is set. To
 #: pass over a running scheduler would be worse than to keep a dead one's file.
 _CLOCK_TOLERANCE_S: Final = 60.0
+
+
+class NoSchedulerFound(ConfigError):
+    """Nothing is wrong with what was given, but no connection file of a live scheduler is there."""
 
 
 @dataclass(frozen=True)
@@ -440,7 +446,9 @@ class _Search:
                 usable.append(candidate)
         return usable
 
-    def error(self, what: str, advice: str, gone: Sequence[ConnectionFile] = ()) -> ConfigError:
+    def error(
+        self, what: str, advice: str, gone: Sequence[ConnectionFile] = ()
+    ) -> NoSchedulerFound:
         """Make the error; where a scheduler's end explains it, that comes first."""
         if gone:
             last = max(gone, key=lambda file: file.created)
@@ -448,7 +456,7 @@ class _Search:
                 f"the scheduler at {last.addresses[0]}, process {last.pid}, is gone (it left "
                 f"{last.source}): {what}"
             )
-        return ConfigError(f"{what}; looked in {', '.join(self.notes)}; {advice}")
+        return NoSchedulerFound(f"{what}; looked in {', '.join(self.notes)}; {advice}")
 
 
 def find(
@@ -468,8 +476,9 @@ def find(
     weft speaks there.
 
     Raises:
-        ConfigError: nothing was found, or several; the text lists where it looked and why each
-            candidate was passed over.
+        NoSchedulerFound: nothing was found; the text lists where it looked and why each candidate
+            was passed over.
+        ConfigError: several were found, or what was found is not to be used.
     """
     search = _Search([])
     if address is not None and _address_key(_with_scheme(address)) is None:
@@ -479,12 +488,17 @@ def find(
             + (hint if address.endswith(".json") else "")
         )
     if connection_file:
-        return _at_address(ConnectionFile.read(connection_file), address)
+        try:
+            return _at_address(ConnectionFile.read(connection_file), address)
+        except MissingFile as error:
+            raise NoSchedulerFound(error.text) from None
     search.notes.append("--connection-file (not given)")
     path = environ.get("WEFT_CONNECTION_FILE")
     if path:
         try:
             return _at_address(ConnectionFile.read(path), address)
+        except MissingFile as error:
+            raise NoSchedulerFound(f"$WEFT_CONNECTION_FILE: {error}") from None
         except ConfigError as error:
             raise ConfigError(f"$WEFT_CONNECTION_FILE: {error}") from None
     search.notes.append("$WEFT_CONNECTION_FILE (not set)")
@@ -497,7 +511,8 @@ def find(
         raise _several(files, f"give one with {_THE_OPTION} or $WEFT_CONNECTION_FILE")
     raise search.error(
         "no running scheduler was found",
-        f"start one with 'weft scheduler', or give {_THE_OPTION}",
+        f"start one with 'weft scheduler'; one that was started with --connection-file is found "
+        f"only by that file: give it with {_THE_OPTION}",
         search.stale,
     )
 

@@ -28,6 +28,10 @@ CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
 POSIX: Final = os.name == "posix"
 
 
+class MissingFile(ConfigError):
+    """There is no such file (yet)."""
+
+
 def read_secret_file(
     path: Path,
     what: str,
@@ -57,7 +61,7 @@ def read_secret_file(
                 "file itself"
             ) from None
         if error.errno == errno.ENOENT:
-            raise ConfigError(f"there is no {what} {path}; {hint}") from None
+            raise MissingFile(f"there is no {what} {path}; {hint}") from None
         raise ConfigError(f"cannot open the {what} {path}: {error.strerror}") from None
     try:
         status = os.fstat(fd)

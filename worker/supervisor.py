@@ -40,7 +40,7 @@ from typing import Any, Final
 import psutil
 
 from ..protocol.deadline import unless, within
-from ..protocol.errors import CommError, ConfigError, ProtocolError
+from ..protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolError
 from ..protocol.security import Security
 from .exits import EXIT_CONFIG, EXIT_REFUSED, read_refusal
 from .started import read_started
@@ -427,7 +427,7 @@ class Supervisor:
                 if left <= 0:
                     limit_s = self.config.connect_timeout_s
                     text = f"no scheduler answered within {limit_s:g} s: {error.text}"
-                    raise CommError(text, error.address) from None
+                    raise ConnectTimeout(text, error.address) from None
                 if not said:
                     _log.warning("%s; trying again for %g s", error, self.config.connect_timeout_s)
                     said = True
