@@ -51,7 +51,7 @@ _MAX_LABEL = 60
 _MISSING = object()
 
 #: Types whose values never change in a way that pickling would notice.
-_IMMUTABLE_TYPES = frozenset(
+IMMUTABLE_TYPES = frozenset(
     {
         bool,
         bytes,
@@ -147,7 +147,7 @@ def _is_unchanged(watched: list[tuple[Any, str | None, object]]) -> bool:
 
 def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
     # Before pickling: what changes meanwhile then differs from what is noted, and is found.
-    by_name = _travels_as_name(func)
+    by_name = travels_as_name(func)
     watched: list[tuple[Any, str | None, object]] = []
     is_frozen = by_name or _watch(func, watched, {})
     code = getattr(func, "__code__", None)
@@ -207,7 +207,8 @@ def _reference(func: Any, *, strong: bool) -> Callable[[], Any]:
         return lambda: func
 
 
-def _travels_as_name(func: Any) -> bool:
+def travels_as_name(func: Any) -> bool:
+    """Say whether `func` is pickled as a name that means the same elsewhere."""
     if isinstance(func, types.BuiltinFunctionType):
         owner = func.__self__
         return owner is None or isinstance(owner, types.ModuleType)
@@ -246,14 +247,14 @@ def _is_frozen(
     value: object, watched: list[tuple[Any, str | None, object]], seen: dict[int, None]
 ) -> bool:
     cls = type(value)
-    if cls in _IMMUTABLE_TYPES or isinstance(value, type):
+    if cls in IMMUTABLE_TYPES or isinstance(value, type):
         return True
     if id(value) in seen:
         return True  # being looked at, further up
     if cls is tuple or cls is frozenset:
         items: Any = value
         return len(items) <= 16 and all([_is_frozen(item, watched, seen) for item in items])  # noqa: C419
-    if callable(value) and _travels_as_name(value):
+    if callable(value) and travels_as_name(value):
         return True
     if cls is types.FunctionType or cls is functools.partial:
         return _watch(value, watched, seen)

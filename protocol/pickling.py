@@ -87,14 +87,33 @@ def _cloud_pickler() -> Callable[..., Any]:
         """cloudpickle's, which also knows functions under `functools.lru_cache` by value."""
 
         def reducer_override(self, obj: Any) -> Any:
-            if type(obj) is _LRU_CACHE and not is_importable(obj):
-                return _rebuild_lru_cache, (obj.__wrapped__, obj.cache_parameters())
-            return super().reducer_override(obj)
+            reduced = reduce_lru_cache(obj)
+            return super().reducer_override(obj) if reduced is NotImplemented else reduced
 
     return CloudPickler
 
 
+def cloud_reducers() -> dict[type, Callable[[Any], Any]]:
+    """Return how cloudpickle pickles instances of types that pickle cannot."""
+    reducers: dict[type, Callable[[Any], Any]] = _cloud_pickler()._dispatch_table  # type: ignore[attr-defined]
+    return reducers
+
+
+def reduce_builtin_class(cls: type) -> Any:
+    """Return what pickle needs for a class that was not made in Python."""
+    import cloudpickle.cloudpickle
+
+    return cloudpickle.cloudpickle._class_reduce(cls)
+
+
 _LRU_CACHE = functools._lru_cache_wrapper
+
+
+def reduce_lru_cache(obj: Any) -> Any:
+    """Return what pickle needs if `obj` is a function under `functools.lru_cache` by value."""
+    if type(obj) is _LRU_CACHE and not is_importable(obj):
+        return _rebuild_lru_cache, (obj.__wrapped__, obj.cache_parameters())
+    return NotImplemented
 
 
 def _rebuild_lru_cache(wrapped: Callable[..., Any], parameters: dict[str, Any]) -> object:

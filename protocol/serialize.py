@@ -29,6 +29,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
+from .by_value import dumps_by_value
 from .errors import ClientClosed, InternalError, SerializationError
 from .functions import dumps_function, function_name
 from .payload import Blob, Payload
@@ -121,27 +122,34 @@ def loads(blob: Blob) -> Any:
     return _pickle_loads(blob)
 
 
-def _encode(obj: object) -> Blob:
+def _encode(obj: object, is_argument: bool = False) -> Blob:
     """Pickle with whatever it takes; errors come as they are."""
     buffers: list[memoryview] = []
     take = buffer_taker(buffers)
     try:
         data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
         if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
-            data = _encode_by_value(obj, buffers, take)
+            data = _encode_by_value(obj, buffers, take, is_argument)
     except Exception:  # plain pickle fails in many ways; cloudpickle has the last word
-        data = _encode_by_value(obj, buffers, take)
+        data = _encode_by_value(obj, buffers, take, is_argument)
     return Payload(data, buffers) if buffers else data
 
 
 def _encode_by_value(
-    obj: object, buffers: list[memoryview], take: Callable[[pickle.PickleBuffer], bool]
+    obj: object,
+    buffers: list[memoryview],
+    take: Callable[[pickle.PickleBuffer], bool],
+    is_argument: bool,
 ) -> bytes:
-    # Both collections restart with the pickle, or they would hold what the first try met.
-    buffers.clear()
-    if _local.collector is not None:
-        _local.collector.clear()
-    return cloudpickle_dumps(obj, take)
+    def restart() -> None:
+        # Both collections restart with the pickle, or they would hold what the first try met.
+        buffers.clear()
+        if _local.collector is not None:
+            _local.collector.clear()
+
+    restart()
+    # The next call may have the same function in it; a result is pickled once.
+    return dumps_by_value(obj, take, restart) if is_argument else cloudpickle_dumps(obj, take)
 
 
 def _raise_explained(
@@ -275,7 +283,8 @@ def dumps_arguments(
     found: dict[str, int] = {}
     _local.collector = found
     try:
-        return _encode([args, kwargs] if kwargs else args), list(found)
+        blob = _encode([args, kwargs] if kwargs else args, is_argument=True)
+        return blob, list(found)
     except Exception as exc:
         _raise_explained(exc, _arguments(args, kwargs), func_name)
     finally:
@@ -308,9 +317,9 @@ def dumps_arguments_many(
             try:
                 data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
                 if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
-                    data = _encode_by_value(obj, buffers, take)
+                    data = _encode_by_value(obj, buffers, take, is_argument=True)
             except Exception:  # see _encode
-                data = _encode_by_value(obj, buffers, take)
+                data = _encode_by_value(obj, buffers, take, is_argument=True)
             if buffers:
                 blobs.append(Payload(data, buffers.copy()))
                 buffers.clear()

@@ -255,11 +255,11 @@ def test_modules_registered_by_value_travel_by_value(monkeypatch):
     exec("def f(x):\n    return x + 1\n", module.__dict__)
     monkeypatch.setitem(sys.modules, "unknown_elsewhere", module)
     assert b"unknown_elsewhere" in dumps(module.f)
-    assert functions._travels_as_name(module.f)
+    assert functions.travels_as_name(module.f)
     cloudpickle.register_pickle_by_value(module)
     try:
         blob = dumps([module.f])
-        assert not functions._travels_as_name(module.f)
+        assert not functions.travels_as_name(module.f)
         assert len(dumps_function(module.f)[1]) > 200
     finally:
         cloudpickle.unregister_pickle_by_value(module)
