@@ -37,8 +37,10 @@ class DoneAndNotDone(NamedTuple):
 
 
 class _OfNothing(DoneAndNotDone):
-    """What `wait` returns for no futures: with none, there is no client that could say whether its
-    methods are awaited, so this can be used in both ways."""
+    """What `wait` returns for no futures: it may be awaited or not.
+
+    With no future there is no client that could say which of the two is meant.
+    """
 
     __slots__ = ()
 

@@ -33,7 +33,7 @@ def own_frames(error):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("call", [(fail, "boom"), (Unreadable,)], ids=["failed", "unreadable"])
 def test_a_failure_that_is_gathered_has_one_frame_of_weft(client, shape, call):
-    with pytest.raises(ValueError) as info:  # noqa: PT011 - which one, the call says
+    with pytest.raises(ValueError) as info:
         client.gather(shape(client.submit(*call)))
     assert own_frames(info.value) == ["gather"]
 
