@@ -29,6 +29,7 @@ from ..protocol.serialize import (
     dumps_with_dependencies,
     function_name,
 )
+from .absent import CALL_OPTIONS
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 from .submitting import MAX_NBYTES, MAX_TASKS, blob_size
 from .tasks import DEFAULT_OPTIONS, FunctionRecord, Options
@@ -376,6 +377,9 @@ def check_unsupported(**options: object) -> None:
     for name, value in options.items():
         if name in _HARMLESS:
             if value is not None and value not in _HARMLESS[name]:
-                raise TypeError(f"{name}= is not supported by weft; leave {value!r} out")
+                raise TypeError(
+                    f"{name}= is not supported by weft; leave {value!r} out: "
+                    f"{CALL_OPTIONS[name].instead}"
+                )
         elif value:
-            raise TypeError(f"{name}= is not supported by weft")
+            raise TypeError(f"{name}= is not supported by weft: {CALL_OPTIONS[name].instead}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.serialize import loads, reduce_future
+from .absent import FUTURE, answer_by_name
 from .events import Cancel, Watch
 from .failures import exception_of, unreadable
 from .tasks import NO_VALUE, FutureState, Watcher
@@ -212,12 +213,18 @@ class Future:
         if self._state.status == "pending":
             self._engine.confirm()
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in FUTURE]
+
     def __repr__(self) -> str:
         return f"<Future: {self._state.status}, key: {self._state.key}>"
 
     def _repr_html_(self) -> str:
         key, status = html.escape(self._state.key), html.escape(self._state.status)
         return f"<b>Future</b> <code>{key}</code> · {status}"
+
+
+answer_by_name(Future, FUTURE)
 
 
 def cancel_reason(reason: str | None, msg: str | None) -> str:

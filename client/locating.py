@@ -14,6 +14,7 @@ from ..protocol import connection_file as connection_files
 from ..protocol.errors import CommClosed, ConfigError
 from ..protocol.probing import why_nobody_answers
 from ..protocol.security import Security
+from . import absent
 from .link import Finder, SchedulerEnded
 from .loop import LoopThread
 
@@ -151,17 +152,11 @@ def check_options(options: dict[str, Any], client: type) -> None:
     """Raise TypeError for what is neither an option of `Client` nor of `LocalCluster`."""
     if not options:
         return
-    import difflib
-    import inspect
-
-    of_cluster = inspect.signature(_local_cluster()).parameters
+    cluster = _local_cluster()
+    of_cluster = absent.options_of(cluster)
     for name in options:
-        if name in of_cluster:
-            continue
-        known = [*of_cluster, *inspect.signature(client).parameters]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "see help(weft.Client)"
-        raise TypeError(f"Client has no option {name!r}; {hint}")
+        if name not in of_cluster:
+            raise absent.unknown_option(name, client, cluster)
 
 
 def _local_cluster() -> Any:

@@ -25,8 +25,9 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ..client import absent
 from ..protocol.errors import ConfigError
 from ..protocol.security import Security, is_loopback, new_cluster_id, new_token
 from . import settings
@@ -67,6 +68,7 @@ class LocalCluster:
         local_directory: where workers keep files; None = a temporary one.
         silence_logs: the processes log from this level on; False = everything.
         security: a token of your own; None = a new one, in memory only.
+        others: there are no others.
 
     Raises:
         ConfigError: an argument makes no sense.
@@ -88,7 +90,10 @@ class LocalCluster:
         local_directory: str | os.PathLike[str] | None = None,
         silence_logs: int | bool = logging.WARNING,
         security: Security | None = None,
+        **others: NoReturn,
     ) -> None:
+        for name_of_other in others:
+            raise absent.unknown_option(name_of_other, LocalCluster)
         self.name = name or f"local-{os.getpid()}"
         self.asynchronous = asynchronous
         self.status = "created"
@@ -420,6 +425,9 @@ class LocalCluster:
             f"<LocalCluster {self.name!r}{where}: {self.status}, workers={self.n_workers} "
             f"threads={self.n_workers * self.threads_per_worker}>"
         )
+
+    if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
+        __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")
 
     def __reduce__(self) -> Any:
         raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")

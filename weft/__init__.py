@@ -71,7 +71,9 @@ if not TYPE_CHECKING:  # a checker that saw this function would take any name fo
             return import_module(f".{name}", __name__)  # which also sets the attribute
         home = _HOMES.get(name)
         if home is None:
-            raise AttributeError(f"module 'weft' has no attribute {name!r}")
+            from .client.absent import MODULE, missing_attribute
+
+            raise missing_attribute(MODULE, "", name)
         value = getattr(import_module(f".{home}", __name__), name)
         globals()[name] = value  # the next access does not come here
         return value

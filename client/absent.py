@@ -1,0 +1,296 @@
+"""What users know from `dask.distributed` and weft does not have, and what to do instead.
+
+One table for all who answer: a missing attribute of `Client`, `Future`, `LocalCluster` and `weft`,
+an option that they do not take, and docs/client.md, whose list a test compares with this one. When
+weft gets one of these names, it is taken out here; a test fails as long as it is in both.
+
+Each entry is several names, parted by blanks, and what all of them have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, NoReturn
+
+#: Where the whole list is.
+PAGE: Final = "docs/client.md"
+
+
+class Absent(NamedTuple):
+    """Something that weft does not have."""
+
+    #: What to do, as a clause.
+    instead: str
+    #: It is left out for a reason, and not only because nobody has written it.
+    by_design: bool = False
+
+    def sentence(self, what: str) -> str:
+        """Say that there is no `what`, and what to do."""
+        if self.by_design:
+            return f"weft has no {what}, by design: {self.instead}"
+        return f"weft has no {what} yet: {self.instead}"
+
+
+Table = Mapping[str, Absent]
+
+
+def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
+    return MappingProxyType(
+        {
+            name: Absent(instead, bool(mark))
+            for names, instead, *mark in groups
+            for name in names.split()
+        }
+    )
+
+
+_BY_DESIGN: Final = "by design"
+_OWN_TASK = "submit it as a task; `workers=` names one worker for each call"
+_NO_TASKS_IN_TASKS = "tasks cannot submit tasks; submit from the client, with futures as arguments"
+_LOOKING = "`client.scheduler_info()`, `weft info` and the metrics page have what is known"
+_PLUGINS = "install what tasks need where the workers run, or set it up in the task itself"
+_SHARED_STATE = "pass results between tasks as futures, or use a database or a file that both reach"
+
+CLIENT: Final = _table(
+    ("start", "a client is connected when it was made; `await` an asynchronous one", _BY_DESIGN),
+    (
+        "compute collections_to_dsk normalize_collection",
+        "`x.compute(scheduler=client.get)`; `client.get(graph, keys, sync=False)` gives futures",
+    ),
+    ("persist", "keep the futures of `client.get(graph, keys, sync=False)`"),
+    ("get_executor", "`client.submit` and `client.map`, with `weft.wait` and `weft.as_completed`"),
+    (
+        "scatter",
+        "give large data as an argument (it is sent once), or let a task make it and pass its "
+        "future",
+    ),
+    ("replicate rebalance", "data goes to where the tasks that read it run", _BY_DESIGN),
+    ("retry", "submit the call again: a call that failed is run again"),
+    (
+        "restart restart_workers",
+        "make a new `LocalCluster`, or restart `weft worker` from outside",
+    ),
+    ("retire_workers", "end the worker's process; results that only it has are computed again"),
+    ("run run_on_scheduler", _OWN_TASK),
+    (
+        "upload_file",
+        "`cloudpickle.register_pickle_by_value(module)` before the first use of the module, or "
+        "PYTHONPATH of the workers",
+    ),
+    (
+        "register_plugin register_worker_plugin register_scheduler_plugin unregister_worker_plugin "
+        "unregister_scheduler_plugin register_worker_callbacks",
+        _PLUGINS,
+    ),
+    (
+        "datasets publish_dataset unpublish_dataset list_datasets get_dataset",
+        "give the task a `key=`; another client that submits the same call gets the same result",
+    ),
+    ("set_metadata get_metadata", _SHARED_STATE),
+    ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
+    ("ncores", "`client.nthreads()`"),
+    ("list_workers", '`client.scheduler_info()["workers"]`'),
+    (
+        "who_has has_what processing nbytes call_stack story get_versions dump_cluster_state "
+        "benchmark_hardware",
+        _LOOKING,
+    ),
+    (
+        "get_scheduler_logs get_worker_logs",
+        "processes log to stderr; `LocalCluster(silence_logs=False)` shows all of it",
+    ),
+    (
+        "log_event get_events subscribe_topic unsubscribe_topic",
+        "return what is to be known from the task, or print it",
+    ),
+    ("forward_logging unforward_logging", "configure `logging` in the task itself"),
+    ("write_scheduler_file", "`weft scheduler --connection-file cluster.json` writes one"),
+    ("profile get_task_stream", "the metrics page counts calls and seconds of each function"),
+    (
+        "recreate_error_locally recreate_task_locally",
+        "call the function here, or use `Client(processes=False)` and a debugger",
+    ),
+    ("sync", "blocking methods block by themselves", _BY_DESIGN),
+)
+
+CLIENT_OPTIONS: Final = _table(
+    ("scheduler_file", "it is `connection_file=` here", _BY_DESIGN),
+    ("loop", "leave it out; `asynchronous=True` takes the loop that runs", _BY_DESIGN),
+    ("heartbeat_interval", "leave it out; liveness needs no setting", _BY_DESIGN),
+    (
+        "serializers deserializers extensions",
+        "leave it out; everything travels as a pickle",
+        _BY_DESIGN,
+    ),
+    ("direct_to_workers", "leave it out; large results always come from the workers", _BY_DESIGN),
+    ("connection_limit", "leave it out", _BY_DESIGN),
+)
+
+#: Of `submit`, `map`, `get` and `gather`.
+CALL_OPTIONS: Final = _table(
+    ("actor actors", "keep the state in a task's result and pass its future on"),
+    ("fifo_timeout", "use `priority=`: without it, tasks that were submitted first run first"),
+    ("direct", "large results always come from the workers", _BY_DESIGN),
+)
+
+FUTURE: Final = _table(
+    ("retry", "submit the call again: a call that failed is run again"),
+    ("bind_client", "a future belongs to the client that made it", _BY_DESIGN),
+    ("running", "`status` and `done()` say all that a client knows of a task", _BY_DESIGN),
+    (
+        "_condition",
+        "concurrent.futures.wait and as_completed do not know weft's futures: use weft.wait and "
+        "weft.as_completed",
+        _BY_DESIGN,
+    ),
+)
+
+CLUSTER: Final = _table(
+    ("scale scale_up scale_down", "make it with `n_workers=`, or add workers with `weft worker`"),
+    ("adapt", "make it with `n_workers=`"),
+    ("get_logs", "processes log to stderr; `silence_logs=False` shows all of it"),
+    ("plan requested observed worker_spec", "`n_workers` and `workers` have what is there"),
+    ("from_name", "keep the object, or start `weft scheduler` with a `--connection-file`"),
+    ("scheduler scheduler_comm", "`scheduler_address` and `scheduler_info`", _BY_DESIGN),
+    ("loop sync", "blocking methods block by themselves", _BY_DESIGN),
+)
+
+CLUSTER_OPTIONS: Final = _table(
+    (
+        "scheduler_port",
+        "`weft scheduler --port 8786` starts one at a port of your choice",
+        _BY_DESIGN,
+    ),
+    ("interface", 'it is `host=`, for `protocol="tcp"`', _BY_DESIGN),
+    ("loop", "leave it out; `asynchronous=True` takes the loop that runs", _BY_DESIGN),
+    ("nthreads ncores", "it is `threads_per_worker=` here", _BY_DESIGN),
+    ("worker_dashboard_address", "workers serve no pages; `dashboard_address=` is the cluster's"),
+    ("services worker_services service_kwargs blocked_handlers", "leave it out"),
+    (
+        "worker_class nanny scheduler_kwargs scheduler_sync_interval blocked_handlers",
+        "leave it out",
+    ),
+    ("env", "set it in `os.environ` before the cluster is made"),
+    (
+        "preload preload_argv preload_nanny preload_nanny_argv plugins",
+        "import it in the task, or in a module that the task imports",
+    ),
+    ("death_timeout lifetime lifetime_stagger lifetime_restart", "leave it out"),
+    ("extensions data executor", "leave it out"),
+)
+
+MODULE: Final = _table(
+    (
+        "Lock MultiLock Semaphore Event Queue Variable",
+        _SHARED_STATE + "; to limit how many tasks run at a time, use `resources=`",
+    ),
+    ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
+    ("worker_client get_client local_client secede rejoin", _NO_TASKS_IN_TASKS),
+    ("Reschedule", "raise an exception, and submit with `retries=`"),
+    (
+        "progress",
+        "iterate over `weft.as_completed(futures)`, under a progress bar such as tqdm",
+    ),
+    ("fire_and_forget", "keep the future until the task is done"),
+    ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),
+    ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
+    ("get_task_metadata", "return what is to be known from the task"),
+    ("print warn", "a task may `print` and `warnings.warn`: both appear on its worker's stderr"),
+    ("span", "metrics are counted by the name of the function"),
+    (
+        "CancelledError",
+        "it is `weft.TaskCancelled`, a `concurrent.futures.CancelledError`",
+        _BY_DESIGN,
+    ),
+    ("TimeoutError", "it is Python's own `TimeoutError`", _BY_DESIGN),
+    ("KilledWorker", "it is `weft.WorkerDied`", _BY_DESIGN),
+    ("Security", "connection files and clusters bring it along", _BY_DESIGN),
+    ("Scheduler Worker Nanny Status connect rpc", "`weft scheduler` and `weft worker` start them"),
+    (
+        "SchedulerPlugin WorkerPlugin NannyPlugin InstallPlugin PipInstall CondaInstall Environ "
+        "UploadFile UploadDirectory",
+        _PLUGINS,
+    ),
+    (
+        "SSHCluster SpecCluster SubprocessCluster Adaptive",
+        "start `weft scheduler` and `weft worker` on the machines, by what runs jobs there",
+    ),
+    ("CompatibleExecutor", "`client.submit` and `client.map`"),
+    (
+        "config",
+        "settings are arguments, options of the commands and $WEFT_... variables",
+        _BY_DESIGN,
+    ),
+    ("dask sync widgets", "leave it out", _BY_DESIGN),
+)
+
+
+# --- Who answers ----------------------------------------------------------------------------------
+
+
+def missing_attribute(table: Table, of: str, name: str) -> AttributeError:
+    """Make the error of an attribute that `of` (a class, or "") does not have."""
+    absent = table.get(name)
+    if absent is None:
+        what = f"{of!r} object" if of else "module 'weft'"
+        return AttributeError(f"{what} has no attribute {name!r}")
+    what = f"{of}.{name}" if of else name
+    return AttributeError(f"{absent.sentence(what)}. {PAGE} lists what is not there")
+
+
+def answer_for(table: Table, of: str) -> Callable[[object, str], NoReturn]:
+    """Make the `__getattr__` of a class: what is not there raises AttributeError, as ever."""
+
+    def __getattr__(self: object, name: str) -> NoReturn:
+        error = missing_attribute(table, of, name)
+        if name not in table:
+            # For "did you mean" in tracebacks.
+            error.name, error.obj = name, self
+        raise error
+
+    return __getattr__
+
+
+class AbsentProperty(property):
+    """Answers for one name, where `__getattr__` would make every other attribute slower."""
+
+    def __init__(self, error: AttributeError) -> None:
+        super().__init__()
+        self._text = self.__doc__ = str(error)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        raise AttributeError(self._text)
+
+
+def answer_by_name(cls: type, table: Table) -> None:
+    """Let a class answer for the names of a table alone."""
+    for name in table:
+        setattr(cls, name, AbsentProperty(missing_attribute(table, cls.__name__, name)))
+
+
+#: {class: its options that are not there}. A client takes those of a LocalCluster.
+_OPTIONS: Final[Mapping[str, Table]] = {
+    "Client": {**CLUSTER_OPTIONS, **CLIENT_OPTIONS},
+    "LocalCluster": CLUSTER_OPTIONS,
+}
+
+
+def options_of(cls: type) -> list[str]:
+    """Return the names of the options that a class takes, without its last one, `**others`."""
+    import inspect
+
+    return [*inspect.signature(cls).parameters][:-1]
+
+
+def unknown_option(name: str, cls: type, *more: type) -> TypeError:
+    """Make the error of an option that is neither one of `cls` nor of the classes behind it."""
+    absent = _OPTIONS[cls.__name__].get(name)
+    if absent is not None:
+        return TypeError(f"{cls.__name__} has no option {name!r}; {absent.instead}")
+    from difflib import get_close_matches
+
+    known = [option for each in (cls, *more) for option in options_of(each)]
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"see help(weft.{cls.__name__})"
+    return TypeError(f"{cls.__name__} has no option {name!r}; {hint}")

@@ -1,0 +1,118 @@
+"""What is known from elsewhere and is not here is refused with advice, and looks absent."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import inspect
+import pickle
+import re
+
+import pytest
+
+import weft
+from weft.client import Client, Future, absent
+from weft.client.encoding import _HARMLESS
+from weft.deploy.local import LocalCluster
+
+TABLES = {name: table for name, table in vars(absent).items() if name.isupper() and name[0] != "_"}
+del TABLES["PAGE"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(n_workers=0, processes=False) as cluster:
+        yield cluster
+
+
+def test_nothing_that_is_there_is_listed_as_absent(client, cluster):
+    future = client.submit(abs, -1)
+    owners = [(Client, "CLIENT"), (client, "CLIENT"), (Future, "FUTURE"), (future, "FUTURE")]
+    owners += [(LocalCluster, "CLUSTER"), (cluster, "CLUSTER"), (weft, "MODULE")]
+    for owner, name in owners:
+        for absentee in TABLES[name]:
+            assert not hasattr(owner, absentee), absentee
+            assert absentee not in dir(owner) or owner is Future
+    cluster_options = absent.options_of(LocalCluster)
+    assert "n_workers" in cluster_options
+    assert "others" not in cluster_options
+    assert not {*cluster_options} & TABLES["CLUSTER_OPTIONS"].keys()
+    assert not {*absent.options_of(Client)} & TABLES["CLIENT_OPTIONS"].keys()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_piece_of_advice_can_follow_a_colon_and_names_what_is_there(name):
+    for absentee, (instead, _) in TABLES[name].items():
+        assert instead
+        assert not instead.endswith(".")
+        assert not instead[0].isupper() or instead.startswith("PYTHONPATH"), absentee
+        for owner, attribute in re.findall(r"`(weft|client)\.(\w+)", instead):
+            assert hasattr({"weft": weft, "client": Client}[owner], attribute), instead
+
+
+def test_a_missing_method_says_what_to_do(client, cluster):
+    with pytest.raises(AttributeError) as caught:
+        client.scatter([1])
+    assert str(caught.value) == (
+        "weft has no Client.scatter yet: give large data as an argument (it is sent once), or let "
+        "a task make it and pass its future. docs/client.md lists what is not there"
+    )
+    with pytest.raises(AttributeError, match=r"no LocalCluster\.adapt yet: make it"):
+        cluster.adapt(maximum=3)
+    with pytest.raises(AttributeError, match=r"no Future\.running, by design: `status`"):
+        client.submit(abs, -1).running()
+    with pytest.raises(AttributeError, match=r"weft has no progress yet: .*as_completed"):
+        weft.progress
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        client.nonsense
+    with pytest.raises(AttributeError, match="module 'weft' has no attribute 'nonsense'"):
+        weft.nonsense
+
+
+@pytest.mark.parametrize("wait", [concurrent.futures.wait, concurrent.futures.as_completed])
+def test_the_standard_library_is_told_what_waits_for_these_futures(client, wait):
+    with pytest.raises(AttributeError, match=r"use weft\.wait and weft\.as_completed"):
+        list(wait([client.submit(abs, -1)]))
+
+
+def test_a_slip_of_the_pen_is_still_suggested_by_python(client):
+    with pytest.raises(AttributeError) as caught:
+        client.gahter([])
+    assert (caught.value.name, caught.value.obj) == ("gahter", client)
+
+
+def test_an_unknown_option_says_what_to_give():
+    with pytest.raises(TypeError, match="'scheduler_file'; it is `connection_file=` here"):
+        Client(scheduler_file="x")
+    with pytest.raises(TypeError, match="Client has no option 'nthreads'; it is `threads_per_"):
+        Client(nthreads=2)
+    with pytest.raises(TypeError, match="LocalCluster has no option 'scheduler_port'; `weft sch"):
+        LocalCluster(scheduler_port=0)
+    with pytest.raises(TypeError, match=r"LocalCluster has no option 'n_worker'; .*'n_workers'"):
+        LocalCluster(n_worker=1)
+    with pytest.raises(TypeError, match=r"Client has no option 'qqqq'; see help\(weft.Client\)"):
+        Client(qqqq=1)
+
+
+def test_an_option_of_a_call_that_is_not_here_says_what_to_do(client):
+    assert TABLES["CALL_OPTIONS"].keys() >= _HARMLESS.keys()
+    with pytest.raises(TypeError, match="actor= is not supported by weft: keep the state"):
+        client.submit(abs, -1, actor=True)
+    with pytest.raises(TypeError, match="leave '5 s' out: use `priority=`"):
+        client.submit(abs, -1, fifo_timeout="5 s")
+
+
+def test_protocols_that_look_for_attributes_are_not_disturbed(client, cluster):
+    future = client.submit(abs, -1)
+    for thing in (client, cluster, future):
+        for name in ("__deepcopy__", "__array__", "_ipython_display_", "_repr_mimebundle_"):
+            assert not hasattr(thing, name)
+        inspect.getmembers(thing)
+        assert repr(thing)
+    assert not hasattr(Client.__new__(Client), "_engine")  # half made: no recursion
+    assert not hasattr(LocalCluster.__new__(LocalCluster), "status")
+    assert copy.copy(future).key == pickle.loads(pickle.dumps(future)).key == future.key
+    with pytest.raises(TypeError, match="a client cannot be pickled"):
+        copy.deepcopy(client)
+    help_text = inspect.getdoc(vars(Future)["retry"])
+    assert help_text.startswith("weft has no Future.retry yet")

@@ -1,0 +1,33 @@
+"""The list of docs/client.md of what is not there is the one that the errors use."""
+
+from __future__ import annotations
+
+from tests.docs.pages import ROOT
+from weft.client import absent
+
+TITLES = [
+    ("`Client`", absent.CLIENT, ""),
+    ("`Client(...)`", absent.CLIENT_OPTIONS, "="),
+    ("`submit`, `map`, `get`, `gather`", absent.CALL_OPTIONS, "="),
+    ("`Future`", absent.FUTURE, ""),
+    ("`LocalCluster`", absent.CLUSTER, ""),
+    ("`LocalCluster(...)`", absent.CLUSTER_OPTIONS, "="),
+    ("`weft`", absent.MODULE, ""),
+]
+
+
+def listed() -> str:
+    """The tables as the page has them: names with the same advice in one row."""
+    lines = []
+    for title, table, suffix in TITLES:
+        rows: dict[str, list[str]] = {}
+        for name, (instead, _) in table.items():
+            rows.setdefault(instead, []).append(f"`{name}{suffix}`")
+        lines += ["", f"| of {title} | |", "|---|---|"]
+        lines += [f"| {', '.join(names)} | {instead} |" for instead, names in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_lists_what_is_not_there():
+    page = (ROOT / absent.PAGE).read_text(encoding="utf-8")
+    assert page.endswith(listed()), f"the end of {absent.PAGE} should be:\n{listed()}"
