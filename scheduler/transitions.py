@@ -237,11 +237,11 @@ def wait_or_enqueue(state: SchedulerState, task: SchedulerTask, stack: list[Sche
 
 def take_back(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
     """Processing tasks lose their worker or their turn: place each again. Nobody is told here."""
-    stack: list[SchedulerTask] = []
+    released: list[SchedulerTask] = []
     for task in tasks:
-        wait_or_enqueue(state, task, stack)
-    for task in stack:
-        activate(state, task)
+        wait_or_enqueue(state, task, released)
+    # They are active all the time: what they read is needed, so if it is lost it runs again.
+    assert not released, f"{released[0]} is read by a task that was processing, and is released"
 
 
 def err(
