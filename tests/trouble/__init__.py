@@ -1,0 +1,1 @@
+"""Real daemons under kills, suspensions and bad connections: see the README."""
