@@ -30,6 +30,7 @@ import weakref
 from typing import IO, Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
+from .titles import ROOM, set_title
 
 _MAX_TAIL_CHARS: Final = 4000
 
@@ -88,15 +89,16 @@ class Child:
             self._stderr.close()
             raise ChildFailed(f"cannot start the {kind} process: {error}") from None
         with theirs, _spare_stderr() as stderr:
-            # First of all the path, so that the child imports what this process would.
+            # First of all the path, so that the child imports what this process would. Read from
+            # standard input: as an argument it would be all that `ps` has room for.
             code = (
                 f"import sys; sys.path[:] = {[p or os.getcwd() for p in sys.path]!r}; "
                 f"from {__name__} import main; main({kind!r}, {theirs.fileno()}, {stderr})"
             )
             try:
-                self.process = subprocess.Popen(
-                    [sys.executable, *_interpreter_flags(), "-c", code],
-                    stdin=subprocess.DEVNULL,
+                self.process = _start_python(
+                    code,
+                    ["weft", kind, ROOM],
                     stderr=self._stderr,
                     pass_fds=(theirs.fileno(), stderr),
                     start_new_session=session,
@@ -241,6 +243,16 @@ class Child:
         self._stderr.close()
 
 
+def _start_python(code: str, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start an interpreter like this one, which reads `code` from its standard input."""
+    # A file, not a pipe: what it takes, it takes at once, and nobody has to write it.
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(code.encode("utf-8", "surrogateescape"))
+        stdin.seek(0)
+        command = [sys.executable, *_interpreter_flags(), "-", *arguments]
+        return subprocess.Popen(command, stdin=stdin, **options)
+
+
 @contextlib.contextmanager
 def _spare_stderr() -> Any:
     """Give the number of a second descriptor of this process's standard error."""
@@ -358,6 +370,9 @@ class Parent:
 
 def main(kind: str, fd: int, stderr_fd: int) -> None:
     """Be a child process of the given kind."""
+    _close_stdin()
+    del sys.argv[1:]
+    set_title(_TITLES[kind])
     parent = Parent(fd, stderr_fd)
     # Ctrl-C is for the parent, which tells us what is to be done.
     if kind != "workers":
@@ -370,6 +385,13 @@ def main(kind: str, fd: int, stderr_fd: int) -> None:
     finally:
         parent.close()
     sys.exit(code)
+
+
+def _close_stdin() -> None:
+    """Let go of the program text; what reads standard input finds nothing."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 def _scheduler_main(parent: Parent) -> int:
@@ -391,4 +413,5 @@ def _workers_main(parent: Parent) -> int:
     return run_embedded(parent)
 
 
+_TITLES: Final = {"scheduler": "weft scheduler", "http": "weft http", "workers": "weft spawner"}
 _MAINS: Final = {"scheduler": _scheduler_main, "http": _http_main, "workers": _workers_main}

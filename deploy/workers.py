@@ -19,6 +19,7 @@ from ..worker.config import WorkerConfig
 from ..worker.exits import EXIT_CONFIG, EXIT_REFUSED, note_refusal
 from ..worker.supervisor import SupervisorConfig, WorkerSpec, supervise
 from .child import LOG_FORMAT, Parent
+from .titles import set_title
 
 _log = logging.getLogger("weft.worker")
 
@@ -36,6 +37,7 @@ def run_embedded(parent: Parent) -> int:
     parent.take_stderr()
 
     def supervisor_main(commands: socket.socket) -> int:
+        set_title("weft supervisor")
         plain = parent.read_config()
         address, security = plain["scheduler_address"], _security(plain)
         config = SupervisorConfig(
@@ -78,7 +80,11 @@ def run_daemon(config: SupervisorConfig) -> int:
 
         return _work(plain, find, _STOP_TIMEOUT_S)
 
-    return spawn.run(lambda commands: supervise(config, commands), worker_main)
+    def supervisor_main(commands: socket.socket) -> int:
+        set_title("weft supervisor")
+        return supervise(config, commands)
+
+    return spawn.run(supervisor_main, worker_main)
 
 
 def _start_log(plain: dict[str, Any]) -> None:
@@ -95,6 +101,7 @@ def _security(plain: dict[str, Any]) -> Security:
 
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
+    set_title(f"weft worker {plain['name']}")
     config = WorkerConfig(
         scheduler=plain["scheduler_addresses"][0],
         security=_security(plain),
