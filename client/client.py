@@ -11,7 +11,7 @@ import os
 import platform
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,29 +20,19 @@ from ..protocol.errors import ClientClosed
 from ..protocol.messages import ShutdownCluster
 from ..protocol.security import Security
 from . import absent, asking
-from .collector import paused_collector
+from .calling import submit_call, submit_rows
 from .current import closed, find_current, made_current, opened
-from .encoding import (
-    Encoder,
-    bind_constants,
-    check_batch_size,
-    check_key,
-    check_unsupported,
-    make_options,
-    pure_key,
-    spec_hash,
-)
+from .encoding import Encoder, check_unsupported, make_options
 from .engine import Engine
 from .events import Cancel, Send
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
 from .leaving import Holdings
-from .lending import encode, encode_each
 from .link import Finder
 from .locating import Cluster, Location, check_options
 from .loop import LoopThread
 from .patience import check_seconds
-from .tasks import FutureState, TaskColumns, TaskRecord
+from .tasks import FutureState
 
 
 class Client:
@@ -308,30 +298,7 @@ class Client:
         if actor or actors or fifo_timeout is not None:
             check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
         options = make_options(priority, retries, workers, allow_other_workers, resources)
-        encoder = self._encoder
-        function = encoder.function(func)
-        (blob, dependencies, shared), loan = encode(engine, encoder.call, function, args, kwargs)
-        digest: bytes | None = None
-        replaced: list[FutureState] | None = None
-        if key is not None:
-            check_key(key)
-            digest = spec_hash(function.id, blob, dependencies)
-            (state,), replaced = engine.attach([key], [digest])
-        elif pure:
-            name = pure_key(function.name, function.id, blob, dependencies)
-            (state,), replaced = engine.table.attach([name])
-        else:
-            state = FutureState(encoder.number_key(function.name))
-            engine.table.add([state])
-        future = Future(engine, state)
-        if shared is not None:
-            shared.submit(engine, priority, [state], [dependencies])
-        failed = replaced[0] if replaced else None
-        record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
-        engine.post(record) if loan is None else loan.post(record)
-        if engine.is_closed:
-            raise ClientClosed()
-        return future
+        return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
 
     def map(
         self,
@@ -376,42 +343,9 @@ class Client:
             raise TypeError("map needs something to iterate over")
         check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
         options = make_options(priority, retries, workers, allow_other_workers, resources)
-        rows: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
-        keys: list[str] | str | None
-        if key is None or isinstance(key, str):
-            keys = key if key is None else check_key(key)
-        else:
-            keys = [check_key(name) for name in key]
-            calls = list(rows)
-            if len(calls) != len(keys):
-                raise ValueError(f"{len(keys)} keys were given for {len(calls)} calls")
-            rows = iter(calls)
-        func, constants = bind_constants(func, kwargs)
-        encoder = self._encoder
-        function = encoder.function(func)
-        table = engine.table
-        is_unique = not pure and not isinstance(keys, list)
-        futures: list[Future] = []
-        more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
-        chunks = encoder.rows(function, rows, constants, keys, pure, **more)
-        for chunk, loan in encode_each(engine, chunks):  # `rows` may make a client of its own
-            replaced: list[FutureState] | None = None
-            with paused_collector():
-                if is_unique:
-                    states = [FutureState(key) for key in chunk.keys]
-                    table.add(states)
-                else:
-                    states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
-                futures += [Future(engine, state) for state in states]
-            if chunk.shared is not None:
-                chunk.shared.submit(engine, priority, states, chunk.dependencies)
-            hashes = chunk.spec_hashes
-            columns = TaskColumns(
-                states, function, chunk.args, chunk.dependencies, options, hashes, replaced
-            )
-            engine.post(columns) if loan is None else loan.post(columns)
-        engine.check_open()
-        return futures
+        return submit_rows(
+            engine, self._encoder, func, iterables, kwargs, key, options, pure, batch_size
+        )
 
     # --- Waiting, cancelling ----------------------------------------------------------------------
 
