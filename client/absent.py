@@ -56,9 +56,8 @@ CLIENT: Final = _table(
     ("start", "a client is connected when it was made; `await` an asynchronous one", _BY_DESIGN),
     (
         "compute collections_to_dsk normalize_collection",
-        "`x.compute(scheduler=client.get)`; `client.get(graph, keys, sync=False)` gives futures",
+        "`x.compute()` uses the open client; `client.get(graph, keys, sync=False)` gives futures",
     ),
-    ("persist", "keep the futures of `client.get(graph, keys, sync=False)`"),
     ("get_executor", "`client.submit` and `client.map`, with `weft.wait` and `weft.as_completed`"),
     (
         "scatter",

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ClientClosed
+from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.messages import ShutdownCluster
 from ..protocol.security import Security
 from . import absent, asking
@@ -48,7 +48,8 @@ class Client:
         asynchronous: the methods return awaitables, for the event loop that runs now; use
             `async with Client(...)` or `await Client(...)`.
         name: for people.
-        set_as_default: make it the one that `Client.current` returns.
+        set_as_default: make it the one that `Client.current` returns; and, if it blocks, the one
+            on which `x.compute()` runs dask's collections.
         security: token and certificate, when they are not to be found by themselves.
         reconnect_timeout: seconds to try again after the scheduler was lost, before everything
             pending fails.
@@ -386,6 +387,18 @@ class Client:
         if not sync:
             return futures
         return self.gather(futures, direct=direct, asynchronous=asynchronous)
+
+    def persist(self, *_collections: Any, **_options: Any) -> Any:
+        """Not there yet. dask asks for it: without, it would fetch everything into this process.
+
+        Raises:
+            NotSupported: always.
+        """
+        raise NotSupported(
+            "persist() is not there yet: weft keeps no dask collections on its workers. Use "
+            "x.compute() for the values, client.get(x.__dask_graph__(), keys, sync=False) for "
+            "futures of them, or x.persist(scheduler='threads') to keep them in this process"
+        )
 
     def gather(
         self,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed, ConfigError
 from ..protocol.serialize import set_future_binder
+from . import dask_default
 from .events import Want
 from .future import Future
 from .leaving import Holdings, give_back_dropped, watch
@@ -47,6 +48,9 @@ def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bo
         still_open = [ref for ref in _earlier if ref() in _open_clients]
         _earlier[:] = [*still_open, *map(weakref.ref, _default)]
         _default[:] = [client]
+        # `x.compute()` would block the loop of an asynchronous one.
+        if not client.asynchronous:
+            dask_default.register(client, is_default=True)
 
 
 def closed(client: Client) -> None:
@@ -54,6 +58,7 @@ def closed(client: Client) -> None:
     stop_watching = _open_clients.pop(client, None)
     if stop_watching is not None:
         stop_watching()
+    dask_default.give_back(client, is_default=True)
     if client in _default:
         _default[:] = _take_earlier()
     if not _open_clients:
@@ -103,9 +108,17 @@ def made_current(client: Client) -> Iterator[Client]:
     """Make a client the one that is meant, in this thread or task."""
     token = _current.set(client)
     try:
+        if not client.asynchronous:
+            dask_default.register(client, is_default=False)
         yield client
     finally:
         _current.reset(token)
+        dask_default.give_back(client, is_default=False)
+
+
+def named_current() -> Client | None:
+    """Return the client of the innermost `as_current` here, if there is one."""
+    return _current.get()
 
 
 def _bind_future(key: str) -> Any:

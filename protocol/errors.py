@@ -38,6 +38,7 @@ __all__ = [
     "LocalProtocolError",
     "MissingKey",
     "NotAdmitted",
+    "NotSupported",
     "ProtocolError",
     "RemoteProtocolError",
     "SerializationError",
@@ -525,6 +526,14 @@ class WrongExecutor(WeftError, TypeError):
     """The executor that was given cannot run a graph; nothing was run.
 
     Give an instance of `concurrent.futures.Executor` that is not shut down, or leave it out.
+    """
+
+
+class NotSupported(WeftError, NotImplementedError):
+    """Something that is known from dask is not there in weft yet, and doing something else in its
+    place would go unnoticed.
+
+    The text says what to do instead.
     """
 
 

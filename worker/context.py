@@ -48,6 +48,11 @@ def get_worker() -> WorkerContext:
     return context
 
 
+def is_in_task() -> bool:
+    """Whether the calling thread is one that runs tasks of a worker."""
+    return _local.context is not None
+
+
 def set_worker(context: WorkerContext) -> None:
     """Make `get_worker` on this thread return `context`."""
     _local.context = context

@@ -49,6 +49,7 @@ EXAMPLES = [
     errors.MissingKey(("a", 1)),
     errors.MissingKey("a", "b"),
     errors.WrongExecutor("5 is no concurrent.futures.Executor"),
+    errors.NotSupported("x.persist() is not supported yet"),
     errors.UnknownOption("there is no option 'num_worker'"),
     errors.InternalError("does not fit", ["a", "b"]),
     errors.InvalidTransition("inc-1", "memory", "waiting", ["released -> waiting"]),
