@@ -383,7 +383,7 @@ class UnpicklableResult(TaskError):
     """The task finished, but its result cannot be pickled and so cannot leave its worker.
 
     Return plain data instead: the content of a file, not the open file; rows, not the database
-    connection.
+    connection. If its pickle does not fit into the worker's memory, the text gives the sizes.
 
     Args:
         key: the task's key.

@@ -463,7 +463,11 @@ class WorkersAlive(Message):
 
 @message(81)
 class WorkerExited(Message):
-    """A worker process ended. `running` are the attempts whose user code was being executed."""
+    """A worker process ended.
+
+    `running` are the attempts whose user code was being executed, and those whose results were
+    being pickled or sent.
+    """
 
     worker_id: Text
     reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.1 of 4.0 GB"

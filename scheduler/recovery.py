@@ -2,8 +2,8 @@
 
 A lost worker's running work is placed again at once. A lost only copy is computed again from its
 lineage, if somebody still needs it: the record of every task that a live task depends on is kept
-for that. Only attempts whose user code was running when the process ended (its supervisor knows)
-count against a task.
+for that. Only attempts whose user code was running when the process ended, or whose result was
+being pickled or sent (its supervisor knows), count against a task.
 """
 
 from __future__ import annotations
@@ -65,40 +65,44 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for other in state.workers.values():
         other.unreachable.pop(ws, None)
     take_back(state, list(processing.values()))
-    replace_lost(state, [task for task in list(ws.has_what) if lose_replica(state, task, ws)])
+    lost = [task for task in list(ws.has_what) if lose_replica(state, task, ws)]
+    held = {task.attempt: task for task in lost} if ws.supervisor_id else {}
+    replace_lost(state, lost)
     for function in state.functions.values():
         function.workers.pop(ws, None)
     for request, relay in list(state.relays.items()):
         keys = relay.waiting_for.get(request)
         if keys is not None and state.relay_workers.get(request) is ws:
             _relay_part(state, request, relay, [], [], keys)
-    if processing and ws.supervisor_id:
-        state.lost_workers[ws.worker_id] = (state.now, ws, processing)
+    if (processing or held) and ws.supervisor_id:
+        state.lost_workers[ws.worker_id] = (state.now, ws, processing, held)
         report = state.exit_reports.pop(ws.worker_id, None)
         if report is not None:
             blame(state, report[1])
 
 
 def blame(state: SchedulerState, report: m.WorkerExited) -> None:
-    """Count a death against the tasks whose user code was running.
+    """Count a death against the tasks whose user code was running, or whose results were served.
 
     Too many and the task is given up.
     """
     lost = state.lost_workers.pop(report.worker_id, None)
     if lost is None:
         return
-    _, ws, processing = lost
+    _, ws, processing, held = lost
     for attempt in report.running:
         task = processing.get(attempt)
-        if (
-            task is None
-            or state.tasks.get(task.key) is not task
-            or task.state in (MEMORY, RELEASED)
-        ):
+        is_served = task is None
+        if is_served:
+            task = held.get(attempt)
+        if task is None or state.tasks.get(task.key) is not task or task.state == RELEASED:
             continue
+        if task.state == MEMORY and not is_served:
+            continue  # another attempt has finished it
         reasons = state.deaths.setdefault(task, [])
-        reasons.append(report.reason)
-        if len(reasons) > state.allowed_deaths:
+        what = f", while its result ({task.nbytes} bytes) was pickled or sent"
+        reasons.append(report.reason + what * is_served)
+        if len(reasons) > state.allowed_deaths and task.state in ACTIVE:
             state.counters.tasks_failed_worker_died += 1
             text = _with_counts(reasons)
             err(state, task, worker_died(task.key, len(reasons), ws.name, text))

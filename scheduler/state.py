@@ -192,9 +192,11 @@ class SchedulerState:
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
         self.deaths: dict[SchedulerTask, list[str]] = {}
-        #: {worker_id: (when, worker, {attempt: task})} of lost workers whose supervisor has not
-        #: reported yet
-        self.lost_workers: dict[str, tuple[float, WorkerHandle, dict[int, SchedulerTask]]] = {}
+        #: {worker_id: (when, worker, {attempt: task} processing, {attempt: task} whose only copy it
+        #: had)} of lost workers whose supervisor has not reported yet
+        self.lost_workers: dict[
+            str, tuple[float, WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
+        ] = {}
         #: {worker_id: (when, report)} that came before the worker's connection closed
         self.exit_reports: dict[str, tuple[float, m.WorkerExited]] = {}
         #: {our request: relay}: clients' fetches that workers are answering, and which worker is

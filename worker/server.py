@@ -331,7 +331,7 @@ class WorkerServer:
             crashed=self._crashed,
             started=self._started,
         )
-        self._server = late.server = DataServer(self._executor)
+        self._server = late.server = DataServer(self._executor, config.memory_limit, self._started)
         self._peers = Peers(security, self._executor.store, self._handle)
         self._executor.start()
 

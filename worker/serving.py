@@ -4,6 +4,11 @@ Small values are pickled on the loop; for larger ones, or more of them, that is 
 that a value which takes seconds to pickle holds up nobody but its reader. Large buffers are not
 copied.
 
+A result whose pickle would not fit into the worker's memory is not pickled (`packing`): the reader
+gets an error in its place. Whose result is pickled or sent is noted (`started`), where it may be
+what the worker dies of: one that is asked for alone, or that is large beside the memory limit. So a
+result of common size is not blamed for what it is served together with.
+
 A reader that does not read costs little: while its connection is not writable nothing more is
 packed for it, and its requests wait; who lets too many wait is cut off.
 """
@@ -26,8 +31,11 @@ from ..protocol.errors import (
 from ..protocol.message import Message
 from ..protocol.messages import GetData, KeysData
 from ..protocol.payload import Blob
+from ..protocol.pickling import type_name
 from .executor import Executor
-from .values import error_blob, pack_for_peer
+from .packing import is_large, why_too_large
+from .started import StartedRecord
+from .values import Packed, error_blob, pack_for_peer
 
 logger = logging.getLogger("weft.worker")
 
@@ -40,6 +48,10 @@ _MAX_WAITING_BYTES = 64 << 20
 _ITEM_BYTES = 64
 
 _NOT_THERE = object()
+
+#: The ways of pickling, for `StartedRecord.note_serving`.
+_BY_LOOP = 0
+_BY_THREAD = 1
 
 
 class _Reader:
@@ -62,8 +74,21 @@ def _request_nbytes(keys: list[str]) -> int:
 class DataServer:
     """Answers `GetData`. The handler of all connections to the data port."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(
+        self, executor: Executor, memory_limit: int = 0, started: StartedRecord | None = None
+    ) -> None:
+        """Serve what `executor` has.
+
+        Args:
+            executor: has the store.
+            memory_limit: of the worker, bytes; 0 = none.
+            started: where to note whose result is being served, if anywhere.
+        """
         self._executor = executor
+        self._memory_limit = memory_limit
+        self._started = started
+        #: The connection on which the result goes out that is noted for the thread.
+        self._sending: Connection | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         #: {connection: what waits for it}; only those for which something does
@@ -84,12 +109,14 @@ class DataServer:
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`: give what had to wait."""
+        self._sent(connection)
         reader = self._readers.get(connection)
         if reader is not None:
             self._go_on(connection, reader)
 
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
         """See `Handler`."""
+        self._sent(connection)
         self._readers.pop(connection, None)
 
     def serve(self, connection: Connection, request: int, keys: list[str]) -> None:
@@ -111,7 +138,8 @@ class DataServer:
             reader.nbytes -= _request_nbytes(keys)
             found = self._executor.lookup(keys)
             if sum(nbytes for _, _, nbytes in found) <= _ON_LOOP_BYTES:
-                self._answer(connection, request, keys, self._pack(found))
+                self._answer(connection, request, keys, self._pack(found, _BY_LOOP))
+                self._note(_BY_LOOP, 0)
                 continue
             reader.is_busy = True
             task = asyncio.get_running_loop().create_task(
@@ -124,6 +152,7 @@ class DataServer:
 
     async def close(self) -> None:
         """Give up what is being answered."""
+        self._started = None  # it is closed soon, and the thread may go on for a while
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -140,18 +169,40 @@ class DataServer:
     ) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "weft-data")
-        packed = await asyncio.get_running_loop().run_in_executor(self._threads, self._pack, found)
+        packed = await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._pack, found, _BY_THREAD
+        )
+        self._sending = connection
         self._answer(connection, request, keys, packed)
+        if connection.writable:
+            self._sent(connection)
         reader.is_busy = False
         self._go_on(connection, reader)
 
-    def _pack(self, found: list[tuple[str, int, int]]) -> dict[str, Blob]:
+    def _pack(self, found: list[tuple[str, int, int]], way: int) -> dict[str, Blob]:
         packed = {}
-        for key, attempt, _ in found:
+        limit = self._memory_limit
+        for key, attempt, nbytes in found:
             value = self._executor.store.get(attempt, _NOT_THERE)
-            if value is not _NOT_THERE:  # it may have been dropped since it was found
+            if value is _NOT_THERE:  # it may have been dropped since it was found
+                continue
+            self._note(way, attempt if len(found) == 1 or is_large(nbytes, limit) else 0)
+            is_packed = isinstance(value, Packed)
+            reason = "" if is_packed else why_too_large(value, nbytes, limit)
+            if reason:
+                packed[key] = error_blob(UnpicklableResult(key, type_name(value), reason))
+            else:
                 packed[key] = pack_for_peer(value, key)
         return packed
+
+    def _note(self, way: int, attempt: int) -> None:
+        if self._started is not None:
+            self._started.note_serving(way, attempt)
+
+    def _sent(self, connection: Connection) -> None:
+        if self._sending is connection:
+            self._sending = None
+            self._note(_BY_THREAD, 0)
 
     def _answer(
         self, connection: Connection, request: int, keys: list[str], packed: dict[str, Blob]

@@ -11,7 +11,7 @@ What it decides:
   cannot be what it was told to be (`EXIT_CONFIG`), or that the scheduler refuses for good
   (`EXIT_REFUSED`), ends everything: the next would not fare better.
 - A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
-  exit is reported with that reason, and with the attempts that were running.
+  exit is reported with that reason, and with the attempts that were running or being served.
 - `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
   ends everything: SIGTERM to the workers, SIGKILL after a grace, exit code 0.
 - A scheduler that is lost is looked for again, with back-off, for ever; workers do the same.
@@ -43,13 +43,12 @@ from ..protocol.deadline import unless, within
 from ..protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolError
 from ..protocol.security import Security
 from .exits import EXIT_CONFIG, EXIT_REFUSED, read_refusal
-from .started import read_started
+from .packing import TERMINATE_FRACTION
+from .started import read_served, read_started
 from .supervisor_link import SETTLE_S, SupervisorLink
 
 _log = logging.getLogger("weft.supervisor")
 
-#: A worker above this part of its memory limit is killed.
-TERMINATE_FRACTION: Final = 0.95
 _CHECK_S: Final = 0.1
 #: States of a process that somebody has suspended: by SIGSTOP, or with a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -306,6 +305,7 @@ class Supervisor:
         slot.pid = 0
         slot.process = None
         running = read_started(slot.record)
+        served = read_served(slot.record)
         slot.record.unlink(missing_ok=True)
         refusal = read_refusal(slot.record)
         lived_s = time.monotonic() - slot.started
@@ -326,9 +326,9 @@ class Supervisor:
             self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
         else:
             reason = slot.verdict or describe_exit(status)
-            self._link.report_exit(slot.worker_id, reason, running)
+            self._link.report_exit(slot.worker_id, reason, running + served)
             # What a task did says nothing about the next start.
-            is_sound = bool(running) or lived_s > _SOUND_AFTER_S
+            is_sound = bool(running or served) or lived_s > _SOUND_AFTER_S
             slot.n_quick_deaths = 0 if is_sound else slot.n_quick_deaths + 1
             self._restart_later(slot, reason, lived_s)
         if not self._running:

@@ -180,6 +180,41 @@ def test_only_what_was_running_is_blamed_for_a_death_and_too_many_end_it():
     assert board.state.counters.tasks_failed_worker_died == 1
 
 
+def test_a_worker_that_dies_of_serving_a_result_counts_against_its_task():
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor("sup")
+    board.send(client, graph("large small"))
+    for n in (1, 2):
+        worker = board.worker("w", worker_id=f"w{n}", supervisor_id="sup")
+        attempt = board.attempt("large")
+        for key in ("large", "small"):
+            board.finish(worker, key, nbytes=500, blob=None)
+        board.close(worker)
+        out = board.send(supervisor, died(f"w{n}", [attempt]))
+    assert told(out, client, m.KeysErred) == ["large"]
+    assert board.task("large").failure == [
+        "worker-died", "large", 2, "w",
+        "SIGKILL, while its result (500 bytes) was pickled or sent",
+    ]  # fmt: skip
+    assert board.states("small") == ["no_worker"]
+
+
+def test_a_result_that_is_there_again_before_the_report_comes_is_counted_and_stays():
+    board = Board(allowed_deaths=0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    one = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("a"))
+    board.finish(one, "a", nbytes=500, blob=None)
+    two = board.worker("w", worker_id="w2", supervisor_id="sup")
+    board.close(one)
+    board.finish(two, "a", nbytes=500, blob=None)
+    board.send(supervisor, died("w1", [1]))
+    assert board.states("a") == ["memory"]
+    board.close(two)
+    out = board.send(supervisor, died("w2", [2]))
+    assert told(out, client, m.KeysErred) == ["a"]
+
+
 def test_the_report_may_come_before_the_connection_ends():
     board = Board(allowed_deaths=0)
     client, supervisor = board.client(), board.supervisor("sup")

@@ -30,7 +30,7 @@ from weft.protocol.serialize import dumps_arguments, dumps_function, loads, redu
 from weft.worker.context import WorkerContext, get_worker
 from weft.worker.events import Fetched, Received, SchedulerLost
 from weft.worker.executor import Executor
-from weft.worker.started import StartedRecord, read_started
+from weft.worker.started import StartedRecord, read_served, read_started
 from weft.worker.state import WorkerState
 from weft.worker.validate import validate
 from weft.worker.values import Packed, pack_for_peer
@@ -488,6 +488,8 @@ def test_the_file_says_which_attempts_are_being_executed(make_bench, gate, tmp_p
     wait_until(lambda: read_started(path) == [])
     bench.executor.stop()
     assert bench.executor.join(10)
+    record.note_serving(1, 7)
     record.close()
     assert read_started(path) == []
+    assert read_served(path) == [7]
     assert read_started(tmp_path / "none") == []
