@@ -393,6 +393,15 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     help="How long to wait for a scheduler that has not been started yet, and then for one that "
     "does not answer yet. Once connected, workers try to come back for ever.",
 )
+@click.option(
+    "--grace-period",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After SIGTERM, how long workers may finish the tasks that they run; they start nothing "
+    "more. A second signal ends them at once, as Ctrl-C does.",
+)
 @_log_option
 def worker(
     address: str | None,
@@ -405,6 +414,7 @@ def worker(
     local_directory: Path | None,
     host: str | None,
     connect_timeout: float,
+    grace_period: float,
     log_level: str,
 ) -> None:
     """Run workers for the scheduler at ADDRESS, until Ctrl-C or until it says stop.
@@ -460,6 +470,7 @@ def worker(
         "resources": amounts,
         "local_directory": directory,
         "listen_address": listen_address,
+        "grace_period_s": grace_period,
     }
     numbered = counts.n_workers > 1
     config = SupervisorConfig(
@@ -471,6 +482,7 @@ def worker(
         directory=directory,
         owns_directory=True,
         connect_timeout_s=connect_timeout,
+        grace_period_s=grace_period,
     )
     spawner = os.getpid()
     try:

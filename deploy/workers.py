@@ -116,6 +116,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         worker_id=plain["worker_id"],
         started_path=Path(plain["started_path"]),
         stop_timeout_s=stop_timeout_s,
+        grace_period_s=plain.get("grace_period_s", 0.0),
     )
     try:
         process.main(config)

@@ -447,6 +447,13 @@ class AttemptsEnded(Message):
     attempts: Ints
 
 
+@message(71)
+class WorkerLeaving(Message):
+    """This worker starts nothing any more, and leaves when what runs there has ended."""
+
+    reason: Text
+
+
 # -- supervisor -> scheduler ----------------------------------------------------------------------
 
 

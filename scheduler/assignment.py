@@ -258,7 +258,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
 def _refresh(state: SchedulerState) -> None:
     """Bring `open`, `idle` and `loaded` up to date for the workers whose load changed."""
     for ws in state.touched:
-        if ws.peer not in state.workers:
+        if ws.peer not in state.workers or ws.is_leaving:
             continue
         n_busy = ws.n_busy
         if n_busy:

@@ -47,6 +47,7 @@ def cluster_info(state: SchedulerState) -> dict[str, Any]:
             "nthreads": ws.nthreads,
             "memory_limit": ws.memory_limit,
             "resources": ws.resources,
+            "is_leaving": ws.is_leaving,
             "n_processing": len(ws.processing),
             "n_in_memory": len(ws.has_what),
             "nbytes": ws.nbytes,

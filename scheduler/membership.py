@@ -154,7 +154,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     old = state.workers_by_address.get(ws.address)
     if old is not None:
         state.supersede(old.peer)
-    names = {other.name for other in state.workers.values()}
+    names = {other.name for other in state.workers.values() if not other.is_leaving}
     if ws.name in names:
         ws.name = f"{ws.name}-{ws.worker_id[:6]}"
     state.workers[ws.peer] = ws
@@ -168,8 +168,8 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def _cluster_changed(state: SchedulerState) -> m.ClusterChanged:
-    nthreads = sum(ws.nthreads for ws in state.workers.values())
-    return m.ClusterChanged(n_workers=len(state.workers), nthreads=nthreads)
+    nthreads = [ws.nthreads for ws in state.workers.values() if not ws.is_leaving]
+    return m.ClusterChanged(n_workers=len(nthreads), nthreads=sum(nthreads))
 
 
 def _cluster_change(state: SchedulerState) -> None:
@@ -239,6 +239,21 @@ def _remove_worker(
     lose_worker(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
+    _cluster_change(state)
+
+
+def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
+    """A worker finishes what it runs: ask everything else back, and give it nothing more."""
+    if ws.is_leaving:
+        return
+    ws.is_leaving = True
+    state.idle.pop(ws, None)
+    state.loaded.pop(ws, None)
+    if ws.processing:
+        # It comes after all that was sent before, so the answer leaves only what runs there.
+        ws.return_asked = True
+        state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
+    state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets nothing more")
     _cluster_change(state)
 
 

@@ -35,6 +35,7 @@ class WorkerHandle:
         "free_resources",
         "has_what",
         "host",
+        "is_leaving",
         "last_asked",
         "last_progress",
         "last_seen",
@@ -94,6 +95,8 @@ class WorkerHandle:
         self.n_fruitless = 0
         #: a ReturnAttempts is unanswered
         self.return_asked = False
+        #: it finishes what it runs and gets nothing more: it is in no class, not idle, not loaded
+        self.is_leaving = False
         self.last_asked = float("-inf")
         self.last_seen = now
         #: when it last finished something, or was given something while idle

@@ -115,9 +115,10 @@ def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     """
     for ws in task_class.members:
         ws.classes.pop(task_class, None)
-    members = [ws for ws in state.workers.values() if may_run(ws, task_class)]
+    staying = [ws for ws in state.workers.values() if not ws.is_leaving]
+    members = [ws for ws in staying if may_run(ws, task_class)]
     if not members and task_class.allow_other_workers:
-        members = [ws for ws in state.workers.values() if may_run(ws, task_class, strictly=False)]
+        members = [ws for ws in staying if may_run(ws, task_class, strictly=False)]
     task_class.members = dict.fromkeys(members)
     task_class.open.clear()
     for ws in members:

@@ -82,7 +82,7 @@ def explain_unrunnable(state: SchedulerState, task_class: TaskClass) -> str:
 
 
 def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
-    workers = list(state.workers.values())
+    workers = [ws for ws in state.workers.values() if not ws.is_leaving]
     if not workers:
         return "the cluster has no workers"
     wanted = task_class.workers

@@ -244,6 +244,7 @@ class SchedulerState:
                 m.ReplicasAdded: recovery.on_replicas_added,
                 m.KeysMissing: recovery.on_keys_missing,
                 m.KeysData: recovery.on_worker_data,
+                m.WorkerLeaving: membership.on_worker_leaving,
                 m.Heartbeat: membership.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
             },

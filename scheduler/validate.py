@@ -145,11 +145,11 @@ def _validate_queue(
 
 
 def _validate_members(state: SchedulerState, task_class: TaskClass) -> None:
-    workers = state.workers.values()
+    workers = [ws for ws in state.workers.values() if not ws.is_leaving]
     members = [ws for ws in workers if may_run(ws, task_class)]
     if not members and task_class.allow_other_workers:
         members = [ws for ws in workers if may_run(ws, task_class, strictly=False)]
-    _same(state, "members == workers that may run the class", task_class.members, members)
+    _same(state, "members == workers that stay and may run the class", task_class.members, members)
     symmetric = all(task_class in ws.classes for ws in members)
     check(state, symmetric, "members are symmetric with the classes of workers")
     with_room = [ws for ws in members if ws.has_room_for(task_class)]
@@ -294,6 +294,8 @@ def _validate_workers(state: SchedulerState) -> None:
         for task_class in ws.classes:
             listed = state.classes.get(task_class.key) is task_class and ws in task_class.members
             check(state, listed, f"classes of {ws} are symmetric with members")
+        is_free = not (ws.is_leaving and ws.classes)
+        check(state, is_free, f"{ws} runs nothing new when it leaves", found=list(ws.classes))
         check(state, ws.alone == (ws,), f"alone of {ws} is itself")
 
 
@@ -354,9 +356,11 @@ def _validate_containers(state: SchedulerState) -> None:
     whens = [refusal.when for refusal in state.refusals.values()]
     check(state, whens == sorted(whens), "refusals are in order of time", found=whens)
     workers = state.workers.values()
-    idle = [ws for ws in workers if not ws.n_busy]
-    _same(state, "idle == workers that process nothing", state.idle, idle)
-    loaded = [ws for ws in workers if ws.processing and ws.n_busy > ws.nthreads]
+    idle = [ws for ws in workers if not ws.n_busy and not ws.is_leaving]
+    _same(state, "idle == workers that stay and process nothing", state.idle, idle)
+    loaded = [
+        ws for ws in workers if ws.processing and ws.n_busy > ws.nthreads and not ws.is_leaving
+    ]
     _same(state, "loaded == workers with more tasks than threads", state.loaded, loaded)
     check(state, not state.ahead, "ahead is empty between events", found=list(state.ahead))
     check(state, not state.touched, "touched is empty between events", found=list(state.touched))

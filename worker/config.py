@@ -33,6 +33,7 @@ class WorkerConfig:
         reconnect: come back when the scheduler is lost; otherwise `run` returns then.
         started_path: file in which to note the attempts being executed, for the supervisor.
         stop_timeout_s: how long the end waits for tasks that run.
+        grace_period_s: how long a worker that SIGTERM asks to leave may finish tasks that run.
     """
 
     scheduler: str
@@ -49,6 +50,7 @@ class WorkerConfig:
     reconnect: bool = True
     started_path: Path | None = None
     stop_timeout_s: float = 2.0
+    grace_period_s: float = 0.0
 
     def data_address(self, scheduler_address: str, own_host: str) -> str:
         """Decide where to listen for peers and clients.

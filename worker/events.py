@@ -72,7 +72,14 @@ class SchedulerLost:
     """The scheduler is gone, and what it wanted with it: forget everything, say nothing."""
 
 
-Event: TypeAlias = Received | ChunkDone | Fetched | FetchFailed | SchedulerLost
+@dataclass(slots=True)
+class Leave:
+    """Finish what runs, start nothing more."""
+
+    reason: str
+
+
+Event: TypeAlias = Received | ChunkDone | Fetched | FetchFailed | Leave | SchedulerLost
 
 # --- Actions --------------------------------------------------------------------------------------
 

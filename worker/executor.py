@@ -124,6 +124,11 @@ class Executor:
             fetches, self._fetches = self._fetches, []
         return messages, fetches
 
+    def is_executing(self) -> bool:
+        """Say whether a task was started that has not been reported."""
+        with self._lock:
+            return any(slot.n_executing for slot in self.state.slots)
+
     def lookup(self, keys: list[str]) -> list[tuple[str, int, int]]:
         """Return key, attempt and nbytes of those keys whose values are in the store."""
         found = []

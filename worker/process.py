@@ -19,7 +19,9 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(config: WorkerConfig) -> None:
-    """Run a worker as this process: on uvloop where there is one, until it stops or SIGTERM.
+    """Run a worker as this process: on uvloop where there is one, until it is told to end.
+
+    SIGTERM lets what runs finish within the grace period; SIGINT, or a second SIGTERM, does not.
 
     Raises:
         WeftError: as `WorkerServer.run`.
@@ -37,8 +39,8 @@ def main(config: WorkerConfig) -> None:
 async def _main(config: WorkerConfig) -> None:
     worker = WorkerServer(config)
     loop = asyncio.get_running_loop()
-    for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, worker.stop, f"signal {number.name}")
+    loop.add_signal_handler(signal.SIGTERM, worker.leave, "signal SIGTERM")
+    loop.add_signal_handler(signal.SIGINT, worker.stop, "signal SIGINT")
     give_children_default_signals(_STOP_SIGNALS)
     await worker.run()
 

@@ -56,7 +56,7 @@ from ..protocol.sockets import host_on_the_way_to
 from ..protocol.transport import Listener, connect, listen
 from .config import WorkerConfig
 from .context import WorkerContext
-from .events import Event, Received, SchedulerLost
+from .events import Event, Leave, Received, SchedulerLost
 from .executor import Executor
 from .peers import Peers
 from .serving import DataServer
@@ -143,6 +143,9 @@ class WorkerServer:
         #: The one under way, or the last one.
         self._current: _Session | None = None
         self._stop_reason: str | None = None
+        #: Ends the worker, which leaves, even if its tasks have not ended; None = it stays.
+        self._grace: asyncio.TimerHandle | None = None
+        self._leave_reason = ""
         self._fatal: BaseException | None = None
         self._stopping = asyncio.Event()
 
@@ -180,7 +183,7 @@ class WorkerServer:
                             return
                         raise
                     self._say_lost(error)
-                if self._stopping.is_set():
+                if self._stopping.is_set() or self._grace is not None:
                     break
                 if self._was_sound():
                     delay_s = _FIRST_DELAY_S
@@ -231,6 +234,21 @@ class WorkerServer:
         self._stopping.set()
         if self._current is not None:
             self._current.end(None)
+
+    def leave(self, reason: str) -> None:
+        """End the worker when what it runs has ended, or the grace period; asked twice, at once."""
+        grace_s = self.config.grace_period_s
+        executor = self._executor
+        is_busy = self.registered.is_set() and executor is not None and executor.is_executing()
+        if self._grace is not None or not grace_s or not is_busy:
+            self.stop(reason)
+            return
+        what = self.name or self.config.worker_id
+        logger.info("worker %s leaves when its running tasks have ended: %s", what, reason)
+        text = f"{reason}, and its tasks still ran {grace_s:g} s later"
+        self._grace = self._loop.call_later(grace_s, self.stop, text)
+        self._leave_reason = reason
+        self._handle(Leave(reason))
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -350,6 +368,8 @@ class WorkerServer:
         return await host_on_the_way_to(target.host, target.port or 0)
 
     async def _close(self) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
         if self._peers is not None:
             await self._peers.close()
         if self._server is not None:
@@ -521,7 +541,10 @@ class WorkerServer:
         if executor is None:
             return
         connection = self._connection
-        messages, fetches = executor.drain(connection is None or connection.writable)
+        writable = connection is None or connection.writable
+        # Before what is to be sent is taken: then all reports are among it.
+        is_over = self._grace is not None and writable and not executor.is_executing()
+        messages, fetches = executor.drain(writable)
         if messages and connection is not None:
             try:
                 connection.send(messages)
@@ -533,6 +556,8 @@ class WorkerServer:
         if fetches and self._peers is not None:
             for fetch in fetches:
                 self._peers.fetch(fetch)
+        if is_over:
+            self.stop(self._leave_reason)
 
     def _crashed(self, error: BaseException) -> None:
         """A thread of ours ended by a bug. Without it tasks would hang, so all ends."""

@@ -253,7 +253,8 @@ class _Spawner:
             was_ignored = signal.signal(number, signal.SIG_IGN) == signal.SIG_IGN
             if not was_ignored:
                 signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not is_worker:  # which handles it itself, and ends without a traceback until it does
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)

@@ -19,8 +19,6 @@ transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnA
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -30,7 +28,6 @@ from ..protocol.messages import (
     AssignTasks,
     AttemptsEnded,
     AttemptsErred,
-    AttemptsReturned,
     DropAttempts,
     DropFunctions,
     LocatedKeys,
@@ -44,12 +41,14 @@ from .events import (
     FetchFailed,
     Forget,
     ForgetFunctions,
+    Leave,
     Received,
     Run,
     SchedulerLost,
 )
 from .fetching import Fetching
-from .ready import ReadyQueue, worst_first
+from .ready import ReadyQueue
+from .returning import on_leave, on_return_attempts
 from .talking import check_assignment, take_out, tell_finished, tell_missing, tell_replica
 from .tasks import NO_ATTEMPT, NO_FUNCTION, Slot, WorkerFunction, WorkerTask, move_waiters
 
@@ -98,6 +97,8 @@ class WorkerState:
         self._ended: list[int] = []
         #: {attempt: None}: those of `cancelled` whose end this session's scheduler waits for.
         self._owed: dict[int, None] = {}
+        #: Nothing is started any more: what is unstarted waits for the scheduler to ask it back.
+        self.is_leaving = False
         #: What peers said about attempts that we do not have (any more); only for people.
         self.n_stale = 0
 
@@ -113,7 +114,7 @@ class WorkerState:
             asking = self._on_chunk_done(event)
         else:
             _EVENTS[event.__class__](self, event)
-        if self.idle:
+        if self.idle and not self.is_leaving:
             if self.ready.n:
                 self._dispatch(asking)
             if asking is not None and not asking.busy:
@@ -349,24 +350,6 @@ class WorkerState:
                     self.fetching.remove(record)
                 self._forget_record(record)
 
-    def _on_return_attempts(self, message: ReturnAttempts) -> None:
-        """Give back the unstarted tasks that would run last, a task only after its dependents."""
-        for slot in self.slots:
-            self._take_back(slot)
-        # Whatever waits for an unstarted task is unstarted too, so each is reached at last.
-        heap = worst_first(itertools.chain(self.ready, self.waiting.values()))
-        returned: list[int] = []
-        while heap and len(returned) < message.count:
-            attempt = -heapq.heappop(heap)[1]
-            task = self.by_attempt[attempt]
-            inputs = task.inputs
-            self._drop(task)
-            returned.append(attempt)
-            for record in dict.fromkeys(inputs):
-                if not record.pins and record.state in {"ready", "waiting"}:
-                    heapq.heappush(heap, (-record.priority, -record.attempt))
-        self.to_scheduler.append(AttemptsReturned(attempts=returned))
-
     def _on_drop_functions(self, message: DropFunctions) -> None:
         functions = [self.functions.pop(id) for id in message.functions if id in self.functions]
         if functions:
@@ -588,13 +571,14 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     Received: WorkerState._on_received,
     Fetched: WorkerState._on_fetched,
     FetchFailed: WorkerState._on_fetch_failed,
+    Leave: on_leave,
     SchedulerLost: WorkerState._on_scheduler_lost,
 }
 
 _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     AssignTasks: WorkerState._on_assign_tasks,
     DropAttempts: WorkerState._on_drop_attempts,
-    ReturnAttempts: WorkerState._on_return_attempts,
+    ReturnAttempts: on_return_attempts,
     LocatedKeys: WorkerState._on_located_keys,
     DropFunctions: WorkerState._on_drop_functions,
 }

@@ -13,7 +13,8 @@ What it decides:
 - A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
   exit is reported with that reason, and with the attempts that were running or being served.
 - `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
-  ends everything: SIGTERM to the workers, SIGKILL after a grace, exit code 0.
+  ends everything: a signal to the workers, SIGKILL after a grace, exit code 0. After SIGTERM the
+  workers may finish what they run, within the grace period; a second signal ends all at once.
 - A scheduler that is lost is looked for again, with back-off, for ever; workers do the same.
 
 Forking is the spawner's (spawn.py); this process only asks for it.
@@ -92,6 +93,7 @@ class SupervisorConfig:
         connect_timeout_s: give up when the first connection takes longer. Not looked at if
             embedded.
         grace_s: how long a worker may take to end by itself.
+        grace_period_s: how long workers may finish, before that, what they run when SIGTERM comes.
     """
 
     find: Callable[[], tuple[Sequence[str], Security]]
@@ -101,6 +103,7 @@ class SupervisorConfig:
     embedded: bool = False
     connect_timeout_s: float = 60.0
     grace_s: float = 3.0
+    grace_period_s: float = 0.0
 
 
 @dataclass
@@ -154,6 +157,8 @@ class Supervisor:
         #: What workers are told to end with; 0 while they are not.
         self._end_signal = 0
         self._exit_code = 0
+        #: Workers may finish what they run.
+        self._lets_finish = False
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
 
@@ -242,6 +247,7 @@ class Supervisor:
                     self._on_exited(*rest)
                 else:
                     n_signals += 1
+                    self._lets_finish = rest[0] == signal.SIGTERM and n_signals == 1
                     self.stop(signal.Signals(rest[0]).name)
                     if n_signals > 1:
                         self._kill_all(signal.SIGKILL)  # who asks twice does not want to wait
@@ -354,13 +360,17 @@ class Supervisor:
     async def _stop_workers(self) -> None:
         for timer in self._restarts.values():
             timer.cancel()
+        grace_period_s = self.config.grace_period_s
+        lets_finish = self._lets_finish and grace_period_s > 0
         if not self._stopping:
-            self._kill_all(signal.SIGTERM)
+            # SIGTERM lets workers that have a grace period use it.
+            self._kill_all(signal.SIGINT if grace_period_s and not lets_finish else signal.SIGTERM)
         if not self._running:
             return
         self._all_ended.clear()
+        seconds = self.config.grace_s + (grace_period_s if lets_finish else 0.0)
         try:
-            await within(self.config.grace_s, self._all_ended.wait())
+            await within(seconds, self._all_ended.wait())
         except TimeoutError:
             self._kill_all(signal.SIGKILL)
             await self._all_ended.wait()

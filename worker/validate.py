@@ -113,7 +113,10 @@ def _validate_slots(state: WorkerState) -> None:
             assert task.state == "executing", task
             assert task.slot == slot.index, task
         assert slot.busy or not slot.chunk
-    assert not (state.idle and state.ready.n), "somebody sleeps while there is work"
+    if state.is_leaving:
+        assert not any(slot.chunk for slot in state.slots), "a worker that leaves starts something"
+    else:
+        assert not (state.idle and state.ready.n), "somebody sleeps while there is work"
 
 
 def _validate_fetching(state: WorkerState) -> None:

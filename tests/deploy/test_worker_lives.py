@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 
+import psutil
 import pytest
 
 import weft
-from tests.deploy.daemons import daemon, file_of, gone, run, scheduler
+from tests.deploy.daemons import Daemon, daemon, file_of, gone, run, scheduler
+from tests.leaks import wait_until
 from weft.worker.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
 
 pytestmark = pytest.mark.slow
@@ -105,3 +108,131 @@ def test_a_worker_that_waits_ends_at_a_signal(number, code, tmp_path):
         worker.wait_for("waiting for a scheduler")
         assert worker.stop(number) == code
         assert "Traceback" not in worker.err
+
+
+# --- Leaving --------------------------------------------------------------------------------------
+
+
+def held(folder: str) -> str:
+    """Run until the test says so; note each start."""
+    import time
+    from pathlib import Path
+
+    with open(Path(folder, "starts"), "a") as file:
+        file.write("x")
+    while not Path(folder, "go").exists():
+        time.sleep(0.01)  # workload
+    return "done"
+
+
+def starts(folder) -> str:
+    path = folder / "starts"
+    return path.read_text() if path.exists() else ""
+
+
+def worker_processes(started: Daemon) -> list[psutil.Process]:
+    """The processes of a `weft worker` that run tasks: the supervisor was forked first."""
+    _, supervisor, *workers = sorted(started.family(), key=lambda p: (p.create_time(), p.pid))
+    assert supervisor not in workers
+    return workers
+
+
+def test_a_worker_that_is_told_to_end_finishes_what_it_runs_and_nothing_else(tmp_path):
+    one = ("worker", "--nworkers", "1", "--nthreads", "1", "--grace-period", "60")
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon(*one, "--name", "old", folder=tmp_path) as old,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        old.wait_for("registered")
+        running = client.submit(held, str(tmp_path))
+        queued = client.map(abs, range(-20, 0))
+        wait_until(lambda: starts(tmp_path), 30, "the task's start")
+        old.process.send_signal(signal.SIGTERM)
+        old.wait_for("leaves when its running tasks have ended")
+        with daemon(*one, "--name", "new", folder=tmp_path):
+            assert client.gather(queued, timeout=30) == list(range(20, 0, -1))
+            assert old.process.poll() is None
+            assert not running.done()
+            (tmp_path / "go").touch()
+            assert running.result(timeout=30) == "done"
+            assert old.process.wait(30) == 0
+        assert starts(tmp_path) == "x"
+        assert "is leaving (signal SIGTERM)" in started.err
+        assert " WARNING: " not in started.err + old.err
+
+
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_worker_that_finishes_its_tasks(again, tmp_path):
+    one = ("worker", "--nworkers", "1", "--nthreads", "1", "--grace-period", "600")
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon(*one, folder=tmp_path) as worker,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        worker.wait_for("registered")
+        future = client.submit(held, str(tmp_path))
+        wait_until(lambda: starts(tmp_path), 30, "the task's start")
+        family = worker.family()
+        worker.process.send_signal(signal.SIGTERM)
+        worker.wait_for("leaves when its running tasks have ended")
+        assert worker.stop(again) == 0
+        assert gone(family)
+        (tmp_path / "go").touch()
+        with daemon(*one, folder=tmp_path):
+            assert future.result(timeout=30) == "done"
+
+
+def test_the_grace_period_ends(tmp_path):
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon("worker", "--nworkers", "1", "--grace-period", "0.1", folder=tmp_path) as worker,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        worker.wait_for("registered")
+        future = client.submit(held, str(tmp_path))
+        wait_until(lambda: starts(tmp_path), 30, "the task's start")
+        assert worker.stop() == 0
+        assert "its tasks still ran 0.1 s later" in worker.err
+        future.cancel()
+
+
+def test_one_worker_process_that_is_told_to_end_leaves_in_the_same_way(tmp_path):
+    arguments = ("worker", "--nworkers", "2", "--nthreads", "1", "--grace-period", "60")
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon(*arguments, "--name", "w", folder=tmp_path) as workers,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        workers.wait_for("registered", 2)
+        future = client.submit(held, str(tmp_path), workers="w-0")
+        wait_until(lambda: starts(tmp_path), 30, "the task's start")
+        pid = client.submit(os.getpid, workers="w-1").result(timeout=30)
+        (process,) = [p for p in worker_processes(workers) if p.pid != pid]
+        process.terminate()
+        workers.wait_for("leaves when its running tasks have ended")
+        (tmp_path / "go").touch()
+        assert future.result(timeout=30) == "done"
+        workers.wait_for("worker w-0 has ended as it was told to")
+        assert client.submit(abs, -1).result(timeout=30) == 1
+
+
+# --- A supervisor that is killed ------------------------------------------------------------------
+
+
+def test_workers_end_with_a_supervisor_that_is_killed(tmp_path):
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=tmp_path) as workers,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        workers.wait_for("registered", 2)
+        family = workers.family()
+        future = client.submit(held, str(tmp_path))
+        wait_until(lambda: starts(tmp_path), 30, "the task's start")
+        (supervisor,) = [p for p in family[1:] if p not in worker_processes(workers)]
+        supervisor.kill()
+        # What service managers start again, since it ends with the code of a killed process.
+        assert workers.process.wait(30) == 128 + signal.SIGKILL
+        assert gone(family)
+        future.cancel()

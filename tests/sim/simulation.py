@@ -280,8 +280,11 @@ class Simulation:
     def _retire_worker(self) -> None:
         worker = self._pick()
         if worker is not None:
-            self.world.probes["leave"] += 1
-            worker.leave()
+            if self.world.chance(0.5):
+                worker.drain(self.world.rng.random() * 3.0)
+            else:
+                self.world.probes["leave"] += 1
+                worker.leave()
 
     def _join(self) -> None:
         self.world.probes["join"] += 1
@@ -321,7 +324,9 @@ class Simulation:
             worker.thaw()
         # A name that is taken is given out with a suffix: first make room for the newcomers.
         for worker in list(self.workers.values()):
-            if worker.is_registered and world.chance(0.5):
+            if worker.core.is_leaving:
+                worker.end()
+            elif worker.is_registered and world.chance(0.5):
                 worker.leave()
             elif worker.name in {"w0", "w1"}:
                 worker.kill("make room")

@@ -25,6 +25,7 @@ EXPECTED = {
     "break",
     "cancel",
     "clients_expired",
+    "drain",
     "failure cancelled",
     "failure exception",
     "failure worker-died",

@@ -30,6 +30,7 @@ from weft.worker.events import (
     Fetched,
     FetchFailed,
     Forget,
+    Leave,
     Received,
     Run,
     SchedulerLost,
@@ -130,6 +131,25 @@ class WorkerNode:
             self.is_leaving = True
             self.kill("left")
 
+    def drain(self, seconds: float) -> None:
+        """Leave when what runs has ended, within some time (SIGTERM)."""
+        if self.is_alive and self.is_registered and not self.core.is_leaving:
+            self.world.probes["drain"] += 1
+            self._handle(Leave("drained"))
+            self._leave_when_done()
+            self.world.at(seconds, self.end)
+
+    def _leave_when_done(self) -> None:
+        if self.core.is_leaving and not any(slot.n_executing for slot in self.core.slots):
+            self.world.at(0.0, self.end)
+
+    def end(self) -> None:
+        """End the process, in order if it can."""
+        if self.when_awake(self.end):
+            self.leave()
+            self.is_leaving = True
+            self.kill("left")
+
     # -- the session ------------------------------------------------------------------------------
     def _connect(self) -> None:
         if self.is_alive and self.link is None:
@@ -196,6 +216,9 @@ class WorkerNode:
         self.is_registered = False
         self._handle(SchedulerLost())
         self.core.to_scheduler = []
+        if self.core.is_leaving:
+            self.end()
+            return
         self.world.at(self.world.rng.random() * 0.3, self._connect)
 
     def _on_heartbeat(self) -> None:
@@ -259,6 +282,7 @@ class WorkerNode:
                 return
             report = ChunkDone(slot, [], [], [], [])
             told = self.world.now
+        assert not self.core.is_leaving, f"{self!r} leaves and starts something"
         task = chunk.popleft()
         spec = self.sim.graph.spec_of(task.args)
         self.sim.on_start(self, task, spec)
@@ -285,6 +309,7 @@ class WorkerNode:
         for record in task.inputs:  # pinned until the end
             assert record.attempt in self.store, f"{record!r} went while {task!r} used it"
         self.running[slot] = None
+        self.world.at(0.0, self._leave_when_done)
         duration_us = int(spec.duration * 1e6)
         if self.sim.raises(spec):
             report.failed_attempts.append(task.attempt)
