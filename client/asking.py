@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
 from .engine import Engine
@@ -13,6 +14,9 @@ from .watchers import AsyncWaiter, ThreadWaiter
 
 if TYPE_CHECKING:
     from .client import Client
+
+#: Longer, a client of a new LocalCluster is not held up by workers that do not come.
+_MAX_START_S: Final = 5.0
 
 
 def wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> Any:
@@ -33,6 +37,16 @@ async def _wait_for_workers_async(engine: Engine, n_workers: int, timeout: float
     if not await engine.wait_async(waiter, WatchCluster(waiter, n_workers), timeout):
         raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
     _check_answer(engine, waiter.answer)
+
+
+async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> None:
+    """Wait for workers that are being started. Those that do not come are no error: they may later.
+
+    Why they do not, their processes say themselves.
+    """
+    timeout_s = min(timeout_s, _MAX_START_S)
+    with contextlib.suppress(WorkerStartTimeout):
+        await _wait_for_workers_async(engine, n_workers, timeout_s)
 
 
 async def scheduler_info(engine: Engine, n_workers: int = -1) -> Any:

@@ -134,6 +134,9 @@ class Client:
         facts = {"python": platform.python_version(), "pid": os.getpid(), "host": platform.node()}
         try:
             await engine.open(find, facts, self._timeout_s, self._reconnect_timeout_s)
+            n_expected = self._location.take_n_expected()
+            if n_expected:
+                await asking.expect_workers(engine, n_expected, self._timeout_s)
         except BaseException:
             await engine.close()
             raise

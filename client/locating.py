@@ -105,6 +105,11 @@ class Location:
                 "address",
             )
 
+    def take_n_expected(self) -> int:
+        """Return how many workers a new LocalCluster is starting; 0 when asked again."""
+        take = getattr(self.cluster, "_take_n_expected", None)
+        return int(take()) if callable(take) else 0
+
     def loop_thread(self) -> LoopThread | None:
         """Return the thread that the cluster lives in, if it does live in one."""
         found = getattr(self.cluster, "loop_thread", None)

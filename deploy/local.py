@@ -32,6 +32,7 @@ from ..protocol.errors import ConfigError
 from ..protocol.security import Security, is_loopback, new_cluster_id, new_token
 from . import settings
 from .child import Child, describe_code
+from .quiet import QuietLogs
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -66,7 +67,9 @@ class LocalCluster:
         dashboard_address: `host:port` for HTTP pages (health, metrics); None = none.
         resources: of each worker, `{name: amount}` or "GPU=2".
         local_directory: where workers keep files; None = a temporary one.
-        silence_logs: the processes log from this level on; False = everything.
+        silence_logs: the processes log from this level on; False = everything. Without processes,
+            the level of the logger "weft" while the cluster lives, unless you have set one; False
+            = what your program's logging asks for.
         security: a token of your own; None = a new one, in memory only.
         others: there are no others.
 
@@ -120,6 +123,8 @@ class LocalCluster:
                 )
         self._local_directory = None if local_directory is None else os.fspath(local_directory)
         self._log_level = _check_log_level(silence_logs)
+        #: Of this process, if the cluster lives in it.
+        self._quiet = QuietLogs(logging.NOTSET if silence_logs is False else self._log_level)
         if security is not None and not isinstance(security, Security):
             raise ConfigError(
                 f"a weft Security, or None for a new token, not {security!r}", "security"
@@ -131,6 +136,8 @@ class LocalCluster:
             raise ConfigError("it must have a cluster_id", "security")
         #: Where the sockets are, with processes.
         self._directory: str | None = None
+        #: Workers that no client has waited for yet.
+        self._n_expected = self.n_workers
         self._scheduler: Child | None = None
         self._workers: Child | None = None
         self._watch: ProcessWatch | None = None
@@ -166,6 +173,7 @@ class LocalCluster:
     async def _start_embedded(self) -> None:
         from .threads import EmbeddedCluster
 
+        self._quiet.begin()
         self._embedded = EmbeddedCluster(
             self.security,
             n_workers=self.n_workers,
@@ -253,6 +261,11 @@ class LocalCluster:
             }
         )
 
+    def _take_n_expected(self) -> int:
+        """Return how many workers the first client waits for, so that it shows them; 0 later."""
+        n_expected, self._n_expected = self._n_expected, 0
+        return n_expected
+
     def _secret(self) -> dict[str, str]:
         assert self.security.cluster_id is not None
         return {
@@ -278,6 +291,7 @@ class LocalCluster:
         Raises:
             WorkerStartTimeout: they had not within `timeout` seconds.
         """
+        self._take_n_expected()  # what is waited for here is said by our caller
         if self.asynchronous:
             return self._wait_for_workers_async(n_workers, timeout)
         with self.get_client(set_as_default=False, name="cluster") as client:
@@ -363,6 +377,7 @@ class LocalCluster:
                     self.loop_thread.run_coroutine(self._embedded.stop(), timeout_s)
                 self._embedded = None
             self.loop_thread.stop()
+        self._quiet.end()
         if self._watch is not None:
             self._watch.tell_to_stop()
             if self._workers is not None:

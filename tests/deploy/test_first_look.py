@@ -1,0 +1,99 @@
+"""What is to be seen right after `Client()`: the workers, and nothing in the log."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import weft
+from weft.client import asking
+from weft.deploy.quiet import QuietLogs
+
+KINDS = [{"processes": True}, {"processes": False}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", KINDS)
+def test_a_client_with_a_cluster_of_its_own_shows_its_workers(options):
+    with weft.Client(n_workers=2, threads_per_worker=3, **options) as client:
+        assert "workers=2 threads=6" in repr(client)
+        assert sum(client.nthreads().values()) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", KINDS)
+async def test_so_does_an_asynchronous_one(options):
+    async with weft.Client(n_workers=2, asynchronous=True, **options) as client:
+        assert "workers=2 " in repr(client)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", KINDS)
+def test_so_does_the_first_client_of_a_cluster(options):
+    with weft.LocalCluster(n_workers=2, **options) as cluster:
+        assert len(cluster.workers) == 2
+        with weft.Client(cluster) as client:
+            assert "workers=2 " in repr(client)
+
+
+@pytest.mark.slow
+def test_workers_that_do_not_come_hold_up_nobody_for_long(monkeypatch):
+    monkeypatch.setattr(asking, "_MAX_START_S", 0.0)
+    with weft.Client(n_workers=1) as client:
+        client.wait_for_workers(1, timeout=60)
+
+
+def test_a_cluster_without_workers_is_waited_for_by_nobody():
+    with weft.Client(n_workers=0, processes=False) as client:
+        assert "workers=0 " in repr(client)
+
+
+@pytest.fixture
+def all_logged(caplog):
+    """What a program with basicConfig(level=INFO) would show of weft."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.INFO)
+    yield lambda: [record for record in caplog.records if record.name.startswith("weft")]
+    root.setLevel(level)
+
+
+def test_a_cluster_in_this_process_is_quiet_in_a_program_that_logs(all_logged):
+    with weft.Client(n_workers=1, processes=False) as client:
+        client.submit(abs, -1).result()
+        assert logging.getLogger("weft").level == logging.WARNING
+    assert all_logged() == []
+    assert logging.getLogger("weft").level == logging.NOTSET
+
+
+def test_unless_it_is_asked_not_to_be(all_logged):
+    with weft.Client(n_workers=1, processes=False, silence_logs=False):
+        pass
+    assert all_logged()
+
+
+def test_a_level_that_the_user_has_set_stays(all_logged):
+    logger = logging.getLogger("weft")
+    logger.setLevel(logging.INFO)
+    try:
+        with weft.Client(n_workers=1, processes=False):
+            pass
+        assert all_logged()
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+def test_the_lowest_level_of_the_living_clusters_holds():
+    logger = logging.getLogger("weft")
+    first, second = QuietLogs(logging.WARNING), QuietLogs(logging.ERROR)
+    first.begin()
+    second.begin()
+    second.begin()
+    assert logger.level == logging.WARNING
+    first.end()
+    assert logger.level == logging.ERROR
+    second.end()
+    second.end()
+    assert logger.level == logging.NOTSET
