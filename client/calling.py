@@ -6,9 +6,11 @@ Everything here runs in the user's thread: encode, make the futures, append one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed
+from .annotations import TaskOptions
 from .collector import paused_collector
 from .encoding import Encoder, bind_constants, check_batch_size, check_key, pure_key, spec_hash
 from .future import Future
@@ -26,23 +28,29 @@ def submit_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     key: str | None,
-    options: Options,
+    options: Options | TaskOptions,
     pure: bool,
 ) -> Future:
     """Submit one call and return its future; see `Client.submit`."""
     function = encoder.function(func)
     (blob, dependencies, shared), loan = encode(engine, encoder.call, function, args, kwargs)
+    if key is not None:
+        name = check_key(key)
+    elif pure:
+        name = pure_key(function.name, function.id, blob, dependencies)
+    else:
+        name = encoder.number_key(function.name)
+    if isinstance(options, TaskOptions):
+        options = options.of(name)
     digest: bytes | None = None
     replaced: list[FutureState] | None = None
     if key is not None:
-        check_key(key)
         digest = spec_hash(function.id, blob, dependencies)
-        (state,), replaced = engine.attach([key], [digest])
+        (state,), replaced = engine.attach([name], [digest])
     elif pure:
-        name = pure_key(function.name, function.id, blob, dependencies)
         (state,), replaced = engine.table.attach([name])
     else:
-        state = FutureState(encoder.number_key(function.name))
+        state = FutureState(name)
         engine.table.add([state])
     future = Future(engine, state)
     if shared is not None:
@@ -62,7 +70,7 @@ def submit_rows(
     iterables: tuple[Iterable[Any], ...],
     kwargs: dict[str, Any],
     key: str | Iterable[str] | None,
-    options: Options,
+    options: Options | TaskOptions,
     pure: bool,
     batch_size: int | None,
 ) -> list[Future]:
@@ -81,10 +89,13 @@ def submit_rows(
     function = encoder.function(func)
     table = engine.table
     is_unique = not pure and not isinstance(keys, list)
+    if isinstance(options, TaskOptions) and options.common is not None:
+        options = options.common
     futures: list[Future] = []
     more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
     chunks = encoder.rows(function, rows, constants, keys, pure, **more)
     for chunk, loan in encode_each(engine, chunks):  # `rows` may make a client of its own
+        of_rows = None if isinstance(options, Options) else list(map(options.of, chunk.keys))
         replaced: list[FutureState] | None = None
         with paused_collector():
             if is_unique:
@@ -93,12 +104,40 @@ def submit_rows(
             else:
                 states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
             futures += [Future(engine, state) for state in states]
+        first = options if of_rows is None else max(of_rows, key=attrgetter("priority"))
+        assert isinstance(first, Options)
         if chunk.shared is not None:
-            chunk.shared.submit(engine, options.priority, states, chunk.dependencies)
+            chunk.shared.submit(engine, first.priority, states, chunk.dependencies)
         hashes = chunk.spec_hashes
         columns = TaskColumns(
-            states, function, chunk.args, chunk.dependencies, options, hashes, replaced
+            states, function, chunk.args, chunk.dependencies, first, hashes, replaced
         )
-        engine.post(columns) if loan is None else loan.post(columns)
+        parts = [columns] if of_rows is None else _parted(columns, of_rows)
+        for part in parts:
+            engine.post(part) if loan is None else loan.post(part)
+            loan = None  # what comes later waits behind it
     engine.check_open()
     return futures
+
+
+def _parted(columns: TaskColumns, of_rows: list[Options]) -> list[TaskColumns]:
+    """Return the same tasks as one `TaskColumns` for each set of options."""
+    rows_by_options: dict[tuple[Any, ...], list[int]] = {}
+    for row, options in enumerate(of_rows):
+        rows_by_options.setdefault(options.as_key(), []).append(row)
+    parts = []
+    for rows in rows_by_options.values():
+        states = [columns.states[row] for row in rows]
+        keys = {state.key for state in states}
+        hashes, dependencies = columns.spec_hashes, columns.dependencies
+        part = TaskColumns(
+            states,
+            columns.function,
+            [columns.args[row] for row in rows],
+            [dependencies[row] for row in rows] if dependencies else [],
+            of_rows[rows[0]],
+            None if hashes is None else [hashes[row] for row in rows],
+            [state for state in columns.replaced if state.key in keys],
+        )
+        parts.append(part)
+    return parts

@@ -11,7 +11,7 @@ import os
 import platform
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,10 @@ from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.messages import ShutdownCluster
 from ..protocol.security import Security
 from . import absent, asking
+from .annotations import options_of_call
 from .calling import submit_call, submit_rows
 from .current import closed, find_current, made_current, opened
-from .encoding import Encoder, check_unsupported, make_options
+from .encoding import Encoder, check_unsupported
 from .engine import Engine
 from .events import Cancel, Send
 from .future import Future, cancel_reason
@@ -32,7 +33,7 @@ from .link import Finder
 from .locating import Cluster, Location, check_options
 from .loop import LoopThread
 from .patience import check_seconds
-from .tasks import FutureState
+from .tasks import FutureState, Options
 
 
 class Client:
@@ -301,7 +302,7 @@ class Client:
             raise TypeError(f"submit needs a function, not {type(func).__name__}")
         if actor or actors or fifo_timeout is not None:
             check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
-        options = make_options(priority, retries, workers, allow_other_workers, resources)
+        options = options_of_call(priority, retries, workers, allow_other_workers, resources)
         return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
 
     def map(
@@ -346,7 +347,7 @@ class Client:
         if not iterables:
             raise TypeError("map needs something to iterate over")
         check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
-        options = make_options(priority, retries, workers, allow_other_workers, resources)
+        options = options_of_call(priority, retries, workers, allow_other_workers, resources)
         return submit_rows(
             engine, self._encoder, func, iterables, kwargs, key, options, pure, batch_size
         )
@@ -372,7 +373,8 @@ class Client:
             asynchronous: see `gather`.
             direct: see `gather`.
             options: those of `submit`, for every task: workers, resources, retries, priority,
-                allow_other_workers.
+                allow_other_workers. What `dask.annotate` says of a task goes before them. Others
+                are ignored, as dask's own schedulers do, unless they look misspelt.
 
         Returns:
             The value of the key; for a list a list of values, nested like the list.
@@ -380,16 +382,25 @@ class Client:
         Raises:
             GraphError: this is no graph, a key is missing, or tasks need each other.
             SerializationError: a task cannot be pickled; the text names it.
+            NotSupported, UnknownOption: an annotation or an option cannot be honoured.
         """
         from .graphs.submitted import submit_graph
 
         check_unsupported(
             fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)
         )
-        futures = submit_graph(self.submit, dsk, keys, options)
+        futures = submit_graph(self._submit_task, dsk, keys, options)
         if not sync:
             return futures
         return self.gather(futures, direct=direct, asynchronous=asynchronous)
+
+    def _submit_task(
+        self, func: Callable[..., Any], args: Sequence[Any], key: str, options: Options
+    ) -> Future:
+        """Submit a task of a graph, whose options are decided."""
+        return submit_call(
+            self._running(), self._encoder, func, tuple(args), {}, key, options, True
+        )
 
     def persist(self, *_collections: Any, **_options: Any) -> Any:
         """Not there yet. dask asks for it: without, it would fetch everything into this process.

@@ -75,6 +75,12 @@ class Options:
 
     __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
 
+    def as_key(self) -> tuple[Any, ...]:
+        """Return what is equal for equal options, and can be a key."""
+        amounts = tuple(sorted(self.resources.items()))
+        names = tuple(self.workers)
+        return self.priority, self.retries, names, self.allow_other_workers, amounts
+
 
 DEFAULT_OPTIONS: Final = Options()
 

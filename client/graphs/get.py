@@ -108,7 +108,10 @@ def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
     mapping = as_mapping(dsk)
     if options.client is not None:
         return run_submitted(
-            options.client, lambda task_class: _read(mapping, keys, options, task_class)
+            options.client,
+            dsk,
+            mapping,
+            lambda task_class: _read(mapping, keys, options, task_class),
         )
     if options.executor is not None:
         drive = _drive_on_executor

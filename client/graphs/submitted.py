@@ -11,14 +11,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...protocol.errors import SerializationError, UnknownOption
+from ...protocol.errors import SerializationError
+from ..annotations import NAMES, TaskOptions, active_annotations, annotations_of, check_options
 from ..collector import paused_collector
+from ..tasks import Options
 from .dask_graphs import as_mapping, node_types
 from .reading import Graph, read_graph
 from .state import finish
 from .tasks import GraphTask, HasValue, Literal
 
-_OPTIONS = frozenset({"allow_other_workers", "priority", "resources", "retries", "workers"})
 #: So much of a key goes into the name of its task on the cluster.
 _MAX_KEY_CHARS = 80
 
@@ -32,11 +33,14 @@ class SubmittedTask(GraphTask):
         return Literal, (self.value,)
 
 
-def run_submitted(client: Any, read: Callable[[type[GraphTask]], Graph]) -> Any:
+def run_submitted(
+    client: Any, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
+) -> Any:
     """Run a graph on the cluster of a client and return its results, as the engines here do."""
+    options = TaskOptions({}, active_annotations(), annotations_of(dsk, mapping))
     graph = read(SubmittedTask)
     try:
-        _submit_tasks(client.submit, graph, {})
+        _submit_tasks(client._submit_task, graph, options)
         futures = graph.results()
     finally:
         graph.unlink()
@@ -49,33 +53,34 @@ def submit_graph(
     """Submit what is needed for `keys`.
 
     Args:
-        submit: of a client.
+        submit: a task, with its options: of a client.
         dsk: a graph, in any form.
         keys: a key, or a list of keys and of such lists.
-        options: for each `submit`.
+        options: for each task, beside its annotations.
 
     Returns:
         Futures, and values of literals, nested like `keys`.
 
     Raises:
-        UnknownOption: an option is none of `submit`.
+        UnknownOption: an option or an annotation looks misspelt.
+        NotSupported: an annotation is one that weft cannot honour.
         GraphError: see `read_graph`.
         SerializationError: a task cannot be pickled.
     """
-    if not options.keys() <= _OPTIONS:
-        name = min(options.keys() - _OPTIONS)
-        raise UnknownOption(f"there is no option {name!r}; here are {', '.join(sorted(_OPTIONS))}")
+    check_options(options)
+    given = {name: options.get(name) for name in NAMES}
     mapping = as_mapping(dsk)
+    of_tasks = TaskOptions(given, active_annotations(), annotations_of(dsk, mapping))
     with paused_collector():
         graph = read_graph(mapping, keys, task_class=SubmittedTask, node_types=node_types())
     try:
-        _submit_tasks(submit, graph, options)
+        _submit_tasks(submit, graph, of_tasks)
         return _as_lists(graph.outputs)
     finally:
         graph.unlink()
 
 
-def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: Mapping[str, Any]) -> None:
+def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions) -> None:
     run = uuid.uuid4().hex[:12]
     numbers = itertools.count()
     ready = graph.sources
@@ -83,7 +88,7 @@ def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: Mapping[str
     while ready:
         task = ready.pop()
         try:
-            future = _submit(submit, task, f"{run}-{next(numbers)}", options)
+            future = _submit(submit, task, f"{run}-{next(numbers)}", options.of(task.key))
         except SerializationError as exc:
             where = f"task {task.key!r}: {exc.where}"
             raise SerializationError(where, exc.type_name, exc.text) from exc
@@ -91,17 +96,15 @@ def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: Mapping[str
         dropped.clear()
 
 
-def _submit(
-    submit: Callable[..., Any], task: GraphTask, suffix: str, options: Mapping[str, Any]
-) -> Any:
+def _submit(submit: Callable[..., Any], task: GraphTask, suffix: str, options: Options) -> Any:
     name = f"{str(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
     if all(isinstance(ref, GraphTask) for _, ref in task.refs):
         args = task.args.copy()
         for i, ref in task.refs:
             args[i] = ref.value
-        return submit(task.func, *args, key=name, **options)
+        return submit(task.func, args, name, options)
     # Containers are filled there: calls may be among them.
-    return submit(call_filled, task.func, task.args, task.refs, key=name, **options)
+    return submit(call_filled, (task.func, task.args, task.refs), name, options)
 
 
 def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:

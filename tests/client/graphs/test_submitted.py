@@ -53,10 +53,16 @@ def test_what_cannot_be_run_is_refused_before_anything_is_submitted(client):
         client.get({"x": (inc, "x")}, "x")
     with pytest.raises(weft.MissingKey):
         client.get({"x": (inc, 1)}, "y")
-    with pytest.raises(weft.UnknownOption, match="no option 'num_workers'"):
-        client.get({"x": (inc, 1)}, "x", num_workers=2)
     with pytest.raises(weft.SerializationError, match=r"task 'x': argument args\[0\] of list"):
         client.get({"x": (list, iter_of())}, "x")
+
+
+def test_options_that_nobody_has_are_ignored_but_misspelt_ones_are_not(client):
+    # dask hands on what `compute` was given, and its own schedulers ignore what they do not know.
+    assert client.get({"x": (inc, 1)}, "x", num_workers=2, bogus_keyword=10) == 2
+    for name in ("worker", "resource", "retrys", "allow_other_worker"):
+        with pytest.raises(weft.UnknownOption, match=f"no option '{name}': did you mean"):
+            client.get({"x": (inc, 1)}, "x", **{name: 1})
 
 
 def test_options_of_the_engines_are_not_silently_ignored(client):

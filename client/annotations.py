@@ -1,0 +1,199 @@
+"""What `dask.annotate` says of tasks, as options of their submission.
+
+    with dask.annotate(workers="gpu-0", resources={"GPU": 1}):      # where a collection is made
+        x = da.ones(...)
+    with dask.annotate(priority=10, retries=2):                     # where it is computed
+        x.compute()
+
+dask keeps the former with the layers of a graph, the latter in a context variable. What a layer
+says goes before what the call and the context say, since it was said of fewer tasks. A value may be
+a function of the key.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from ..protocol.errors import NotSupported, UnknownOption
+from ..protocol.exceptions import add_note
+from .encoding import make_options
+from .tasks import Options
+
+#: The options of a task that can be annotated.
+NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "workers")
+#: {annotation that dask.distributed acts upon: the values that ask for what weft does anyway}.
+_REFUSED: Final[dict[str, tuple[object, ...]]] = {"executor": (None, "default")}
+_SIMILAR: Final = 0.75
+_OFF_BY_DEFAULT: Final = frozenset({"allow_other_workers", "priority"})
+#: Options of dask's own engines, which all schedulers are given and few look at.
+_OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "pool"})
+
+
+def active_annotations() -> Mapping[str, Any]:
+    """Return the annotations of the context, {} if there are none or dask is not loaded."""
+    base = sys.modules.get("dask.base")
+    get = None if base is None else getattr(base, "get_annotations", None)  # half imported
+    found: Mapping[str, Any] = {} if get is None else get()
+    return found
+
+
+class TaskOptions:
+    """The options of tasks of which the context, or their graph, says more than the call does.
+
+    Attributes:
+        common: the options of all tasks of which nothing else is said; None if they differ.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        active: Mapping[str, Any],
+        of_tasks: Mapping[Any, Mapping[str, Any]],
+    ) -> None:
+        """Put together what is said of all tasks.
+
+        Args:
+            given: the options of the call; None is none, and so is what `submit` has by default.
+            active: the annotations of the context.
+            of_tasks: {key: annotations}.
+
+        Raises:
+            NotSupported, UnknownOption: an annotation is one that weft cannot honour.
+            TypeError, ValueError: a value is not what it should be.
+        """
+        _check(active.items())
+        self._said = {name: active[name] for name in NAMES if name in active}
+        for name, value in given.items():
+            if value is not None and (value or name not in _OFF_BY_DEFAULT):
+                self._said[name] = value
+        self._of_tasks = of_tasks
+        is_uniform = not any(map(callable, self._said.values()))
+        self.common = _make(self._said, None) if is_uniform else None
+
+    def of(self, key: Any) -> Options:
+        """Return the options of one task."""
+        annotations = self._of_tasks.get(key)
+        if annotations:
+            return _make({**self._said, **annotations}, key)
+        return self.common or _make(self._said, key)
+
+
+def options_of_call(
+    priority: int,
+    retries: int | None,
+    workers: str | Iterable[str] | None,
+    allow_other_workers: bool,
+    resources: Mapping[str, float] | None,
+) -> Options | TaskOptions:
+    """Return the options of a call, with what the context adds to them.
+
+    Raises:
+        NotSupported, UnknownOption: an annotation is one that weft cannot honour.
+        TypeError, ValueError: a value is not what it should be.
+    """
+    active = active_annotations()
+    if not active:
+        return make_options(priority, retries, workers, allow_other_workers, resources)
+    given = {
+        "priority": priority,
+        "retries": retries,
+        "workers": workers,
+        "allow_other_workers": allow_other_workers,
+        "resources": resources,
+    }
+    return TaskOptions(given, active, {})
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Refuse options of `Client.get` that look like misspelt ones.
+
+    Others that it does not have are ignored: dask hands on whatever `compute` was given.
+
+    Raises:
+        UnknownOption: there is one.
+    """
+    for name in options:
+        if name not in NAMES and name not in _OF_ENGINES:
+            close = get_close_matches(name, NAMES, 1, _SIMILAR)
+            if close:
+                raise UnknownOption(
+                    f"there is no option {name!r}: did you mean {close[0]!r}? Those of tasks on a "
+                    f"cluster are {', '.join(NAMES)}"
+                )
+
+
+def annotations_of(dsk: Any, graph: Mapping[Any, Any]) -> dict[Any, dict[str, Any]]:
+    """Return {key: annotations} of the tasks that have any.
+
+    Args:
+        dsk: what was given as the graph: an expression of dask knows of its tasks.
+        graph: the graph that was made of it, which decides what is annotated.
+
+    Raises:
+        NotSupported, UnknownOption: an annotation is one that weft cannot honour.
+    """
+    found: dict[Any, dict[str, Any]] = {}
+    collect = getattr(dsk, "__dask_annotations__", None)
+    if callable(collect):
+        for name, values in collect().items():
+            _add(found, name, values)
+        return found
+    layers = getattr(graph, "layers", None)
+    if isinstance(layers, Mapping):  # a HighLevelGraph
+        for layer in layers.values():
+            for name, value in (getattr(layer, "annotations", None) or {}).items():
+                _add(found, name, dict.fromkeys(layer, value))
+    return found
+
+
+def _add(found: dict[Any, dict[str, Any]], name: str, values: Mapping[Any, Any]) -> None:
+    for key, value in values.items():
+        # dask marks thus what lost its annotations when it was fused.
+        if type(value).__name__ == "_AnnotationsTombstone":
+            continue
+        if name in NAMES:
+            found.setdefault(key, {})[name] = value
+        else:
+            _check([(name, value)])
+
+
+def _check(annotations: Iterable[tuple[str, Any]]) -> None:
+    """Refuse what would go unnoticed. Other names are anybody's own, and of no effect."""
+    for name, value in annotations:
+        if name in NAMES:
+            continue
+        if name in _REFUSED:
+            if value not in _REFUSED[name]:
+                raise NotSupported(
+                    f"the annotation {name}={value!r} of dask.annotate is not there yet: leave it "
+                    f"out. Honoured are {', '.join(NAMES)}"
+                )
+        elif close := get_close_matches(name, NAMES, 1, _SIMILAR):
+            raise UnknownOption(
+                f"{name!r} in dask.annotate is none of the annotations that weft honours, which "
+                f"are {', '.join(NAMES)}; did you mean {close[0]!r}?"
+            )
+
+
+def _make(values: Mapping[str, Any], key: Any) -> Options:
+    made = {name: value(key) if callable(value) else value for name, value in values.items()}
+    priority = made.get("priority") or 0
+    if isinstance(priority, float) and priority.is_integer():
+        priority = int(priority)
+    workers = made.get("workers")
+    try:
+        return make_options(
+            priority,
+            made.get("retries"),
+            workers,
+            # Said of all tasks, it may be meant for those of them that name workers.
+            bool(made.get("allow_other_workers")) and workers is not None,
+            made.get("resources"),
+        )
+    except (TypeError, ValueError) as error:
+        if key is not None:
+            add_note(error, f"weft: in the annotations of task {key!r}")
+        raise

@@ -1,0 +1,152 @@
+"""`dask.annotate` is honoured by graphs, `submit` and `map`, or refused; never ignored."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import weft
+
+dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
+da = pytest.importorskip("dask.array", reason="pip install 'weft[dask]'")
+
+from dask.highlevelgraph import HighLevelGraph  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+FIRST, SECOND = "k-0", "k-1"
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        weft.LocalCluster(2, 1, processes=False, name="k", resources={"GPU": 1}) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.wait_for_workers(2)
+        yield client
+
+
+def where(*_args):
+    return weft.get_worker().name
+
+
+_lock = threading.Lock()
+_calls: dict[str, int] = {}
+
+
+def fail_twice(name):
+    with _lock:
+        _calls[name] = _calls.get(name, 0) + 1
+        if _calls[name] <= 2:
+            raise ValueError(name)
+    return "done"
+
+
+@pytest.mark.parametrize("worker", [FIRST, SECOND])
+def test_what_is_said_where_a_collection_is_made(client, worker):
+    with dask.annotate(workers=worker):
+        places = [dask.delayed(where, pure=False)() for _ in range(8)]
+    assert {*dask.compute(*places)} == {worker}
+    assert {*dask.compute(*places, optimize_graph=False)} == {worker}
+    with dask.annotate(workers=worker):
+        array = da.ones(8, chunks=1)
+    for graph in (array, array.__dask_graph__()):
+        futures = client.get(graph, array.__dask_keys__(), sync=False)
+        assert {*client.gather(client.map(where, futures, workers=worker))} == {worker}
+
+
+@pytest.mark.parametrize("worker", [FIRST, SECOND])
+def test_what_is_said_where_it_is_computed(client, worker):
+    places = [dask.delayed(where, pure=False)() for _ in range(8)]
+    with dask.annotate(workers=worker):
+        assert {*dask.compute(*places)} == {worker}
+        dsk = dict.fromkeys(range(8), (where,))
+        assert {*client.get(dsk, [*dsk])} == {worker}
+        assert {*weft.get(dsk, [*dsk], executor=client)} == {worker}
+        assert {*client.gather(client.map(where, range(8)))} == {worker}
+        assert client.submit(where, worker, pure=False).result() == worker
+
+
+def test_what_is_said_of_fewer_tasks_goes_first(client):
+    layer = HighLevelGraph.from_collections("y", {"y": (where,)})
+    layer.layers["y"].annotations = {"workers": [FIRST]}
+    graph = HighLevelGraph({**layer.layers, "z": {"z": (where,)}}, {"y": set(), "z": set()})
+    with dask.annotate(workers=SECOND):
+        assert client.get(graph, ["y", "z"]) == [FIRST, SECOND]
+        assert client.submit(where, "explicit", workers=FIRST).result() == FIRST
+    assert client.get(graph, ["y", "z"], workers=SECOND) == [FIRST, SECOND]
+
+
+def test_a_value_may_be_a_function_of_the_key(client):
+    def choose(key):
+        number = key[1] if isinstance(key, tuple) else int(key.partition("-")[2])
+        return [FIRST, SECOND][number % 2]
+
+    wanted = [FIRST, SECOND] * 4
+    dsk = {("x", i): (where,) for i in range(8)}
+    with dask.annotate(workers=choose, priority=lambda key: 1):
+        assert client.get(dsk, [*dsk]) == wanted
+        assert (
+            client.gather(client.map(where, range(8), key=[f"m-{i}" for i in range(8)])) == wanted
+        )
+        assert client.submit(where, key="s-1").result() == SECOND
+
+
+def test_retries_and_resources(client):
+    with dask.annotate(retries=2):
+        assert dask.delayed(fail_twice)("made").compute() == "done"
+        assert client.submit(fail_twice, "submitted").result() == "done"
+        assert client.gather(client.map(fail_twice, ["mapped"])) == ["done"]
+        with pytest.raises(ValueError, match="explicit"):
+            client.submit(fail_twice, "explicit", retries=0).result()
+    with dask.annotate(resources={"GPU": 1}):
+        assert dask.delayed(where)().compute() in (FIRST, SECOND)
+    with dask.annotate(resources={"GPU": 2}):
+        future = client.submit(where, "nobody has two")
+        with pytest.raises(TimeoutError):
+            client.gather(future, timeout=0)
+        future.cancel()
+
+
+def test_whoever_may_be_preferred(client):
+    with dask.annotate(allow_other_workers=True):
+        assert client.submit(where, "anywhere").result() in (FIRST, SECOND)
+        with dask.annotate(workers="nobody"):
+            assert dask.delayed(where)().compute() in (FIRST, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "error", "text"),
+    [
+        ({"executor": "gpu"}, weft.NotSupported, "executor='gpu'.*leave it out"),
+        ({"worker": FIRST}, weft.UnknownOption, "'worker'.*did you mean 'workers'"),
+        ({"priority": 1.5}, ValueError, "priority= is a whole number"),
+        ({"workers": []}, ValueError, "workers= is empty"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(client, annotations, error, text):
+    with dask.annotate(**annotations):
+        value = dask.delayed(where)()
+        for call in (
+            lambda: client.submit(where),
+            lambda: client.map(where, [1]),
+            lambda: client.get({"x": (where,)}, "x"),
+        ):
+            with pytest.raises(error, match=text):
+                call()
+    with pytest.raises(error, match=text):
+        value.compute()
+
+
+def test_what_is_only_information_is_let_through(client):
+    with dask.annotate(span=["a"], origin="test", executor="default", priority=1.0):
+        assert client.submit(where).result() in (FIRST, SECOND)
+        assert dask.delayed(where)().compute() in (FIRST, SECOND)
+
+
+def test_the_context_is_that_of_the_thread(client):
+    with dask.annotate(workers="nobody"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: client.submit(where, "thread").result()).result()
