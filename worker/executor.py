@@ -14,18 +14,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import itertools
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.errors import InternalError
-from ..protocol.exceptions import pack_exception
+from ..protocol.errors import InternalError, UnpicklableResult
+from ..protocol.exceptions import name_packed, pack_exception
 from ..protocol.failure import Failure
 from ..protocol.message import Message
 from ..protocol.payload import Blob, Payload, blob_nbytes
-from ..protocol.serialize import loads, loads_arguments
+from ..protocol.serialize import function_name, loads, loads_arguments
 from ..protocol.sizeof import sizeof
 from .context import WorkerContext, set_worker
 from .events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, Run
@@ -267,7 +269,35 @@ class Executor:
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
         packed = pack_exception(error, task.key, self._context.name, task.attempt)
+        what = _what_could_not_be_read(error, task)
+        if what:
+            note = f"weft: {what} could not be unpickled on worker {self._context.name}"
+            packed = name_packed(packed, task.key, f"{note}; the task has not started")
         return ["exception", task.key, *packed]
+
+
+def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
+    """Say what was being unpickled when `error` was raised; "" if that was the task's doing."""
+    if isinstance(error, (InternalError, UnpicklableResult)):
+        return ""  # it says by itself what is wrong
+    # The frames below the slot's own tell: noting for each task how far it is would cost time.
+    trace = traceback.walk_tb(error.__traceback__)
+    codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 3)]
+    if Executor._load.__code__ in codes:
+        return f"the function of task {task.key}"
+    of = f"of task {task.key}, a call of {_called_name(task)},"
+    if loads_arguments.__code__ in codes[:1]:
+        return f"an argument {of}"
+    if unpack.__code__ in codes:
+        return f"an argument {of} which is the result of another task,"
+    return ""
+
+
+def _called_name(task: WorkerTask) -> str:
+    call = task.function.call
+    if isinstance(call, functools.partial) and call.func is _run_coroutine:
+        call = call.args[0]
+    return function_name(call)
 
 
 def _ride_along(value: object, key: str) -> Blob | None:

@@ -327,6 +327,8 @@ def test_a_function_that_cannot_be_unpickled_fails_its_tasks_and_is_tried_again(
     bench.send(message)
     error = bench.error(1)
     assert isinstance(error, ModuleNotFoundError)
+    note = "weft: the function of task key-1 could not be unpickled on worker w1; the task has not"
+    assert error.__notes__ == [f"{note} started"]
     function = bench.state.functions[message.functions[0]]
     assert function.call is None
     function.blob = dumps_function(inc)[1]
@@ -398,6 +400,53 @@ def test_fetched_values_are_unpickled_by_the_task_that_needs_them(bench):
     bench.listen_for(1)
     assert bench.results == {1: 42}
     assert bench.executor.store == {99: 41, 1: 42}
+
+
+class Unwilling:
+    """Pickles, and raises where it is unpickled."""
+
+    def __reduce__(self):
+        return refuse, ()
+
+
+def refuse():
+    raise ValueError("not here")
+
+
+async def wait_for(x):
+    return x
+
+
+@pytest.mark.parametrize("function", [inc, wait_for])
+def test_an_argument_that_cannot_be_unpickled_is_said_to_be_one(bench, function):
+    bench.run(function, 1)
+    bench.listen_for(1)
+    bench.run(function, [Unwilling()], key="k")
+    bench.listen_for(2)
+    error = bench.error(2)
+    assert (type(error), str(error)) == (ValueError, "not here")
+    (note,) = error.__notes__
+    what = f"an argument of task k, a call of {function.__name__},"
+    assert note == f"weft: {what} could not be unpickled on worker w1; the task has not started"
+
+
+def test_so_is_the_result_of_another_task(bench):
+    message = bench.task(inc, Ref("x"), key="k")
+    message.located_keys, message.located_attempts = ["x"], [99]
+    message.located_nbytes, message.located_holders = [10], [["tcp://a"]]
+    bench.send(message)
+    assert bench.woken.wait(10)
+    _, (fetch,) = bench.executor.drain()
+    bench.executor.store[99] = Packed(pickle.dumps(Unwilling()))
+    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10], []))
+    (note,) = bench.error(1).__notes__
+    assert "an argument of task k, a call of inc, which is the result of another task," in note
+
+
+def test_what_a_task_raises_is_its_own(bench):
+    bench.run(refuse, key="k")
+    (note,) = bench.error(1).__notes__
+    assert note.startswith("weft: task k on w1")
 
 
 # --- Chunks ---------------------------------------------------------------------------------------
