@@ -371,7 +371,9 @@ class Parent:
 def main(kind: str, fd: int, stderr_fd: int) -> None:
     """Be a child process of the given kind."""
     _close_stdin()
+    # As if this were `python -c`: processes that a task spawns would look for a file "<stdin>".
     del sys.argv[1:]
+    vars(sys.modules["__main__"]).pop("__file__", None)
     set_title(_TITLES[kind])
     parent = Parent(fd, stderr_fd)
     # Ctrl-C is for the parent, which tells us what is to be done.

@@ -50,12 +50,12 @@ def test_each_process_of_a_cluster_is_shown_as_what_it_is():
 
 
 @pytest.mark.slow
-def test_a_task_finds_no_program_text_on_its_standard_input_and_no_arguments():
+def test_a_task_finds_nothing_of_the_program_text_that_its_process_was_started_with():
     def look():
-        return sys.stdin.read(), sys.argv[1:]
+        return sys.stdin.read(), sys.argv[1:], hasattr(sys.modules["__main__"], "__file__")
 
     with weft.Client(n_workers=1) as client:
-        assert client.submit(look).result() == ("", [])
+        assert client.submit(look).result() == ("", [], False)
 
 
 @pytest.mark.slow
