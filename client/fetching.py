@@ -95,6 +95,32 @@ class Fetches:
         self._busy[state] = None
         self._queues.setdefault(holder, {})[state] = None
 
+    def turn_from(self, states: dict[FutureState, None]) -> None:
+        """Expect nothing more of the holders that were asked for these: they lost them.
+
+        A worker that the scheduler took for lost may be suspended, or its machine gone: then its
+        connection stays open and is silent. What comes of it all the same is ignored. Requests
+        through the scheduler stay: it answers each.
+        """
+        if not any(state in self._busy for state in states):
+            return
+        for holder, queue in list(self._queues.items()):
+            if holder != THROUGH_SCHEDULER:
+                for state in [state for state in queue if state in states]:
+                    del queue[state]
+                    del self._busy[state]
+                if not queue:
+                    del self._queues[holder]
+        for number, request in list(self._requests.items()):
+            if request.holder != THROUGH_SCHEDULER:
+                left = [state for state in request.states if state not in states]
+                for state in request.states if len(left) < len(request.states) else ():
+                    if state in states:
+                        del self._busy[state]
+                request.states = left
+                if not left:
+                    self._end(number)
+
     def issue(self, *, is_linked: bool) -> None:
         """Start as many requests as the limits allow."""
         for holder in list(self._queues):

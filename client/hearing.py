@@ -24,7 +24,7 @@ from ..protocol.messages import (
 )
 from .events import Received, Warn
 from .submitting import drop
-from .tasks import SENT, Status, Watcher
+from .tasks import SENT, FutureState, Status, Watcher
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -73,6 +73,8 @@ def on_results_ready(core: ClientState, message: ResultsReady) -> None:
 
 def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
     holders = message.holders
+    news: list[FutureState] = []
+    moved: dict[FutureState, None] = {}
     for key, nbytes, place in zip(message.keys, message.nbytes, message.holder_of, strict=True):
         state = core.find(key)
         if state is None or state.failure is not None or state.has_data:
@@ -80,10 +82,16 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
         if place >= len(holders):
             core.n_stale += 1
             continue
+        if state.location is not None and state.location[0] != holders[place]:
+            moved[state] = None
         state.location = (holders[place], nbytes)
         if state.spec is not None and not state.spec.function.keeps_records:
             state.spec = None
         state.status = "finished"
+        news.append(state)
+    if moved:
+        core.fetches.turn_from(moved)
+    for state in news:
         core.wake(state)
 
 
@@ -107,11 +115,16 @@ def on_keys_erred(core: ClientState, message: KeysErred) -> None:
 
 
 def on_keys_pending(core: ClientState, message: KeysPending) -> None:
+    lost: dict[FutureState, None] = {}
     for key in message.keys:
         state = core.find(key)
         if state is not None and state.failure is None and not state.has_data:
+            if state.location is not None:
+                lost[state] = None
             state.location = None
             state.status = "pending"
+    if lost:
+        core.fetches.turn_from(lost)
 
 
 def on_keys_cancelled(core: ClientState, message: KeysCancelled) -> None:

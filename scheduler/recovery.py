@@ -65,15 +65,27 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for other in state.workers.values():
         other.unreachable.pop(ws, None)
     take_back(state, list(processing.values()))
-    lost = [task for task in list(ws.has_what) if lose_replica(state, task, ws)]
+    lost: list[SchedulerTask] = []
+    moved: dict[ClientHandle, list[str]] = {}
+    for task in list(ws.has_what):
+        is_named = task.replicas[0] is ws
+        if lose_replica(state, task, ws):
+            lost.append(task)
+        elif is_named and not task.delivered:
+            for client in task.wanted_by:
+                moved.setdefault(client, []).append(task.key)
     held = {task.attempt: task for task in lost} if ws.supervisor_id else {}
     replace_lost(state, lost)
+    for client, keys in moved.items():
+        # They may be waiting for an answer of the lost worker, which need not come.
+        for part in parts_of(keys):
+            tell(state, client, part)
     for function in state.functions.values():
         function.workers.pop(ws, None)
     for request, relay in list(state.relays.items()):
-        keys = relay.waiting_for.get(request)
-        if keys is not None and state.relay_workers.get(request) is ws:
-            _relay_part(state, request, relay, [], [], keys)
+        asked = relay.waiting_for.get(request)
+        if asked is not None and state.relay_workers.get(request) is ws:
+            _relay_part(state, request, relay, [], [], asked)
     if (processing or held) and ws.supervisor_id:
         state.lost_workers[ws.worker_id] = (state.now, ws, processing, held)
         report = state.exit_reports.pop(ws.worker_id, None)

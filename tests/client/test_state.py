@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from unittest.mock import patch
 
 import pytest
 
+from weft.client import fetching
 from weft.client.events import (
     AskInfo,
     Cancel,
@@ -491,6 +493,52 @@ def test_an_unreachable_holder_is_asked_through_the_scheduler(large):
         )
     )
     assert actions == [Notify(large.watcher, large.states)]
+
+
+def test_a_result_that_was_lost_is_fetched_anew_although_the_first_holder_owes_an_answer(large):
+    """Its holder is suspended, say: the connection is open and silent for a minute."""
+    first = large.fetch.request
+    assert large.hear(KeysPending(keys=["a", "b", "c"])) == ([], [])
+    assert [s.status for s in large.states] == ["pending"] * 3
+    _, (fetch,) = large.hear(in_memory(["a", "b"], holder="tcp://w:2"))
+    assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["a", "b"])
+    # What the first one answers after all, or that it does not, is nobody's business any more.
+    assert large.handle(Fetched(first, ["a", "b", "c"], [b"1", b"2", b"3"], [])) == ([], [])
+    assert large.handle(FetchFailed(first, "silent")) == ([], [])
+    _, (told,) = large.handle(Fetched(fetch.request, ["a", "b"], [b"1", b"2"], []))
+    assert told == Notify(large.watcher, large.states[:2])
+
+
+def test_a_result_whose_first_holder_is_lost_is_fetched_from_the_other_one(large):
+    _, (fetch,) = large.hear(in_memory(["b"], holder="tcp://w:2"))
+    assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["b"])
+    _, (told,) = large.handle(Fetched(large.fetch.request, ["a", "c"], [b"1", b"3"], []))
+    assert told == Notify(large.watcher, [large.state("a"), large.state("c")])
+    # News of where it is already being fetched from changes nothing.
+    assert large.hear(in_memory(["b"], holder="tcp://w:2")) == ([], [])
+
+
+def test_a_lost_result_waits_in_no_queue_of_its_holder(bench):
+    columns = bench.columns(["a", "b", "c", "d"])
+    watcher = Listener(wants_data=True)
+    bench.do(columns, Watch(watcher, columns.states))
+    with patch.object(fetching, "MAX_BATCH_KEYS", 1):
+        _, fetches = bench.hear(in_memory(["a", "b", "c", "d"]))
+        assert [fetch.keys for fetch in fetches] == [["a"], ["b"]]
+        _, fetches = bench.hear(KeysPending(keys=["a", "c"]))
+    assert [fetch.keys for fetch in fetches] == [["d"]]
+
+
+def test_a_finished_result_that_is_lost_is_pending_until_it_is_there_again(bench):
+    columns = bench.columns(["a"])
+    (state,) = columns.states
+    bench.do(columns)
+    bench.hear(in_memory(["a"]))
+    assert state.status == "finished"
+    bench.hear(KeysPending(keys=["a"]))
+    assert (state.status, state.location) == ("pending", None)
+    bench.hear(in_memory(["a"], holder="tcp://w:2"))
+    assert (state.status, state.location[0]) == ("finished", "tcp://w:2")
 
 
 def test_data_that_is_never_where_it_should_be_is_lost_in_the_end(bench):

@@ -85,6 +85,19 @@ def test_a_second_copy_makes_a_loss_harmless(board):
     assert [ws.peer for ws in board.task("a").replicas] == [two]
 
 
+def test_clients_are_told_of_the_other_copy_of_what_they_have_not_got(board):
+    """One of them may be waiting for the lost worker, which need not have ended."""
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    board.send(two, m.ReplicasAdded(attempts=[board.attempt("a")], keys=["a"]))
+    out = board.close(one)
+    (told_of,) = [x for x in out[client] if isinstance(x, m.KeysInMemory)]
+    assert (told_of.keys, told_of.holders) == (["a"], ["tcp://two"])
+    assert told(out, client, m.KeysPending) == []
+
+
 def test_a_copy_of_what_is_not_in_memory_any_more_is_dropped(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
