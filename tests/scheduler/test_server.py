@@ -86,6 +86,12 @@ async def test_heartbeats_are_answered_at_once():
         assert await end.got(1) == [Heartbeat(facts={})]
 
 
+def test_without_a_choice_256_mib_may_wait_for_a_peer_that_does_not_read():
+    security = Security(token=b"0" * 32, cluster_id=b"1" * 16)
+    config = SchedulerConfig(addresses=["inproc://x"], security=security)
+    assert config.max_outbox_nbytes == 256 << 20
+
+
 async def test_who_asks_and_never_reads_is_cut_off_with_one_line_and_told_why(tmp_path, caplog):
     async with running(f"unix://{tmp_path}/s", max_outbox_nbytes=8 << 20) as server:
         greedy, connection = await a_client(server)
@@ -95,9 +101,15 @@ async def test_who_asks_and_never_reads_is_cut_off_with_one_line_and_told_why(tm
         for request in range(40):
             connection.send([FetchKeys(request=request, keys=keys)])
         healthy, other = await a_client(server, "bob")
-        while not far.closed:
-            other.send([FetchKeys(request=1, keys=["x"])])
-            assert await healthy.got(1) == [KeysData(request=1, keys=[], results=[], missing=["x"])]
+
+        async def others_are_served() -> None:
+            answer = KeysData(request=1, keys=[], results=[], missing=["x"])
+            while not far.closed:
+                other.send([FetchKeys(request=1, keys=["x"])])
+                assert await healthy.got(1) == [answer]
+
+        # The 40 answers are 40 MB, five times the limit.
+        await asyncio.wait_for(others_are_served(), 60)
         assert isinstance(far._error, StuckPeer)
         (warning,) = warnings(caplog)
         assert "closed: it does not read, and " in warning

@@ -183,6 +183,17 @@ def test_a_failed_task_that_is_submitted_again_runs_again_with_what_failed_below
     assert board.state.counters.n_erred == 0
 
 
+def test_a_call_that_is_submitted_again_runs_again_the_inputs_that_had_failed(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", "b -> c"))
+    board.raise_(worker, "a")
+    assert board.states("a", "b", "c") == ["erred"] * 3
+    out = board.send(client, graph(":b -> c"))
+    assert list(assigned(out, worker)) == ["a", "b", "c"]
+    assert told(out, client, m.KeysErred) == []
+    assert board.state.counters.n_erred == 0
+
+
 def test_a_new_task_behind_a_failed_one_that_is_submitted_again_with_it_runs(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()

@@ -22,6 +22,7 @@ from weft.protocol.errors import StuckPeer
 from weft.protocol.liveness import Silence
 from weft.protocol.messages import AttemptsFinished, Bye, GetData, Heartbeat, KeysData, Welcome
 from weft.protocol.security import Security
+from weft.worker import serving
 from weft.worker.config import WorkerConfig
 from weft.worker.server import WorkerServer
 
@@ -178,6 +179,10 @@ async def test_who_reads_late_gets_everything_in_order(cluster, security):
     await asyncio.wait_for(asker.closed.wait(), 20)
 
 
+def test_requests_of_64_mib_may_wait_for_a_reader():
+    assert serving._MAX_WAITING_BYTES == 64 << 20
+
+
 async def test_who_asks_and_never_reads_is_cut_off_with_one_line(
     cluster, security, monkeypatch, caplog
 ):
@@ -187,9 +192,13 @@ async def test_who_asks_and_never_reads_is_cut_off_with_one_line(
     asker, connection = await ask(worker, security)
     connection._transport.pause_reading()
     server_side = list(worker._listener.connections)[-1]
-    while not server_side.closed:
+    # One is answered as far as the socket takes it, some 75 may wait.
+    for _ in range(5000):
+        if server_side.closed:
+            break
         connection.send([GetData(request=1, keys=["big"])])
         await asyncio.sleep(0)
+    assert server_side.closed, "5000 requests wait for who does not read"
     (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert "it asks and does not read" in warning.getMessage()
     assert isinstance(server_side._error, StuckPeer)
