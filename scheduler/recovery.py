@@ -19,7 +19,7 @@ from ..protocol.payload import Blob
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
 from .submission import tell
-from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, SchedulerTask
+from .tasks import ERRED, FORGOTTEN, MEMORY, NO_WORKER, QUEUED, RELEASED, SchedulerTask
 from .transitions import (
     ACTIVE,
     abandon,
@@ -107,7 +107,8 @@ def blame(state: SchedulerState, report: m.WorkerExited) -> None:
         is_served = task is None
         if is_served:
             task = held.get(attempt)
-        if task is None or state.tasks.get(task.key) is not task or task.state == RELEASED:
+        # One that has failed since, or is not needed, starts to count anew if it runs again.
+        if task is None or task.state in (RELEASED, ERRED, FORGOTTEN):
             continue
         if task.state == MEMORY and not is_served:
             continue  # another attempt has finished it

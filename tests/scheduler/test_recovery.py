@@ -239,6 +239,26 @@ def test_the_report_may_come_before_the_connection_ends():
     assert told(out, client, m.KeysErred) == ["bad"]
 
 
+def test_a_death_that_is_reported_late_does_not_count_for_a_task_that_has_failed_since():
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor("sup")
+    one = board.worker("one", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("a"))
+    running = board.attempt("a")
+    two = board.worker("two", worker_id="w2", supervisor_id="sup")
+    board.close(one)
+    board.raise_(two, "a")
+    out = board.send(supervisor, died("w1", [running]))
+    assert told(out, client, m.KeysErred) == []
+    assert board.state.deaths == {}
+    # Submitted again it starts to count anew: one death is allowed.
+    board.send(client, graph("a"))
+    running = board.attempt("a")
+    board.close(two)
+    board.send(supervisor, died("w2", [running]))
+    assert board.states("a") == ["no_worker"]
+
+
 def test_a_worker_that_leaves_in_order_is_not_a_death():
     board = Board(allowed_deaths=0)
     client, supervisor = board.client(), board.supervisor("sup")
