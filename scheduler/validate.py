@@ -369,8 +369,14 @@ def _validate_containers(state: SchedulerState) -> None:
         check(state, known, "ready lists known classes", found=task_class.restrictions)
     for task in state.n_exceptions:
         _known(state, task, "n_exceptions")
+        most = task.group.retries
+        within = 0 < state.n_exceptions[task] <= most
+        check(state, within, f"an exception is retried at most {most} times", task)
     for task in state.deaths:
         _known(state, task, "deaths")
+        check(state, task.state != ERRED, "what has failed starts to count deaths anew", task)
+    for task in state.out_of_reach:
+        _known(state, task, "out_of_reach")
     for lost, ws in [(i, entry[1]) for i, entry in state.lost_workers.items()]:
         check(state, ws.worker_id == lost, "lost_workers are filed by id")
         check(state, state.workers.get(ws.peer) is not ws, f"{ws} is lost and registered")

@@ -1,7 +1,7 @@
 """The scheduler process: the real core, with a shell that follows `scheduler/server.py`.
 
-Watches over the core from outside as well: attempts are never given out twice, and a completion
-counts at most once (invariant 18; the others are `validate`'s).
+Watches over the core from outside as well: attempts are never given out twice, a completion counts
+at most once, and an exception is retried exactly as often as it may be.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 from weft.protocol.handshake import Role
 from weft.protocol.message import Message
-from weft.protocol.messages import AssignTasks, AttemptsFinished, Welcome
+from weft.protocol.messages import AssignTasks, AttemptsErred, AttemptsFinished, Welcome
+from weft.scheduler.peers import WorkerHandle
 from weft.scheduler.state import (
     CloseConnection,
     Closed,
@@ -21,6 +22,8 @@ from weft.scheduler.state import (
     SchedulerState,
     Tick,
 )
+from weft.scheduler.tasks import SchedulerTask
+from weft.scheduler.transitions import ACTIVE
 from weft.scheduler.validate import validate
 
 from .links import KEEP_ALIVE, Link
@@ -81,8 +84,11 @@ class SchedulerNode:
             self.world.note(f"{self!r} <- {peer}", messages)
             n_before = self.core.counters.tasks_completed
             current = self._current(peer, messages)
+            raised = self._raised(peer, messages)
             self._handle(Received(peer, messages))
             n_completed = self.core.counters.tasks_completed - n_before
+            for task, n_exceptions in raised:
+                self._check_retry(task, n_exceptions)
             # A completion is applied at most once, and only that of the current attempt.
             assert n_completed <= current, (
                 f"{n_completed} completions of {current} current attempts"
@@ -101,6 +107,35 @@ class SchedulerNode:
                 if attempt in ws.processing
             }
         )
+
+    def _raised(self, peer: int, messages: list[Message]) -> list[tuple[SchedulerTask, int]]:
+        """Return the tasks whose current attempts are reported as failed, and how often before."""
+        ws = self.core.workers.get(peer)
+        tasks = {
+            ws.processing[attempt]: None
+            for message in messages
+            if ws is not None and isinstance(message, AttemptsErred)
+            for attempt in message.attempts
+            if attempt in ws.processing
+        }
+        return [(task, self.core.n_exceptions.get(task, 0)) for task in tasks]
+
+    def _check_retry(self, task: SchedulerTask, n_before: int) -> None:
+        """An exception below the limit is counted and the task lives on; one at the limit ends it.
+
+        Unless the task is over for another reason: it is not needed any more, or an input failed.
+        """
+        n_now = self.core.n_exceptions.get(task, 0)
+        if n_before >= task.group.retries:
+            assert task.state not in ACTIVE, f"{task!r} is retried more often than it may be"
+            assert n_now == 0, f"{task!r} has ended, and {n_now} of its exceptions still count"
+        elif task.state in ACTIVE:
+            assert n_now == n_before + 1, f"{task!r}: an exception is not counted"
+
+    def session_of(self, link: Link | None) -> WorkerHandle | None:
+        """Return the worker that the scheduler has behind a connection; None = none any more."""
+        peer = None if link is None else self._peers.get(link)
+        return None if peer is None else self.core.workers.get(peer)
 
     def on_closed(self, link: Link) -> None:
         """See `End`."""

@@ -58,8 +58,11 @@ class Simulation:
         self.n_submitted = 0
         self.n_restarts = 0
         self.is_healed = False
-        #: {key: executions begun and executions that raised}
-        self.executions: dict[str, int] = {}
+        #: {attempt: key} of all executions that were begun.
+        self.executed: dict[int, str] = {}
+        #: {key: {attempt: where, and in which session}} of those that have not ended.
+        self._executing: dict[str, dict[int, tuple[WorkerNode, Link | None]]] = {}
+        #: {key: executions that raised}
         self.n_raised: dict[str, int] = {}
         #: {key: deaths of workers that executed it}
         self.died: dict[str, int] = {}
@@ -119,7 +122,22 @@ class Simulation:
     def on_start(self, worker: WorkerNode, task: WorkerTask, spec: Spec) -> None:
         """A task's function is being called."""
         self.world.note(f"{worker!r} executes", (task.key, task.attempt))
-        self.executions[spec.key] = self.executions.get(spec.key, 0) + 1
+        assert task.attempt not in self.executed, f"attempt {task.attempt} is executed twice"
+        self.executed[task.attempt] = spec.key
+        beside = self._executing.setdefault(spec.key, {})
+        for attempt, (other, link) in beside.items():
+            # Two executions of one task at a time: only if the scheduler has given up the other,
+            # and either counts the thread that it holds, or has lost the worker's session.
+            self.world.probes["executed twice at once"] += 1
+            ws = self.scheduler.session_of(link)
+            assert ws is None or attempt in ws.zombies, (
+                f"{worker!r} executes {task!r} while {other!r} executes attempt {attempt}"
+            )
+        beside[task.attempt] = (worker, worker.link)
+
+    def on_stop(self, worker: WorkerNode, task: WorkerTask) -> None:
+        """An execution has ended, or its process has."""
+        del self._executing[task.key][task.attempt]
 
     def raises(self, spec: Spec) -> bool:
         """Whether an execution that ends now raises."""
@@ -429,6 +447,8 @@ class Simulation:
                 if record.state == "memory"
             )
             assert theirs_held == held, f"{worker!r} has {held}, the scheduler thinks {theirs_held}"
+            nbytes = sum(self.nbytes(key) for key, _ in held)
+            assert ws.nbytes == nbytes, f"{worker!r} has {nbytes} bytes, and not {ws.nbytes}"
             for task in ws.processing.values():
                 record = worker.core.by_attempt.get(task.attempt)
                 assert record is not None, f"{worker!r} does not have {task!r}"

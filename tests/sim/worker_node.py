@@ -112,6 +112,7 @@ class WorkerNode:
             if task is not None:
                 running.append(task.attempt)
                 self.sim.died[task.key] = self.sim.died.get(task.key, 0) + 1
+                self.sim.on_stop(self, task)
         del self.sim.workers[self.worker_id]
         if self.sim.by_address.get(self.address) is self:
             del self.sim.by_address[self.address]
@@ -309,6 +310,7 @@ class WorkerNode:
         for record in task.inputs:  # pinned until the end
             assert record.attempt in self.store, f"{record!r} went while {task!r} used it"
         self.running[slot] = None
+        self.sim.on_stop(self, task)
         self.world.at(0.0, self._leave_when_done)
         duration_us = int(spec.duration * 1e6)
         if self.sim.raises(spec):
