@@ -392,7 +392,21 @@ class Client:
         futures = submit_graph(self._submit_task, dsk, keys, options)
         if not sync:
             return futures
-        return self.gather(futures, direct=direct, asynchronous=asynchronous)
+        check_unsupported(direct=direct)
+        return self._values_of(futures, asynchronous)
+
+    def _values_of(self, outputs: Any, asynchronous: bool | None = None) -> Any:
+        """Gather what a graph gives: futures, and literals, which may be anything."""
+        gathering = Gathering(self._usable(), outputs, "raise", takes_values=True)
+        if self.asynchronous if asynchronous is None else asynchronous:
+            return gathering.run_async()
+        result, error = gathering.run()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
+        return result
 
     def _submit_task(
         self, func: Callable[..., Any], args: Sequence[Any], key: str, options: Options
@@ -426,7 +440,7 @@ class Client:
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
 
         Args:
-            futures: one, or containers of them, or an iterator.
+            futures: one, or containers of them, or another iterable, which gives a list.
             errors: "raise" the first failure; or "skip", leave failed ones out.
             direct: large results always come straight from the workers; False is not supported.
             asynchronous: return an awaitable; None = if the client is asynchronous.
@@ -459,14 +473,14 @@ class Client:
         """Give up tasks that are not done, and all that depend on them. Running ones go on.
 
         Args:
-            futures: one, or containers of them.
+            futures: one, or containers of them, nested or not, or other iterables.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             force: even if other clients want their results.
             reason: for the errors that others see.
             msg: more of it.
         """
         engine = self._running()
-        engine.post(Cancel(states_in(futures), force, cancel_reason(reason, msg)))
+        engine.post(Cancel(states_in(futures, "cancel"), force, cancel_reason(reason, msg)))
         if self.asynchronous if asynchronous is None else asynchronous:
             return engine.settle_async()
         engine.settle()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .failures import exception_of
 from .future import Future, load, try_load
+from .refusing import is_collection, items_of, no_future
 from .tasks import FutureState
 from .watchers import unready
 
@@ -21,14 +21,18 @@ _SKIPPED = object()
 class Gathering:
     """One call of `gather`: what to wait for, and what to make of it."""
 
-    def __init__(self, engine: Engine, futures: Any, errors: str) -> None:
+    def __init__(
+        self, engine: Engine, futures: Any, errors: str, *, takes_values: bool = False
+    ) -> None:
         if errors not in ("raise", "skip"):
             raise ValueError(f'errors= is "raise" or "skip", not {errors!r}')
-        if isinstance(futures, Iterator):
-            futures = list(futures)
+        if not takes_values:
+            futures = _shape_of(futures)
         self._engine = engine
         self._shape = futures
         self._skips = errors == "skip"
+        #: Whatever is among the futures is left in its place, collections of dask too.
+        self._takes_values = takes_values
         #: In the order of the futures.
         self._states: list[FutureState] = []
         self._is_flat = type(futures) is list and {*map(type, futures)} <= {Future}
@@ -121,6 +125,8 @@ class Gathering:
         elif isinstance(item, dict):
             for part in item.values():
                 self._collect(part)
+        elif not self._takes_values and is_collection(item):
+            raise no_future(item, "gather")
 
     def _fill(self, item: Any) -> Any:
         if isinstance(item, Future):
@@ -155,8 +161,22 @@ def _is_named(item: object) -> bool:
     return isinstance(item, tuple) and hasattr(item, "_fields")
 
 
-def states_in(futures: Any) -> list[FutureState]:
-    """Return the states of the futures in nested containers."""
+def _shape_of(futures: Any) -> Any:
+    if isinstance(futures, (Future, list, tuple, set, frozenset, dict)):
+        return futures
+    return list(items_of(futures, "gather"))
+
+
+def states_in(futures: Any, call: str) -> list[FutureState]:
+    """Return the states of the futures in nested containers and other iterables.
+
+    Args:
+        futures: a future, or any of these.
+        call: what takes them, for the error.
+
+    Raises:
+        TypeError: there is something else among them.
+    """
     found: list[FutureState] = []
     stack = [futures]
     while stack:
@@ -165,6 +185,6 @@ def states_in(futures: Any) -> list[FutureState]:
             found.append(item._state)
         elif isinstance(item, dict):
             stack.extend(item.values())
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            stack.extend(item)
+        else:
+            stack.extend(items_of(item, call))
     return found

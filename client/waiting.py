@@ -18,6 +18,7 @@ from .events import Unwatch, Watch
 from .failures import exception_of
 from .future import Future, load
 from .patience import SLICE_S, check_seconds
+from .refusing import items_of, no_future
 from .tasks import NO_VALUE, FutureState, Watcher
 from .watchers import call_in, pending
 
@@ -67,7 +68,7 @@ def wait(
     Raises:
         TimeoutError: it took longer.
     """
-    futures = [fs] if isinstance(fs, Future) else list(fs)
+    futures = [fs] if isinstance(fs, Future) else list(items_of(fs, "wait"))
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
         raise ValueError(f"return_when= cannot be {return_when!r}")
     engine = engine_of(futures)
@@ -127,7 +128,7 @@ def engine_of(futures: list[Future]) -> Engine | None:
     engine: Engine | None = None
     for future in futures:
         if not isinstance(future, Future):
-            raise TypeError(f"a Future was expected, not {type(future).__name__}")
+            raise no_future(future, "wait or as_completed")
         if future._engine is not engine:
             if engine is not None:
                 raise ValueError("these futures belong to different clients")
@@ -212,7 +213,7 @@ class as_completed:
 
     def update(self, futures: Iterable[Future]) -> None:
         """Wait for these futures too."""
-        futures = list(futures)
+        futures = list(items_of(futures, "as_completed"))
         engine = engine_of(futures)
         if engine is None:
             return

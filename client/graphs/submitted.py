@@ -44,7 +44,7 @@ def run_submitted(
         futures = graph.results()
     finally:
         graph.unlink()
-    return client.gather(futures)
+    return client._values_of(futures)
 
 
 def submit_graph(
