@@ -17,7 +17,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -377,7 +376,8 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
 @click.option(
     "--local-directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="For files of the workers; they get a folder of their own there. Default: temporary.",
+    help="For files of the workers, and temporary ones of their tasks; they get a folder of their "
+    "own there, which goes with them. Default: where temporary files go.",
 )
 @click.option(
     "--host",
@@ -435,7 +435,13 @@ def worker(
     from ..protocol.address import Address, parse_address
     from ..worker.exits import EXIT_NO_SCHEDULER
     from .finding import wait_for_scheduler
-    from .settings import check_own_host, decide_counts, parse_memory_limit, parse_resources
+    from .settings import (
+        check_own_host,
+        decide_counts,
+        make_local_directory,
+        parse_memory_limit,
+        parse_resources,
+    )
 
     _start_log(log_level)
     counts = decide_counts(_parse_nworkers(nworkers), nthreads)
@@ -464,11 +470,12 @@ def worker(
     from .workers import run_daemon
 
     name = name or socket.gethostname()
-    directory = _make_local_directory(local_directory)
+    directory = make_local_directory(local_directory, "--local-directory")
     options = {
         "nthreads": counts.nthreads,
         "resources": amounts,
         "local_directory": directory,
+        "temporary_directory": "" if local_directory is None else directory,
         "listen_address": listen_address,
         "grace_period_s": grace_period,
     }
@@ -506,18 +513,6 @@ def _parse_nworkers(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
         raise ConfigError(f"{text!r} is not a number from 1 to 4096, nor auto", "--nworkers")
     return int(text)
-
-
-def _make_local_directory(parent: Path | None) -> str:
-    try:
-        if parent is not None:
-            parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkdtemp(prefix="weft-", dir=parent)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot make a folder in {parent or tempfile.gettempdir()}: {error.strerror}",
-            "--local-directory",
-        ) from None
 
 
 # --- weft info ------------------------------------------------------------------------------------

@@ -66,7 +66,8 @@ class LocalCluster:
         asynchronous: for use in an event loop: `async with LocalCluster(asynchronous=True)`.
         dashboard_address: `host:port` for HTTP pages (health, metrics); None = none.
         resources: of each worker, `{name: amount}` or "GPU=2".
-        local_directory: where workers keep files; None = a temporary one.
+        local_directory: workers get a folder of their own there, and processes keep temporary files
+            of their tasks in it; made if it is not there. None = where temporary files go.
         silence_logs: the processes log from this level on; False = everything. Without processes,
             the level of the logger "weft" while the cluster lives, unless you have set one; False
             = what your program's logging asks for.
@@ -121,7 +122,9 @@ class LocalCluster:
                     "scheduler's",
                     "dashboard_address",
                 )
-        self._local_directory = None if local_directory is None else os.fspath(local_directory)
+        self._local_directory = local_directory
+        #: The folder in it, while the cluster runs; "" if none was asked for.
+        self._files = ""
         self._log_level = _check_log_level(silence_logs)
         #: Of this process, if the cluster lives in it.
         self._quiet = QuietLogs(logging.NOTSET if silence_logs is False else self._log_level)
@@ -163,6 +166,10 @@ class LocalCluster:
         self.status = "running"
         _open_clusters[id(self)] = self
 
+    def _make_files(self) -> None:
+        if self._local_directory is not None:
+            self._files = settings.make_local_directory(self._local_directory, "local_directory")
+
     def _start_threads(self) -> None:
         from ..client.loop import LoopThread
 
@@ -173,6 +180,7 @@ class LocalCluster:
     async def _start_embedded(self) -> None:
         from .threads import EmbeddedCluster
 
+        self._make_files()
         self._quiet.begin()
         self._embedded = EmbeddedCluster(
             self.security,
@@ -181,10 +189,12 @@ class LocalCluster:
             memory_limit=self.memory_limit,
             resources=self.resources,
             name=self.name,
+            local_directory=self._files or None,
         )
         self.scheduler_address = await self._embedded.start()
 
     def _start_processes(self) -> None:
+        self._make_files()
         # Both begin to import at once, which is what takes the time.
         self._workers = Child("workers")
         self._scheduler = Child("scheduler")
@@ -237,10 +247,13 @@ class LocalCluster:
 
     def _configure_workers(self, scheduler_address: str) -> None:
         assert self._workers is not None
+        if self._files:  # the workers' family before this one may have cleared it away
+            os.makedirs(self._files, mode=0o700, exist_ok=True)
         options = {
             "nthreads": self.threads_per_worker,
             "resources": self.resources,
-            "local_directory": self._local_directory or self._directory,
+            "local_directory": self._files or self._directory,
+            "temporary_directory": self._files,
             "listen_address": "",
             "log_level": self._log_level,
         }
@@ -249,6 +262,7 @@ class LocalCluster:
                 **self._secret(),
                 "scheduler_address": scheduler_address,
                 "directory": self._directory,
+                "files": self._files,
                 "log_level": self._log_level,
                 "workers": [
                     {
@@ -392,6 +406,9 @@ class LocalCluster:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+        if self._files:
+            shutil.rmtree(self._files, ignore_errors=True)
+            self._files = ""
 
     def __enter__(self) -> LocalCluster:
         if self.asynchronous:

@@ -6,8 +6,10 @@ given, and what would be right.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -231,5 +233,33 @@ def check_own_host(host: str, setting: str) -> None:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"{host!r} is not an address of this machine ({reason}); name one that others reach",
+            setting,
+        ) from None
+
+
+def make_local_directory(parent: str | os.PathLike[str] | None, setting: str) -> str:
+    """Make a folder for files of workers, which only this user can enter.
+
+    Args:
+        parent: where; it is made if it is not there. None = where temporary files go.
+        setting: what the user calls it.
+
+    Raises:
+        ConfigError: that is impossible.
+    """
+    if parent is not None and not isinstance(parent, (str, os.PathLike)):
+        raise ConfigError(f"{parent!r} is not the path of a folder", setting)
+    try:
+        if parent is not None:
+            parent = os.path.abspath(os.fspath(parent))
+            os.makedirs(parent, exist_ok=True)
+        return tempfile.mkdtemp(prefix="weft-", dir=parent)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            reason = "there is a file of that name"
+        raise ConfigError(
+            f"cannot make a folder in {parent or tempfile.gettempdir()}: {reason}; name a folder "
+            "in which this user may write",
             setting,
         ) from None

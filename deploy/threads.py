@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from pathlib import Path
 
 from ..protocol.deadline import unless
 from ..protocol.security import Security
@@ -31,6 +32,7 @@ class EmbeddedCluster:
         memory_limit: int,
         resources: dict[str, float],
         name: str,
+        local_directory: str | None = None,
     ) -> None:
         self._security = security
         self._n_workers = n_workers
@@ -38,6 +40,7 @@ class EmbeddedCluster:
         self._memory_limit = memory_limit
         self._resources = resources
         self._name = name
+        self._local_directory = None if local_directory is None else Path(local_directory)
         self._scheduler: SchedulerServer | None = None
         self._workers: list[WorkerServer] = []
         self._runs: list[asyncio.Task[None]] = []
@@ -63,6 +66,7 @@ class EmbeddedCluster:
                     nthreads=self._nthreads,
                     memory_limit=self._memory_limit,
                     resources=self._resources,
+                    local_directory=self._local_directory,
                 )
             )
             self._workers.append(worker)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -53,6 +56,9 @@ def run_embedded(parent: Parent) -> int:
         except WeftError as error:
             parent.fail(error)
             return 1
+        finally:  # also when the program was killed
+            if plain["files"]:
+                shutil.rmtree(plain["files"], ignore_errors=True)
 
     def worker_main(plain: dict[str, Any]) -> int:
         parent.close()
@@ -101,6 +107,9 @@ def _security(plain: dict[str, Any]) -> Security:
 
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
+    if temporary := plain.get("temporary_directory"):
+        os.environ["TMPDIR"] = temporary  # for processes that tasks start
+        tempfile.tempdir = temporary
     set_title(f"weft worker {plain['name']}")
     config = WorkerConfig(
         scheduler=plain["scheduler_addresses"][0],

@@ -23,7 +23,7 @@ class WorkerConfig:
         nthreads: how many tasks run at the same time, >= 1.
         memory_limit: bytes; 0 = none.
         resources: {name: amount} that tasks may ask for.
-        local_directory: for files of this worker; None = it writes none.
+        local_directory: for files of this worker, as `get_worker().local_directory`; None = none.
         listen_address: the data port; "" = of the scheduler's kind, where the scheduler's network
             reaches it, on any free port.
         find: called at each attempt to connect instead of looking at `scheduler` and `security`;

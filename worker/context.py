@@ -14,15 +14,17 @@ class WorkerContext:
         name: the worker's name, for people.
         address: where peers and clients fetch data from it.
         worker_id: names this process for ever, across connections.
+        local_directory: a folder for files of the worker, which goes with it; "" if it has none.
         key: of the task that this thread runs, "" between tasks.
     """
 
-    __slots__ = ("address", "key", "name", "worker_id")
+    __slots__ = ("address", "key", "local_directory", "name", "worker_id")
 
-    def __init__(self, name: str, address: str, worker_id: str) -> None:
+    def __init__(self, name: str, address: str, worker_id: str, local_directory: str = "") -> None:
         self.name = name
         self.address = address
         self.worker_id = worker_id
+        self.local_directory = local_directory
         self.key = ""
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ User code runs outside the lock, and so do destructors of the values that are fo
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 import itertools
@@ -174,9 +175,7 @@ class Executor:
 
     def _run_slot(self, slot: int) -> None:
         try:
-            context = WorkerContext(
-                self._context.name, self._context.address, self._context.worker_id
-            )
+            context = copy.copy(self._context)
             set_worker(context)
             inbox = self._inboxes[slot]
             while inbox.get():

@@ -344,7 +344,9 @@ class WorkerServer:
             self._started = StartedRecord(config.started_path, config.nthreads)
         self._executor = Executor(
             WorkerState(config.nthreads, self.address),
-            WorkerContext(self.name, self.address, config.worker_id),
+            WorkerContext(
+                self.name, self.address, config.worker_id, str(config.local_directory or "")
+            ),
             wake=self._wake,
             crashed=self._crashed,
             started=self._started,

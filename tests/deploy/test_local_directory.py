@@ -1,0 +1,47 @@
+"""Where workers of a local cluster keep files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+
+import weft
+
+pytestmark = pytest.mark.slow
+
+
+def places():
+    return weft.get_worker().local_directory, tempfile.gettempdir(), os.environ.get("TMPDIR")
+
+
+def test_worker_processes_keep_their_files_there(tmp_path):
+    parent = tmp_path / "not" / "there yet"
+    with weft.Client(n_workers=1, local_directory=parent) as client:
+        (made,) = parent.iterdir()
+        assert client.submit(places).result() == (str(made),) * 3
+        client.submit(tempfile.mkstemp).result()
+        assert len([*made.iterdir()]) >= 1
+    assert [*parent.iterdir()] == []
+
+
+def test_workers_in_this_process_get_a_folder_too(tmp_path):
+    with weft.Client(n_workers=1, processes=False, local_directory=str(tmp_path)) as client:
+        (made,) = tmp_path.iterdir()
+        assert client.submit(places).result()[:2] == (str(made), tempfile.gettempdir())
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_place_where_no_folder_can_be_is_refused(tmp_path, processes):
+    file = tmp_path / "file"
+    file.write_text("")
+    for place, text in (
+        (file, "there is a file of that name"),
+        (file / "below", "there is a file of that name"),
+        ("/proc/nope", "cannot make a folder in /proc/nope"),
+        (5, "5 is not the path of a folder"),
+    ):
+        with pytest.raises(weft.ConfigError, match=f"local_directory: .*{text}"):
+            weft.LocalCluster(n_workers=1, processes=processes, local_directory=place)
