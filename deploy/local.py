@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ..client.loop import LoopThread
     from .watching import ProcessWatch
 
+_log = logging.getLogger("weft.cluster")
+
 _START_TIMEOUT_S: Final = 60.0
 _CLOSE_TIMEOUT_S: Final = 5.0
 #: The kernel's limit for the path of a socket is 108 bytes; workers' names need some of them.
@@ -164,7 +166,21 @@ class LocalCluster:
             self._close(0.5)
             raise
         self.status = "running"
+        self._warn_of_another()
         _open_clusters[id(self)] = self
+
+    def _warn_of_another(self) -> None:
+        refs = _open_clusters.valuerefs()
+        clusters = [c for ref in refs if (c := ref()) is not None]
+        others = [c.name for c in clusters if c.status == "running" and c._pid == self._pid]
+        if len(others) == 1:
+            _log.warning(
+                "a second LocalCluster, %s, was started while %s is running: both take this "
+                "machine's cores and memory. weft.Client(cluster) makes a client of the first; "
+                "close() of it, or of the client that started it, ends it",
+                self.name,
+                others[0],
+            )
 
     def _make_files(self) -> None:
         if self._local_directory is not None:

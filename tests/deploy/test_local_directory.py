@@ -1,7 +1,8 @@
-"""Where workers of a local cluster keep files."""
+"""Where workers of a local cluster keep files, and what is said of a second cluster."""
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 
@@ -45,3 +46,15 @@ def test_a_place_where_no_folder_can_be_is_refused(tmp_path, processes):
     ):
         with pytest.raises(weft.ConfigError, match=f"local_directory: .*{text}"):
             weft.LocalCluster(n_workers=1, processes=processes, local_directory=place)
+
+
+def test_a_second_cluster_is_noticed(caplog):
+    caplog.set_level(logging.WARNING, logger="weft.cluster")
+    options = {"n_workers": 1, "processes": False}
+    with weft.LocalCluster(**options, name="one"):
+        assert caplog.messages == []
+        with weft.LocalCluster(**options, name="two"), weft.LocalCluster(**options, name="three"):
+            (message,) = caplog.messages
+            assert "two, was started while one is running" in message
+    with weft.LocalCluster(**options, name="four"):
+        assert len(caplog.messages) == 1
