@@ -21,9 +21,13 @@ from .tasks import UNREADABLE, FutureState
 
 
 def _from_exception(failure: Failure) -> BaseException:
-    from ..protocol.exceptions import unpack_exception
+    from ..protocol.exceptions import N_PACKED, unpack_exception
 
-    return unpack_exception(failure[2:])
+    packed, attempts = failure[2 : 2 + N_PACKED], failure[2 + N_PACKED :]
+    made = unpack_exception(packed)
+    if attempts:
+        _add_note(made, f"weft: attempt {attempts[0]} of {attempts[0]}: each one raised")
+    return made
 
 
 #: {kind: failure -> exception}. `protocol.failure` has the kinds that travel; the others are made
@@ -70,7 +74,7 @@ def unreadable(state: FutureState, error: Exception) -> Failure:
     from ..protocol.exceptions import name_packed, pack_exception
 
     note = f"weft: the result of task {state.key} could not be read here"
-    packed = pack_exception(error, state.key, "", 0)
+    packed = pack_exception(error, state.key, "")
     return [UNREADABLE, state.key, *name_packed(packed, state.key, note)]
 
 

@@ -35,7 +35,7 @@ _MAX_TEXT_CHARS = 16 * 1024
 _MAX_BLOB_NBYTES = 8 * 1024 * 1024
 #: Exceptions in one chain of causes, contexts and groups.
 _MAX_CHAIN = 50
-_N_FIELDS = 5
+N_PACKED = 5
 
 #: What pickling drops of one exception: its place in the list is its name.
 #: (blob, type name, text, rows, cause, context, suppress_context, parts); cause and context are
@@ -43,20 +43,19 @@ _N_FIELDS = 5
 _Link: TypeAlias = "tuple[bytes, str, str, list[Any], int | None, int | None, bool, list[int]]"
 
 
-def pack_exception(exc: BaseException, key: str, worker: str, attempt: int) -> list[Any]:
+def pack_exception(exc: BaseException, key: str, worker: str) -> list[Any]:
     """Return what a client needs to raise `exc` as it was raised here.
 
     Args:
         exc: as caught, with its traceback; SystemExit and KeyboardInterrupt too. Not changed.
         key: of the task.
         worker: name or address, for people.
-        attempt: id of the attempt, for people: counted over all tasks of the scheduler.
     """
     tb = without_own_frames(exc.__traceback__)
     links = _links(exc)
     blob, name, text, *_ = links[0]
     links[0] = (b"", *links[0][1:])
-    note = f"weft: task {key} on {worker} (attempt id {attempt})"
+    note = f"weft: task {key} on {worker}"
     frames = pickle.dumps((key, note, links), PROTOCOL)
     return [blob, name, text, _traceback_text(exc, tb, name, text), frames]
 
@@ -84,7 +83,7 @@ def unpack_exception(packed: PackedException) -> BaseException:
     Raises:
         RemoteProtocolError: this is not a packed exception.
     """
-    if len(packed) != _N_FIELDS or [*map(type, packed)] != [bytes, str, str, str, bytes]:
+    if len(packed) != N_PACKED or [*map(type, packed)] != [bytes, str, str, str, bytes]:
         raise RemoteProtocolError("a packed exception must be bytes, three texts and bytes")
     blob, name, text, traceback_text, frames = packed
     try:

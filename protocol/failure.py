@@ -3,7 +3,8 @@
 A failure is `[kind, key, ...]`, where `key` is the task that failed first; tasks that depend on it
 carry the same failure. Kinds and their fields:
 
-- `exception`: key, then what `exceptions.pack_exception` made on the worker (opaque here)
+- `exception`: key, then what `exceptions.pack_exception` made on the worker (opaque here), then, if
+  the task was run again, how many attempts raised
 - `worker-died`: key, number of deaths, last worker, reason
 - `data-lost`: key, text
 - `cancelled`: key, reason
@@ -15,6 +16,11 @@ from __future__ import annotations
 from typing import Any
 
 Failure = list[Any]
+
+
+def after_attempts(failure: Failure, attempts: int) -> Failure:
+    """Add to an `exception` that it was raised by the last of several attempts."""
+    return [*failure, attempts]
 
 
 def worker_died(key: str, attempts: int, last_worker: str, reason: str) -> Failure:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..protocol import messages as m
+from ..protocol.failure import after_attempts
 from ..protocol.payload import Blob
 from .peers import ClientHandle, WorkerHandle
 from .tasks import MEMORY, WAITING, Prefix, SchedulerTask
@@ -171,6 +172,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             state.counters.tasks_retried += 1
             again[task] = None
             continue
+        if n_before and failure[0] == "exception":
+            failure = after_attempts(failure, n_before + 1)
         task.group.prefix.n_erred += 1
         state.counters.tasks_failed_exception += 1
         err(state, task, failure, reported=True)

@@ -16,6 +16,7 @@ import copy
 import functools
 import inspect
 import itertools
+import logging
 import queue
 import threading
 import time
@@ -36,6 +37,8 @@ from .started import StartedRecord
 from .state import WorkerState
 from .tasks import WorkerFunction, WorkerTask
 from .values import RIDE_ALONG_BYTES, pack_result, unpack
+
+logger = logging.getLogger("weft.worker")
 
 #: What is done is told at the end of a chunk, or when the last time is longer ago than this.
 _TELL_AFTER_NS = 1_000_000
@@ -267,7 +270,8 @@ class Executor:
             return function.call  # type: ignore[no-any-return]
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
-        packed = pack_exception(error, task.key, self._context.name, task.attempt)
+        logger.debug("task %s raised (attempt id %d)", task.key, task.attempt)
+        packed = pack_exception(error, task.key, self._context.name)
         what = _what_could_not_be_read(error, task)
         if what:
             note = f"weft: {what} could not be unpickled on worker {self._context.name}"

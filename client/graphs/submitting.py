@@ -140,4 +140,4 @@ def _run_there(key: str, blob: bytes) -> tuple[bytes, list[Any] | None, int]:
         func, args = pickle.loads(blob)
         return dumps_plain(func(*args), "the result"), None, os.getpid()
     except BaseException as exc:
-        return b"", pack_exception(exc, key, f"process {os.getpid()}", 0), os.getpid()
+        return b"", pack_exception(exc, key, f"process {os.getpid()}"), os.getpid()

@@ -364,7 +364,7 @@ class ScriptedScheduler:
                 task.blob = dumps(task.value)
                 task.state = "memory"
             except Exception as error:
-                packed = pack_exception(error, key, "scripted", self.n_runs)
+                packed = pack_exception(error, key, "scripted")
                 task.state, task.failure = "erred", ["exception", key, *packed]
             if task.failure is not None or self.is_large(task):
                 self.tell(key, task)

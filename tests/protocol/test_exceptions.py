@@ -28,7 +28,7 @@ def caught(func, *args):
 
 def sent(exc):
     """Return what a client gets, through what the wire can carry."""
-    packed = pack_exception(exc, "load-17", "worker-3", 2)
+    packed = pack_exception(exc, "load-17", "worker-3")
     return unpack_exception(msgpack.unpackb(msgpack.packb(packed)))
 
 
@@ -95,18 +95,18 @@ def test_exception_comes_as_its_own_type(exc):
     assert type(back) is type(exc)
     assert back.args == exc.args
     assert str(back) == str(exc)
-    assert back.__notes__ == ["weft: task load-17 on worker-3 (attempt id 2)"]
+    assert back.__notes__ == ["weft: task load-17 on worker-3"]
 
 
 def test_original_is_not_changed():
     exc = caught(raiser, ValueError("bad"))
     before = dict(exc.__dict__), exc.__traceback__
-    pack_exception(exc, "k", "w", 1)
+    pack_exception(exc, "k", "w")
     assert (dict(exc.__dict__), exc.__traceback__) == before
 
 
 def test_each_unpacking_makes_a_new_object():
-    packed = pack_exception(caught(raiser, ValueError("bad")), "k", "w", 1)
+    packed = pack_exception(caught(raiser, ValueError("bad")), "k", "w")
     first, second = unpack_exception(packed), unpack_exception(packed)
     assert first is not second
     assert len(second.__notes__) == 1
@@ -167,7 +167,7 @@ def test_frames_of_weft_at_the_top_are_dropped():
 
 
 def test_who_knows_the_task_puts_its_name_into_what_a_worker_packed():
-    packed = pack_exception(caught(raiser, SystemExit(3)), "?", "?", 0)
+    packed = pack_exception(caught(raiser, SystemExit(3)), "?", "?")
     got = unpack_exception(name_packed(packed, "load-17", "weft: task 'load-17' in process 5"))
     assert isinstance(got, TaskErred)
     assert got.key == "load-17"
@@ -244,7 +244,7 @@ def test_notes_of_the_user_come_first():
     exc = caught(raiser, ValueError("bad"))
     exc.__notes__ = ["mine"]
     back = sent(exc)
-    assert back.__notes__ == ["mine", "weft: task load-17 on worker-3 (attempt id 2)"]
+    assert back.__notes__ == ["mine", "weft: task load-17 on worker-3"]
 
 
 def test_unpicklable_exception_becomes_task_erred():
@@ -256,11 +256,11 @@ def test_unpicklable_exception_becomes_task_erred():
     printed, where = back.__notes__
     assert "HoldsLock: no disk" in printed
     assert "in raiser" in printed
-    assert where == "weft: task load-17 on worker-3 (attempt id 2)"
+    assert where == "weft: task load-17 on worker-3"
 
 
 def test_exception_that_cannot_be_read_here_becomes_task_erred(monkeypatch):
-    packed = pack_exception(caught(raiser, Unreadable("gone")), "k", "w", 1)
+    packed = pack_exception(caught(raiser, Unreadable("gone")), "k", "w")
     assert packed[0]
     assert type(unpack_exception(packed)) is Unreadable
     monkeypatch.setattr(Unreadable, "readable", False)
@@ -287,7 +287,7 @@ def test_exception_without_text_or_traceback():
     back = sent(BrokenText("hidden"))
     assert type(back) is BrokenText
     assert back.args == ("hidden",)
-    packed = pack_exception(BrokenText(), "k", "w", 1)
+    packed = pack_exception(BrokenText(), "k", "w")
     assert packed[2] == "<its __str__ raised RuntimeError>"
     assert "BrokenText" in packed[3]
 
@@ -298,7 +298,7 @@ def recurse(n):
 
 def test_endless_recursion_is_cut():
     exc = caught(recurse, 0)
-    packed = pack_exception(exc, "k", "w", 1)
+    packed = pack_exception(exc, "k", "w")
     back = unpack_exception(packed)
     assert type(back) is RecursionError
     assert len(frame_names(back)) == 200
@@ -307,7 +307,7 @@ def test_endless_recursion_is_cut():
 
 def test_long_texts_are_cut_in_the_middle():
     exc = caught(raiser, ValueError("start" + "x" * 1_000_000 + "end"))
-    _, _, text, printed, _ = pack_exception(exc, "k", "w", 1)
+    _, _, text, printed, _ = pack_exception(exc, "k", "w")
     assert len(text) == 16 * 1024
     assert text.startswith("start")
     assert text.endswith("end")
@@ -337,7 +337,7 @@ def test_long_chain_is_cut():
 def test_undecodable_text_can_be_sent():
     back = sent(caught(raiser, ValueError("\udcff")))
     assert back.args == ("\udcff",)
-    packed = pack_exception(ValueError("\udcff"), "k", "w", 1)
+    packed = pack_exception(ValueError("\udcff"), "k", "w")
     assert packed[2] == "\\udcff"
 
 
@@ -351,17 +351,22 @@ def test_bad_input_is_a_protocol_error(packed):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="columns came with Python 3.11")
-@given(st.integers(1, 10**6), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 3))
-def test_any_position_survives(line, column, width, more_lines):
+@given(
+    st.integers(1, 10**6),
+    st.integers(0, 5000),
+    st.integers(0, 5000),
+    st.integers(0, 3),
+    st.integers(1, 10**6),
+)
+def test_any_position_survives(line, column, width, more_lines, first):
     from weft.protocol import tracebacks
 
-    columns = (line + more_lines, column, column + width)
-    tb = tracebacks.from_rows([("f.py", "f", line, "m", columns)])
-    assert tb.tb_lineno == line
-    assert tracebacks.to_rows(tb) == [("f.py", "f", line, "m", columns)]
-    assert tb.tb_frame.f_code.co_name == "f"
-    (no_columns,) = tracebacks.to_rows(tracebacks.from_rows([("f.py", "f", line, "m", None)]))
-    assert no_columns[4] is None
+    for columns in ((line + more_lines, column, column + width), None):
+        tb = tracebacks.from_rows([("f.py", "f", line, "m", columns, first)])
+        assert tb.tb_lineno == tb.tb_frame.f_lineno == line
+        assert tb.tb_frame.f_code.co_firstlineno == first
+        assert tb.tb_frame.f_code.co_name == "f"
+        assert tracebacks.to_rows(tb) == [("f.py", "f", line, "m", columns, first)]
 
 
 def test_serialization_error_of_a_task_keeps_its_type():

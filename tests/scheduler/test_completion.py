@@ -111,6 +111,8 @@ def test_a_task_is_run_again_as_often_as_it_may(board):
     assert assigned(board.raise_(worker, "a"), worker) == {"a": 3}
     out = board.raise_(worker, "a")
     assert told(out, client, m.KeysErred) == ["a"]
+    ((*_, attempts),) = out[client][0].failures
+    assert attempts == 3
     assert board.state.counters.tasks_retried == 2
 
 

@@ -256,7 +256,7 @@ class Server:
             try:
                 self._on_context(context)
             except BaseException as exc:  # the user's initializer may raise anything
-                packed = pack_exception(exc, UNNAMED, UNNAMED, 0)
+                packed = pack_exception(exc, UNNAMED, UNNAMED)
                 self._channel.send(link.FAILED, run.id, INITIALIZER, packed)
                 leave_at_once()
         stored.current.tables = run.tables
@@ -366,7 +366,7 @@ class Server:
             self._channel.send(link.FINISHED, run.id, *told)
 
     def _fail(self, run: _Run, number: int, exc: BaseException) -> None:
-        packed = pack_exception(exc, UNNAMED, UNNAMED, 0)
+        packed = pack_exception(exc, UNNAMED, UNNAMED)
         with self._channel.lock:
             if not run.is_over:
                 self._report(run)

@@ -1,0 +1,18 @@
+"""Failures as messages carry them become the exceptions that users meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.failures import exception_of
+from weft.client.tasks import FutureState
+from weft.protocol.exceptions import pack_exception
+
+
+@pytest.mark.parametrize(
+    ("attempts", "notes"), [([], []), ([3], ["weft: attempt 3 of 3: each one raised"])]
+)
+def test_a_task_that_raised_in_each_attempt_says_how_often(attempts, notes):
+    state = FutureState("x")
+    state.failure = ["exception", "x", *pack_exception(ValueError("bad"), "x", "w1"), *attempts]
+    assert exception_of(state).__notes__ == ["weft: task x on w1", *notes]
