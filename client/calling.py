@@ -5,14 +5,22 @@ Everything here runs in the user's thread: encode, make the futures, append one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed
 from .annotations import TaskOptions
 from .collector import paused_collector
-from .encoding import Encoder, bind_constants, check_batch_size, check_key, pure_key, spec_hash
+from .encoding import (
+    Encoder,
+    bind_constants,
+    check_batch_size,
+    check_key,
+    pure_key,
+    rows_of,
+    spec_hash,
+)
 from .future import Future
 from .lending import encode, encode_each
 from .tasks import FutureState, Options, TaskColumns, TaskRecord
@@ -75,7 +83,7 @@ def submit_rows(
     batch_size: int | None,
 ) -> list[Future]:
     """Submit one call for each row of the iterables and return the futures; see `Client.map`."""
-    rows: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
+    rows = rows_of(iterables)
     keys: list[str] | str | None
     if key is None or isinstance(key, str):
         keys = key if key is None else check_key(key)

@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed, ConfigError
+from ..protocol.process_role import is_worker_process
 from ..protocol.serialize import set_future_binder
 from . import dask_default
 from .events import Want
@@ -94,6 +95,11 @@ def find_current(*, allow_global: bool = True) -> Client:
             "use `client.as_current()`"
         )
     if not candidates:
+        if is_worker_process():
+            raise ClientClosed(
+                "a task has no client: tasks cannot submit tasks yet. Submit from the client, with "
+                "futures as arguments"
+            )
         raise ClientClosed("there is no current client in this process: make one first")
     return candidates[0]
 

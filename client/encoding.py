@@ -338,6 +338,25 @@ def make_options(
     return Options(priority, retries or 0, names, allow_other_workers, amounts)
 
 
+def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Return the arguments of each call of a `map`.
+
+    Raises:
+        TypeError: one of them cannot be iterated over.
+    """
+    try:
+        return zip(*iterables, strict=False)
+    except TypeError as error:
+        for given in iterables:
+            if not isinstance(given, Iterable) and not hasattr(given, "__getitem__"):
+                name = type(given).__name__
+                hint = f": did you mean range({given})?" if name == "int" else ""
+                raise TypeError(
+                    f"map needs iterables, and {given!r:.60} is not one{hint}"
+                ) from error
+        raise
+
+
 def check_batch_size(batch_size: object) -> int:
     """Return the most tasks that a user wants in one message.
 

@@ -152,7 +152,12 @@ class Gathering:
 
     def _check(self, future: Future) -> None:
         if future._engine is not self._engine:
-            raise ValueError(f"the future of {future.key!r} belongs to another client")
+            owner = future._engine
+            raise ValueError(
+                f"the future of {future.key!r} belongs to another client, {owner.name} "
+                f"({'closed' if owner.is_closed else 'open'}): gather it with that client, or use "
+                "its result()"
+            )
         if future._is_released:
             raise ValueError(f"the future of {future.key!r} was released")
 

@@ -131,9 +131,16 @@ def engine_of(futures: list[Future]) -> Engine | None:
             raise no_future(future, "wait or as_completed")
         if future._engine is not engine:
             if engine is not None:
-                raise ValueError("these futures belong to different clients")
+                raise _of_two_clients(engine, future._engine)
             engine = future._engine
     return engine
+
+
+def _of_two_clients(one: Engine, other: Engine) -> ValueError:
+    return ValueError(
+        f"these futures belong to different clients, {one.name} and {other.name}: wait for those "
+        "of each client by themselves"
+    )
 
 
 class _Completions(Watcher):
@@ -220,7 +227,7 @@ class as_completed:
         if self._engine is None:
             self._engine = engine
         elif self._engine is not engine:
-            raise ValueError("these futures belong to different clients")
+            raise _of_two_clients(engine, self._engine)
         table = self._futures
         states: list[FutureState] = []
         for future in futures:

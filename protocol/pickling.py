@@ -40,6 +40,7 @@ _MAIN_MARK = b"\x8c\x08__main__"
 TINY_NBYTES = 24
 
 _MAX_PATH_DEPTH = 20
+_MAX_PATH_CHARS = 60
 
 
 def buffer_taker(buffers: list[memoryview]) -> Callable[[pickle.PickleBuffer], bool]:
@@ -175,7 +176,15 @@ def find_unpicklable(candidates: Iterable[tuple[str, object]]) -> tuple[str, obj
             break
         path, culprit = inner_path, inner
         seen.add(id(culprit))
-    return path, culprit
+    return _cut(path), culprit
+
+
+def _cut(path: str) -> str:
+    """Leave out the middle of a path that nobody would read to the end."""
+    if len(path) <= _MAX_PATH_CHARS:
+        return path
+    half = (_MAX_PATH_CHARS - 5) // 2
+    return f"{path[:half]} ... {path[-half:]}"
 
 
 def _first_unpicklable(parts: list[tuple[str, object]]) -> tuple[str, object]:

@@ -43,6 +43,7 @@ from .pickling import (
     needs_cloudpickle,
     type_name,
 )
+from .process_role import is_worker_process
 
 __all__ = [
     "Blob",
@@ -232,8 +233,14 @@ def set_future_binder(binder: Callable[[str], Any] | None) -> None:
 def _bind_future(key: str) -> Any:
     """Stand for a future in any other pickle; reading gives a future of this process's client."""
     if _future_binder is None:
+        if is_worker_process():
+            raise ClientClosed(
+                f"the future of {key!r} cannot be used inside a task: pass it as an argument of "
+                "the task, which then gets its value"
+            )
         raise ClientClosed(
-            f"a future of {key!r} came in pickled data, but no client is open in this process"
+            f"a future of {key!r} came in pickled data, but no client is open in this process: "
+            "make one first"
         )
     return _future_binder(key)
 

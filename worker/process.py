@@ -7,6 +7,7 @@ import signal
 import sys
 from typing import Final
 
+from ..protocol.process_role import set_worker_process
 from .config import WorkerConfig
 from .forking import give_children_default_signals
 from .server import WorkerServer
@@ -26,6 +27,7 @@ def main(config: WorkerConfig) -> None:
     Raises:
         WeftError: as `WorkerServer.run`.
     """
+    set_worker_process()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     loop = _new_loop()
     try:

@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 import weft.client
-from weft.client import Client
+from weft.client import Client, wait
 
 SHAPES = [lambda f: [f], lambda f: {"a": (f, 1)}]
 (FOLDER,) = weft.client.__path__
@@ -44,6 +44,20 @@ async def test_so_has_one_that_is_gathered_asynchronously(scheduler, shape):
         with pytest.raises(ValueError, match="boom") as info:
             await client.gather(shape(client.submit(fail, "boom")))
         assert own_frames(info.value) == ["run_async"]
+
+
+def test_a_future_of_another_client_is_named_with_that_client(client, scheduler):
+    other = Client(scheduler, name="other", set_as_default=False)
+    future = other.submit(abs, -1)
+    with pytest.raises(ValueError, match=r"another client, other \(open\): gather it with that"):
+        client.gather([future])
+    with pytest.raises(ValueError, match=f"different clients, {client.name} and other: wait for"):
+        wait([client.submit(abs, -2), future])
+    assert future.result(20) == 1
+    other.close()
+    with pytest.raises(ValueError, match=r"other \(closed\).* or use its result\(\)"):
+        client.gather([future])
+    assert future.result() == 1
 
 
 def test_a_future_is_cancelled_blocking_or_awaited(client, scheduler):

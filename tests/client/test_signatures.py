@@ -69,6 +69,18 @@ def test_why_something_was_cancelled(client, scheduler):
         assert error.reason == text
 
 
+@pytest.mark.parametrize(
+    ("iterable", "text"),
+    [
+        (5, r"5 is not one: did you mean range\(5\)\?"),
+        (None, "map needs iterables, and None is not"),
+    ],
+)
+def test_what_map_cannot_iterate_over_is_named(client, iterable, text):
+    with pytest.raises(TypeError, match=text):
+        client.map(pow, [1, 2], iterable)
+
+
 def test_workers_are_listed_as_asked(client, scheduler):
     scheduler.set_workers(1)
     address = scheduler.data_address

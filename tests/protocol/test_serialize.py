@@ -590,6 +590,16 @@ def test_cycle_with_a_culprit_ends():
     assert explain_unpicklable([box], "x") == "x[0].conn (type _thread.lock)"
 
 
+def test_the_middle_of_a_long_path_is_left_out():
+    inner = {"a_rather_long_name": {"another_rather_long_name": {"lock": threading.Lock()}}}
+    said = explain_unpicklable([inner], "x")
+    path = said.removesuffix(" (type _thread.lock)")
+    assert len(path) <= 60
+    assert path.startswith("x[0]['a_rather_long_name'][")
+    assert path.endswith("_rather_long_name']['lock']")
+    assert " ... " in path
+
+
 def test_function_that_cannot_be_pickled_names_the_variable():
     with pytest.raises(SerializationError) as caught:
         dumps_function(make_closure(LOCK))
