@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import html
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
 from .engine import Engine
 from .events import AskInfo, WatchCluster
 from .watchers import AsyncWaiter, ThreadWaiter
-
-if TYPE_CHECKING:
-    from .client import Client
 
 #: Longer, a client of a new LocalCluster is not held up by workers that do not come.
 _MAX_START_S: Final = 5.0
@@ -79,22 +75,3 @@ def _check_answer(engine: Engine, answer: Any) -> Any:
             raise CommClosed(end[2])
         raise ClientClosed("the client was closed before an answer came")
     return answer
-
-
-def as_html(client: Client) -> str:
-    """Describe a client for a notebook, from what is known here."""
-    rows = [("Client", client.name), ("Status", client.status)]
-    engine = client._engine
-    if engine is not None:
-        rows += [
-            ("Scheduler", client.scheduler_address),
-            ("Workers", str(engine.core.n_workers)),
-            ("Threads", str(engine.core.nthreads)),
-        ]
-    if client.dashboard_link:
-        rows.append(("Dashboard", client.dashboard_link))
-    cells = "".join(
-        f"<tr><th style='text-align:left'>{name}</th><td>{html.escape(text)}</td></tr>"
-        for name, text in rows
-    )
-    return f"<table>{cells}</table>"

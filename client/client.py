@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.messages import ShutdownCluster
 from ..protocol.security import Security
-from . import absent, asking
+from . import absent, asking, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows
 from .current import closed, find_current, made_current, opened
@@ -548,7 +548,7 @@ class Client:
         )
 
     def _repr_html_(self) -> str:
-        return asking.as_html(self)
+        return tables.of_client(self)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for(absent.CLIENT, "Client")

@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..client import absent
+from ..client import absent, tables
 from ..protocol.errors import ConfigError
 from ..protocol.security import Security, is_loopback, new_cluster_id, new_token
 from . import settings
@@ -473,6 +473,9 @@ class LocalCluster:
             f"<LocalCluster {self.name!r}{where}: {self.status}, workers={self.n_workers} "
             f"threads={self.n_workers * self.threads_per_worker}>"
         )
+
+    def _repr_html_(self) -> str:
+        return tables.of_cluster(self)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")

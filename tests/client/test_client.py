@@ -632,7 +632,7 @@ def test_what_the_cluster_is(client, scheduler):
     assert "workers" in client.scheduler_info()
     assert client.dashboard_link == "http://127.0.0.1:1/"
     assert "workers=2 threads=2" in repr(client)
-    assert "<td>2</td>" in client._repr_html_()
+    assert ">2</td>" in client._repr_html_()
     assert client.cluster is scheduler
 
 
