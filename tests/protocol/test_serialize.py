@@ -590,6 +590,17 @@ def test_cycle_with_a_culprit_ends():
     assert explain_unpicklable([box], "x") == "x[0].conn (type _thread.lock)"
 
 
+def test_of_open_files_only_text_that_is_read_travels(tmp_path):
+    path = tmp_path / "data.txt"
+    with open(path, "w") as writing, pytest.raises(SerializationError):
+        dumps(writing)
+    path.write_text("content")
+    with open(path, "rb") as binary, pytest.raises(SerializationError):
+        dumps(binary)
+    with open(path) as reading:
+        assert loads(dumps(lambda: reading))().read() == "content"
+
+
 def test_the_middle_of_a_long_path_is_left_out():
     inner = {"a_rather_long_name": {"another_rather_long_name": {"lock": threading.Lock()}}}
     said = explain_unpicklable([inner], "x")
