@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from ..protocol.errors import ConfigError, InternalError, NotAdmitted, WeftError
 from ..protocol.security import Security
 from ..worker import process, spawn
+from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
 from ..worker.exits import EXIT_CONFIG, EXIT_REFUSED, note_refusal
 from ..worker.supervisor import SupervisorConfig, WorkerSpec, supervise
@@ -36,6 +37,7 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 def run_embedded(parent: Parent) -> int:
     """Be the spawner of a `LocalCluster`; see `local.py` for the configuration."""
+    send_user_code_by_value()
     # What can go wrong without a word of ours, the imports, is over; and workers inherit it.
     parent.take_stderr()
 
@@ -90,6 +92,7 @@ def run_daemon(config: SupervisorConfig) -> int:
         set_title("weft supervisor")
         return supervise(config, commands)
 
+    send_user_code_by_value()
     return spawn.run(supervisor_main, worker_main)
 
 
