@@ -199,9 +199,11 @@ class Executor:
                 task = take()
             except IndexError:
                 context.key = ""
+                more = self._handle(report, slot)
                 if note is not None:
+                    # Not earlier: if a task has broken what runs it, this is where it shows.
                     note(slot, 0)
-                if not self._handle(report, slot):
+                if not more:
                     return
                 report = ChunkDone(slot, [], [], [], [])
                 start = told = clock()

@@ -1,4 +1,4 @@
-"""Exit codes with a meaning, and the note that a refused worker leaves for its supervisor.
+"""Exit codes with a meaning, and the notes that a worker leaves for its supervisor.
 
 The codes are those of sysexits.h, far from those that user code ends a process with.
 """
@@ -10,6 +10,8 @@ from typing import Final
 
 #: No scheduler was found or answered in time (EX_UNAVAILABLE); of `weft worker` only.
 EXIT_NO_SCHEDULER: Final = 69
+#: Weft's own code has failed in the worker, by a task's doing or by a bug (EX_SOFTWARE).
+EXIT_CRASHED: Final = 70
 #: The scheduler would refuse the same process again (EX_NOPERM).
 EXIT_REFUSED: Final = 77
 #: The worker's configuration is at fault (EX_CONFIG); `weft worker` ends with 2 then.
@@ -18,13 +20,31 @@ EXIT_CONFIG: Final = 78
 
 def note_refusal(record: Path | None, reason: str) -> None:
     """Leave the reason beside the record of started attempts, where the supervisor looks."""
-    if record is not None:
-        record.with_suffix(".refused").write_text(reason, encoding="utf-8")
+    _note(record, ".refused", reason)
 
 
 def read_refusal(record: Path) -> str:
     """Return the reason that a refused worker left, "" if it left none; remove the note."""
-    note = record.with_suffix(".refused")
+    return _read(record, ".refused")
+
+
+def note_crash(record: Path | None, reason: str) -> None:
+    """Leave the reason why weft's own code does not go on, as `note_refusal` does."""
+    _note(record, ".crashed", reason)
+
+
+def read_crash(record: Path) -> str:
+    """Return why weft's own code did not go on, "" if nothing was noted; remove the note."""
+    return _read(record, ".crashed")
+
+
+def _note(record: Path | None, suffix: str, reason: str) -> None:
+    if record is not None:
+        record.with_suffix(suffix).write_text(reason, encoding="utf-8")
+
+
+def _read(record: Path, suffix: str) -> str:
+    note = record.with_suffix(suffix)
     try:
         reason = note.read_text(encoding="utf-8")
     except FileNotFoundError:

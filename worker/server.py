@@ -16,6 +16,7 @@ import os
 import platform
 import random
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ..protocol.address import parse_address
@@ -116,8 +117,18 @@ class _Session:
 class WorkerServer:
     """One worker. `run` is its whole life; `stop` ends it from outside."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(
+        self, config: WorkerConfig, crashed: Callable[[BaseException], object] | None = None
+    ) -> None:
+        """Prepare; `run` does the work.
+
+        Args:
+            config: what to be.
+            crashed: called, on any thread, when weft's own code has failed and the process is to
+                end; None = end the worker only, in order.
+        """
         self.config = config
+        self._on_crash = crashed
         #: Of the data port; "" until it listens.
         self.address = ""
         self.name = config.name
@@ -563,6 +574,8 @@ class WorkerServer:
 
     def _crashed(self, error: BaseException) -> None:
         """A thread of ours ended by a bug. Without it tasks would hang, so all ends."""
+        if self._on_crash is not None:
+            self._on_crash(error)
         logger.error("a thread of the worker ended", exc_info=error)
         self._fatal = error
         try:

@@ -43,7 +43,7 @@ import psutil
 from ..protocol.deadline import unless, within
 from ..protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolError
 from ..protocol.security import Security
-from .exits import EXIT_CONFIG, EXIT_REFUSED, read_refusal
+from .exits import EXIT_CONFIG, EXIT_REFUSED, read_crash, read_refusal
 from .packing import TERMINATE_FRACTION
 from .started import read_served, read_started
 from .supervisor_link import SETTLE_S, SupervisorLink
@@ -313,7 +313,7 @@ class Supervisor:
         running = read_started(slot.record)
         served = read_served(slot.record)
         slot.record.unlink(missing_ok=True)
-        refusal = read_refusal(slot.record)
+        refusal, crash = read_refusal(slot.record), read_crash(slot.record)
         lived_s = time.monotonic() - slot.started
         if self._stopping:
             pass
@@ -331,7 +331,7 @@ class Supervisor:
                 _log.error("worker %s cannot join: %s", slot.spec.name, why)
             self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
         else:
-            reason = slot.verdict or describe_exit(status)
+            reason = slot.verdict or crash or describe_exit(status)
             self._link.report_exit(slot.worker_id, reason, running + served)
             # What a task did says nothing about the next start.
             is_sound = bool(running or served) or lived_s > _SOUND_AFTER_S
