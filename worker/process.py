@@ -8,12 +8,15 @@ another, and what ran here runs there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import functools
 import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ..protocol.errors import InternalError
@@ -22,6 +25,7 @@ from .config import WorkerConfig
 from .exits import EXIT_CRASHED, note_crash
 from .forking import give_children_default_signals
 from .server import WorkerServer
+from .silence import STACK_SIGNAL, STACK_SUFFIX
 
 __all__ = ["main"]
 
@@ -50,7 +54,8 @@ def main(config: WorkerConfig) -> None:
     loop = _new_loop()
     try:
         asyncio.set_event_loop(loop)
-        loop.run_until_complete(_main(config))
+        with _stack_on_demand(config.started_path):
+            loop.run_until_complete(_main(config))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -65,6 +70,20 @@ async def _main(config: WorkerConfig) -> None:
     loop.add_signal_handler(signal.SIGINT, worker.stop, "signal SIGINT")
     give_children_default_signals(_STOP_SIGNALS)
     await worker.run()
+
+
+@contextlib.contextmanager
+def _stack_on_demand(record: Path | None) -> Iterator[None]:
+    """Let the supervisor ask for the stacks of all threads, whatever these do."""
+    if record is None or not STACK_SIGNAL:
+        yield
+        return
+    with open(record.with_suffix(STACK_SUFFIX), "w") as file:
+        faulthandler.register(STACK_SIGNAL, file=file)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(STACK_SIGNAL)
 
 
 def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ from ..protocol.messages import (
     Stop,
     Welcome,
 )
-from ..protocol.security import Security, generate_certificate, is_loopback
+from ..protocol.security import Security, is_loopback
 from ..protocol.sockets import host_on_the_way_to
 from ..protocol.transport import Listener, connect, listen
 from .config import WorkerConfig
@@ -60,7 +60,8 @@ from .context import WorkerContext
 from .events import Event, Leave, Received, SchedulerLost
 from .executor import Executor
 from .peers import Peers
-from .serving import DataServer
+from .serving import DataServer, LateHandler, for_listening
+from .silence import BEAT_S
 from .started import StartedRecord
 from .state import WorkerState
 
@@ -120,12 +121,10 @@ class WorkerServer:
     def __init__(
         self, config: WorkerConfig, crashed: Callable[[BaseException], object] | None = None
     ) -> None:
-        """Prepare; `run` does the work.
+        """Prepare to be what `config` says; `run` does the work.
 
-        Args:
-            config: what to be.
-            crashed: called, on any thread, when weft's own code has failed and the process is to
-                end; None = end the worker only, in order.
+        `crashed` is called, on any thread, when weft's own code has failed and the process is to
+        end; None = end the worker only, in order.
         """
         self.config = config
         self._on_crash = crashed
@@ -142,6 +141,7 @@ class WorkerServer:
         self._server: DataServer | None = None
         self._peers: Peers | None = None
         self._started: StartedRecord | None = None
+        self._beating: asyncio.TimerHandle | None = None
         self._process: Any = None
         #: Of the current session, once it was asked for.
         self._connection: Connection | None = None
@@ -333,13 +333,13 @@ class WorkerServer:
         # Whoever let the scheduler talk in the clear has decided that for its workers as well.
         allow_plaintext = parse_address(scheduler).scheme == "tcp"
         # The executor needs the address and serves the connections that come to it.
-        late = _LateHandler()
+        late = LateHandler()
         try:
             self._listener = await listen(
                 address,
                 role=Role.WORKER_DATA,
                 accepted_roles={Role.PEER},
-                security=_for_listening(security, address),
+                security=for_listening(security, address),
                 on_connection=lambda connection: late,
                 allow_plaintext=allow_plaintext,
             )
@@ -353,6 +353,7 @@ class WorkerServer:
         self.name = config.name or self.address
         if config.started_path is not None:
             self._started = StartedRecord(config.started_path, config.nthreads)
+            self._beat(self._started)
         self._executor = Executor(
             WorkerState(config.nthreads, self.address),
             WorkerContext(
@@ -365,6 +366,10 @@ class WorkerServer:
         self._server = late.server = DataServer(self._executor, config.memory_limit, self._started)
         self._peers = Peers(security, self._executor.store, self._handle)
         self._executor.start()
+
+    def _beat(self, record: StartedRecord) -> None:
+        record.beat()
+        self._beating = self._loop.call_later(BEAT_S, self._beat, record)
 
     def _belong_to(self, security: Security, cluster_id: bytes) -> None:
         """Meet the others as one of this cluster: a scheduler that was restarted has a new one."""
@@ -381,8 +386,9 @@ class WorkerServer:
         return await host_on_the_way_to(target.host, target.port or 0)
 
     async def _close(self) -> None:
-        if self._grace is not None:
-            self._grace.cancel()
+        for timer in (self._grace, self._beating):
+            if timer is not None:
+                timer.cancel()
         if self._peers is not None:
             await self._peers.close()
         if self._server is not None:
@@ -582,29 +588,3 @@ class WorkerServer:
             self._loop.call_soon_threadsafe(self.stop, "a bug of weft")
         except RuntimeError:
             return
-
-
-class _LateHandler:
-    """Handles the data port's connections by a server that is made once the port is known."""
-
-    server: DataServer
-
-    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        self.server.on_messages(connection, messages)
-
-    def on_writable(self, connection: Connection) -> None:
-        self.server.on_writable(connection)
-
-    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        self.server.on_closed(connection, error)
-
-
-def _for_listening(security: Security, address: str) -> Security:
-    """Return what a data port needs: for TLS a certificate with its key, if need be a new one."""
-    if parse_address(address).scheme != "tls" or (
-        security.certificate_pem is not None and security.private_key_pem is not None
-    ):
-        return security
-    assert security.cluster_id is not None
-    certificate, key = generate_certificate(security.cluster_id)
-    return dataclasses.replace(security, certificate_pem=certificate, private_key_pem=key)

@@ -16,10 +16,12 @@ packed for it, and its requests wait; who lets too many wait is cut off.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
+from ..protocol.address import parse_address
 from ..protocol.connection import Connection
 from ..protocol.errors import (
     CommError,
@@ -32,6 +34,7 @@ from ..protocol.message import Message
 from ..protocol.messages import GetData, KeysData
 from ..protocol.payload import Blob
 from ..protocol.pickling import type_name
+from ..protocol.security import Security, generate_certificate
 from .executor import Executor
 from .packing import is_large, why_too_large
 from .started import StartedRecord
@@ -220,3 +223,29 @@ class DataServer:
             connection.send(
                 data([error_blob(UnpicklableResult(key, "value", str(error))) for key in packed])
             )
+
+
+class LateHandler:
+    """Handles the data port's connections by a server that is made once the port is known."""
+
+    server: DataServer
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        self.server.on_messages(connection, messages)
+
+    def on_writable(self, connection: Connection) -> None:
+        self.server.on_writable(connection)
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        self.server.on_closed(connection, error)
+
+
+def for_listening(security: Security, address: str) -> Security:
+    """Return what a data port needs: for TLS a certificate with its key, if need be a new one."""
+    if parse_address(address).scheme != "tls" or (
+        security.certificate_pem is not None and security.private_key_pem is not None
+    ):
+        return security
+    assert security.cluster_id is not None
+    certificate, key = generate_certificate(security.cluster_id)
+    return dataclasses.replace(security, certificate_pem=certificate, private_key_pem=key)

@@ -5,6 +5,8 @@ A small file that is mapped into memory: 8 bytes for each slot, the attempt that
 the attempt whose result it is. The kernel keeps what was written when the process dies at any
 instant, so the supervisor can tell the scheduler exactly which attempts had started, and which
 result the worker may have died of. Costs 0.1 µs a task and no system call.
+
+The last 8 bytes count the beats of the worker's event loop, for `silence`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class StartedRecord:
     def __init__(self, path: Path, nthreads: int) -> None:
         """Make or empty the file at `path`."""
         with open(path, "w+b") as file:
-            nbytes = _ATTEMPT.size * (nthreads + N_SERVING)
+            nbytes = _ATTEMPT.size * (nthreads + N_SERVING + 1)
             file.write(bytes(nbytes))
             file.flush()
             self.map = mmap.mmap(file.fileno(), nbytes)
@@ -43,6 +45,10 @@ class StartedRecord:
         """Say whose result is pickled or sent in this way from now on; 0 = none."""
         self._attempts[self._nthreads + way] = -attempt
 
+    def beat(self) -> None:
+        """Show that the event loop runs."""
+        self._attempts[self._nthreads + N_SERVING] += 1
+
     def close(self) -> None:
         """Unmap the file; it stays where it is."""
         self._attempts.release()
@@ -51,12 +57,17 @@ class StartedRecord:
 
 def read_started(path: Path) -> list[int]:
     """Return the attempts that a dead worker was executing, by slot; [] if it left no record."""
-    return [number for number in _read(path) if number > 0]
+    return [number for number in _read(path)[:-1] if number > 0]
 
 
 def read_served(path: Path) -> list[int]:
     """Return the attempts whose results a dead worker was pickling or sending."""
-    return [-number for number in _read(path) if number < 0]
+    return [-number for number in _read(path)[:-1] if number < 0]
+
+
+def read_beats(path: Path) -> int:
+    """Return how often the loop of a worker has beaten; 0 if it has not begun to."""
+    return (_read(path) or [0])[-1]
 
 
 def _read(path: Path) -> list[int]:

@@ -12,6 +12,7 @@ What it decides:
   (`EXIT_REFUSED`), ends everything: the next would not fare better.
 - A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
   exit is reported with that reason, and with the attempts that were running or being served.
+- A worker that does nothing at all for a minute is reported with its stack, see `silence`.
 - `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
   ends everything: a signal to the workers, SIGKILL after a grace, exit code 0. After SIGTERM the
   workers may finish what they run, within the grace period; a second signal ends all at once.
@@ -45,12 +46,17 @@ from ..protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolEr
 from ..protocol.security import Security
 from .exits import EXIT_CONFIG, EXIT_REFUSED, read_crash, read_refusal
 from .packing import TERMINATE_FRACTION
-from .started import read_served, read_started
+from .silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
+from .started import read_beats, read_served, read_started
 from .supervisor_link import SETTLE_S, SupervisorLink
 
 _log = logging.getLogger("weft.supervisor")
 
 _CHECK_S: Final = 0.1
+#: How often at least a worker's beats are looked at.
+_MAX_LOOK_S: Final = 3.0
+#: How many times a stack that was asked for is looked for.
+_STACK_LOOKS: Final = 20
 #: States of a process that somebody has suspended: by SIGSTOP, or with a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 #: A worker that lived this long was not killed by its own start.
@@ -94,6 +100,8 @@ class SupervisorConfig:
             embedded.
         grace_s: how long a worker may take to end by itself.
         grace_period_s: how long workers may finish, before that, what they run when SIGTERM comes.
+        silent_after_s: a worker whose event loop does not run for so long, and that uses no
+            processor time meanwhile, is reported.
     """
 
     find: Callable[[], tuple[Sequence[str], Security]]
@@ -104,6 +112,7 @@ class SupervisorConfig:
     connect_timeout_s: float = 60.0
     grace_s: float = 3.0
     grace_period_s: float = 0.0
+    silent_after_s: float = 60.0
 
 
 @dataclass
@@ -122,6 +131,7 @@ class _Slot:
     #: it ended on purpose
     retired: bool = False
     record: Path = field(default_factory=Path)
+    silence: SilenceWatch = field(default_factory=lambda: SilenceWatch(0.0))
 
 
 class Supervisor:
@@ -186,6 +196,7 @@ class Supervisor:
                     self._on_started()
                 tasks.append(self._accompany(self._keep_connected()))
                 tasks.append(self._accompany(self._watch_memory()))
+                tasks.append(self._accompany(self._watch_silence()))
             reason = await self._stop_asked
             _log.info("supervisor stops: %s", reason)
             await self._stop_workers()
@@ -272,6 +283,7 @@ class Supervisor:
         slot.pid = 0
         slot.started = time.monotonic()
         slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
+        slot.silence = SilenceWatch(self.config.silent_after_s)
         self._running[slot.worker_id] = slot
         # Where it was last will do: the worker looks for it itself if it is not there any more.
         addresses, security = self._find()
@@ -313,6 +325,7 @@ class Supervisor:
         running = read_started(slot.record)
         served = read_served(slot.record)
         slot.record.unlink(missing_ok=True)
+        slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
         refusal, crash = read_refusal(slot.record), read_crash(slot.record)
         lived_s = time.monotonic() - slot.started
         if self._stopping:
@@ -415,6 +428,50 @@ class Supervisor:
                         "supervisor"
                     )
                     self._ask("kill", slot.pid, int(signal.SIGKILL))
+
+    # --- Silence --------------------------------------------------------------------------------
+
+    async def _watch_silence(self) -> None:
+        pause_s = min(self.config.silent_after_s / 20, _MAX_LOOK_S)
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(pause_s)
+            now = time.monotonic()
+            # Whoever was held up itself has not looked: this counts as one pause.
+            elapsed_s, last = min(now - last, 2 * pause_s), now
+            for slot in list(self._by_pid.values()):
+                with contextlib.suppress(psutil.Error):  # it ends just now
+                    if slot.process is None or slot.process.status() in _SUSPENDED:
+                        continue
+                    used = slot.process.cpu_times()
+                    n_beats = read_beats(slot.record)
+                    if slot.silence.look(n_beats, used.user + used.system, elapsed_s):
+                        await self._report_silence(slot)
+
+    async def _report_silence(self, slot: _Slot) -> None:
+        """Log what a worker does that does nothing. It is not killed: it may be waiting rightly."""
+        pid, seconds = slot.pid, slot.silence.silent_s
+        file = slot.record.with_suffix(STACK_SUFFIX)
+        stack = ""
+        if STACK_SIGNAL and file.exists():
+            self._ask("kill", pid, STACK_SIGNAL)
+            for _ in range(_STACK_LOOKS):
+                await asyncio.sleep(_CHECK_S)
+                with contextlib.suppress(FileNotFoundError):
+                    before, stack = stack, file.read_text(encoding="utf-8", errors="replace")
+                    if stack and stack == before:
+                        break
+        _log.warning(
+            "worker %s (process %d) has not answered for %.0f s and uses no processor time: "
+            "perhaps a task sleeps or waits in C code with the interpreter lock. It is left alone; "
+            "to end it: kill -9 %d. Its stacks:\n%s",
+            slot.spec.name,
+            pid,
+            seconds,
+            pid,
+            stack.rstrip() or "(not known)",
+            extra={"event": "worker-silent", "worker": slot.worker_id},
+        )
 
     # --- The scheduler --------------------------------------------------------------------------
 
