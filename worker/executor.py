@@ -277,7 +277,13 @@ class Executor:
         what = _what_could_not_be_read(error, task)
         if what:
             note = f"weft: {what} could not be unpickled on worker {self._context.name}"
-            packed = name_packed(packed, task.key, f"{note}; the task has not started")
+            note += "; the task has not started"
+            if isinstance(error, ModuleNotFoundError):
+                note += (
+                    f". Install {error.name} there, start the worker with PYTHONPATH set to it, "
+                    "or call cloudpickle.register_pickle_by_value with it before its first use"
+                )
+            packed = name_packed(packed, task.key, note)
         return ["exception", task.key, *packed]
 
 
