@@ -1,0 +1,167 @@
+"""A process that burdens a cluster, for `benchmarks.fairness`: another client, or a rude peer.
+
+Standard input: one line of JSON (where the cluster is, what to do, how much), then "go". Standard
+output: "ready" when what comes before the burden is over, "done" when the scheduler has answered
+what was asked of it after the burden. The process stops when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import weft
+from weft.protocol import messages as m
+from weft.protocol.connection import Connection
+from weft.protocol.handshake import Role
+from weft.protocol.message import Message
+from weft.protocol.security import Security
+from weft.protocol.transport import connect
+
+from .tasks import inc
+
+#: Rows of one message of the rude peers: by hand, because a weft process would cut it.
+RUDE_ROWS: Final = 100_000
+
+Go = Callable[[], None]
+
+
+def say(word: str) -> None:
+    print(word, flush=True)
+
+
+def wait_for_go() -> None:
+    say("ready")
+    assert sys.stdin.readline().strip() == "go"
+
+
+def map_many(client: weft.Client, n: int) -> None:
+    """Map n tiny tasks and wait for all of them."""
+    wait_for_go()
+    futures = client.map(inc, range(n), pure=False)
+    weft.wait(futures)
+    say("done")
+    client.close()  # n releases one by one are not what this is about
+
+
+def map_unrunnable(client: weft.Client, n: int) -> None:
+    """Map n tasks that no worker may run."""
+    wait_for_go()
+    futures = client.map(inc, range(n), pure=False, workers="nobody")
+    client.scheduler_info()
+    say("done")
+    assert len(futures) == n
+
+
+def release_many(client: weft.Client, n: int) -> None:
+    """Let go of n results."""
+    futures = client.map(inc, range(n), pure=False)
+    weft.wait(futures)
+    wait_for_go()
+    del futures
+    client.submit(inc, n).result()
+    say("done")
+
+
+class _Answers:
+    """What a rude peer gets: only the answers to its heartbeats matter."""
+
+    def __init__(self) -> None:
+        self.welcome: asyncio.Future[m.Welcome] = asyncio.get_running_loop().create_future()
+        self.beat = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, m.Welcome):
+                connection.wire.epoch = message.epoch
+                connection.wire.session = message.session
+                self.welcome.set_result(message)
+            elif isinstance(message, m.Heartbeat):
+                self.beat.set()
+
+    async def writable(self, connection: Connection) -> None:
+        """Wait until there is room for the next message."""
+        while not (connection.writable or connection.closed):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def on_writable(self, connection: Connection) -> None:
+        self._changed.set()
+
+    def on_closed(self, connection: Connection, error: Exception | None) -> None:
+        self.closed.set_result(None)
+        self.beat.set()
+        self._changed.set()
+
+
+async def be_rude(address: str, security: Security, kind: str, n: int) -> None:
+    """Send n messages of keys or attempts that do not exist, each as long as may be."""
+    answers = _Answers()
+    role = Role.WORKER if kind == "replicas" else Role.CLIENT
+    connection = await connect(
+        address, role=role, server_role=Role.SCHEDULER, security=security, handler=answers
+    )
+    facts = {"python": ".".join(map(str, sys.version_info[:3]))}
+    common: dict[str, Any] = {"name": "rude", "session": 1, "last_epoch": 0, "facts": facts}
+    if kind == "replicas":
+        connection.send(
+            [
+                m.RegisterWorker(
+                    worker_id="rude",
+                    address="tcp://127.0.0.1:1",
+                    nthreads=1,
+                    memory_limit=0,
+                    resources={},
+                    supervisor_id="",
+                    **common,
+                )
+            ]
+        )
+    else:
+        connection.send([m.RegisterClient(client_id="rude", **common)])
+    await answers.welcome
+    keys = [f"no-such-key-{i:08}" for i in range(RUDE_ROWS)]
+    wait_for_go()
+    for i in range(n):
+        first = (1 << 60) + i * RUDE_ROWS
+        if kind == "replicas":
+            attempts = list(range(first, first + RUDE_ROWS))
+            connection.send([m.ReplicasAdded(attempts=attempts, keys=keys)])
+        else:
+            connection.send([m.WantKeys(keys=keys)])
+        await answers.writable(connection)
+    connection.send([m.Heartbeat(facts={})])
+    await answers.beat.wait()
+    say("done")
+    connection.close()
+    await answers.closed
+
+
+CLIENTS: Final[dict[str, Callable[[weft.Client, int], None]]] = {
+    "map": map_many,
+    "unrunnable": map_unrunnable,
+    "release": release_many,
+}
+
+
+def main() -> None:
+    """Do what standard input says."""
+    order = json.loads(sys.stdin.readline())
+    security = Security(order["token"].encode(), bytes.fromhex(order["cluster_id"]))
+    kind, n = order["kind"], order["n"]
+    if kind in CLIENTS:
+        with weft.Client(order["address"], security=security) as client:
+            CLIENTS[kind](client, n)
+            sys.stdin.read()
+    else:
+        asyncio.run(be_rude(order["address"], security, kind, n))
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
