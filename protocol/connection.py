@@ -70,6 +70,18 @@ class Connection(abc.ABC):
         """
 
     @abc.abstractmethod
+    def pause_reading(self) -> None:
+        """Deliver no more than what has been read, until `resume_reading`. Twice is as once.
+
+        While it lasts, the end of the connection may go unnoticed. A connection that holds nothing
+        back for its reader (in-process) may go on.
+        """
+
+    @abc.abstractmethod
+    def resume_reading(self) -> None:
+        """Undo `pause_reading`."""
+
+    @abc.abstractmethod
     def close(self) -> None:
         """Close once everything sent is written, after some seconds in any case."""
 

@@ -72,6 +72,12 @@ class InprocConnection(Connection):
             self._loop.call_soon(other._deliver)
         other._inbox += messages
 
+    def pause_reading(self) -> None:
+        """Do nothing: what was sent is in this process already."""
+
+    def resume_reading(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
         """See `Connection.close`."""
         self._end(None)

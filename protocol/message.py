@@ -71,6 +71,7 @@ class Message:
     _tables: ClassVar[tuple[tuple[str, ...], ...]]
     _index: ClassVar[str]
     _key_lists: ClassVar[tuple[str, ...]]
+    _first: ClassVar[str]
     _names: ClassVar[tuple[str, ...]]
     _checks: ClassVar[tuple[Callable[[Any, list[Any]], Any], ...]]
 
@@ -87,13 +88,36 @@ class Message:
             return [self]
         cut = cls.columns + cls.optional_columns
         whole = {name: getattr(self, name) for name in cls._names if name not in cut}
-        return [
+        parts = [
             cls(**whole, **{name: getattr(self, name)[i : i + max_rows] for name in cut})
             for i in range(0, n, max_rows)
         ]
+        if cls._index and len(getattr(self, cls._tables[0][0])) > max_rows:
+            # Else each part would cost its reader as much as the whole.
+            for part in parts:
+                part._narrow()
+        return parts
+
+    def _narrow(self) -> None:
+        """Leave those rows of the first table that the index points to."""
+        cls = type(self)
+        places: dict[int, int] = {}
+        index = [places.setdefault(i, len(places)) for i in getattr(self, cls._index)]
+        setattr(self, cls._index, index)
+        for name in cls._tables[0]:
+            column = getattr(self, name)
+            setattr(self, name, [column[i] for i in places])
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows or keys the message has; 0 if it is none of columns."""
+        cls = type(self)
+        return len(getattr(self, cls._first)) if cls._first else 0
 
     def n_listed_keys(self) -> int:
         """Count the keys in the lists of keys, of that field which has most."""
+        if not self._key_lists:
+            return 0
         columns = [getattr(self, name) for name in self._key_lists]
         return max([sum(map(len, column)) for column in columns], default=0)
 
@@ -130,6 +154,7 @@ def message(
         made._tables = tables
         made._index = index
         made._names = names
+        made._first = columns[0] if columns else "keys" if "keys" in names else ""
         made._key_lists = tuple(n for n in names if made.__annotations__[n] == "KeyLists")
         made._checks = tuple(CHECKS[made.__annotations__[name]] for name in names)
         if code in _REGISTRY:

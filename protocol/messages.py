@@ -312,7 +312,7 @@ class KeysUnrunnable(Message):
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
     optional_columns=("dependencies",),
     tables=(
-        ("functions", "function_blobs"),
+        ("functions", "function_blobs", "function_clients"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
     ),
     index="function_of",
@@ -326,6 +326,7 @@ class AssignTasks(Message):
 
     functions: Ids
     function_blobs: Blobs  #: None = this worker has it
+    function_clients: Ints  #: for whom the rows that point here run; clients take turns
     function_of: Ints
     keys: Keys
     attempts: Ints

@@ -102,6 +102,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._decoder: FrameDecoder | None = None
         self._error: CommError | ProtocolError | None = None
         self._is_gone = False
+        self._is_paused = False
         self._progress_timeout_s = progress_timeout_s
         #: The handshake's deadline, later that of `close`.
         self._deadline: asyncio.TimerHandle | None = None
@@ -214,11 +215,26 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self._handler.on_messages(self, messages)
         return not self.closed
 
+    def pause_reading(self) -> None:
+        """See `Connection.pause_reading`."""
+        if not self._is_paused and self._transport is not None and not self.closed:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See `Connection.resume_reading`."""
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            if not self.closed:
+                self._transport.resume_reading()
+
     def _watch_progress(self, silence: Silence) -> None:
         # One timer while there are half frames, not one a read.
         self._progress = None
         if self.closed or self._decoder is None or not self._decoder.half_received:
             return
+        if self._is_paused:
+            silence = Silence(_LOOKS)  # it is we who do not read
         if silence.look(self):
             text = f"a frame stopped halfway for {self._progress_timeout_s:g} s"
             self.fail(RemoteProtocolError(text))

@@ -35,7 +35,9 @@ __all__ = ["Envelope", "WireState", "decode_frame", "encode_frames"]
 
 #: Messages are put into one frame up to this size, so that a receiver can begin early and no
 #: allocation is large; a longer message has a frame of its own.
-TARGET_BYTES: Final = 1 << 20
+TARGET_BYTES: Final = 1 << 17
+#: A message that is longer than this has its larger plain blobs as buffers.
+_LONG_BYTES: Final = 1 << 20
 #: Below this size data is cheaper inside the payload than as a buffer of its own.
 _INLINE_BYTES: Final = 4 << 10
 #: A message that would be too long, and cannot be cut, has its blobs from this size on as buffers.
@@ -83,7 +85,7 @@ class _Encoder(threading.local):
         n_before = len(self.buffers)
         wire = message.to_wire()
         packed: bytes = self.packer.pack(wire)
-        if len(packed) > TARGET_BYTES:
+        if len(packed) > _LONG_BYTES:
             del self.buffers[n_before:]
             packed = self.packer.pack(_spilled(wire, least))
         return packed
@@ -194,7 +196,7 @@ def _is_too_long(
 ) -> bool:
     """Whether to halve a message whose rows are unusual: thousands of dependencies, or buffers."""
     return (
-        (nbytes > TARGET_BYTES and nbytes > limits.payload // 2)
+        (nbytes > _LONG_BYTES and nbytes > limits.payload // 2)
         or n_buffers > limits.buffers
         or total > limits.total
         # No key is shorter than two bytes, so this is seldom counted.

@@ -25,7 +25,15 @@ from ..protocol.message import MAX_ITEMS
 from ..protocol.payload import Blob
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import decide_worker, queue_cost_ns
-from .tasks import MEMORY, PROCESSING, WAITING, Function, SchedulerTask, TaskClass
+from .tasks import (
+    MEMORY,
+    PROCESSING,
+    WAITING,
+    Function,
+    SchedulerTask,
+    TaskClass,
+    TaskGroup,
+)
 from .transitions import abandon, lay_to_rest, take_back
 
 if TYPE_CHECKING:
@@ -52,6 +60,8 @@ class Draft:
         "dependencies",
         "function_index",
         "function_of",
+        "group",
+        "index",
         "keys",
         "located",
         "n_inputs",
@@ -60,7 +70,11 @@ class Draft:
     )
 
     def __init__(self) -> None:
-        self.function_index: dict[Function, int] = {}
+        #: {(function, client): place}, in order
+        self.function_index: dict[tuple[Function, int], int] = {}
+        #: of the last row: its group and the place of that
+        self.group: TaskGroup | None = None
+        self.index = 0
         self.function_of: list[int] = []
         self.keys: list[str] = []
         self.attempts: list[int] = []
@@ -86,7 +100,7 @@ def settle(state: SchedulerState) -> None:
             if ws is not None and ws.has_room:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
-        for task_class in list(state.ready):
+        for task_class in _in_turns(state.ready):
             _assign_class(state, drafts, task_class)
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)
@@ -94,6 +108,18 @@ def settle(state: SchedulerState) -> None:
             _refresh(state)
     if state.idle and state.loaded and not state.ready:
         _ask_back(state)
+
+
+def _in_turns(ready: dict[TaskClass, None]) -> list[TaskClass]:
+    """List the classes by their best task's user priority, and equal ones in another order each
+    time: what room there is, the first ones take.
+    """
+    classes = list(ready)
+    if len(classes) > 1:
+        del ready[classes[0]]
+        ready[classes[0]] = None
+        classes.sort(key=lambda task_class: task_class.queue.best_level())
+    return classes
 
 
 def _assign_class(
@@ -121,6 +147,7 @@ def _assign_class(
                 break
             share -= 1
             target = decide_worker(task, ws, state.now) if task.dependencies else ws
+            queue.left_ns -= task.group.prefix.estimate_ns
             assign(state, drafts, task, target)
             if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
                 break
@@ -176,11 +203,11 @@ def assign(
         for name, amount in group.task_class.resources:
             ws.free_resources[name] = round(ws.free_resources[name] - amount, RESOURCE_DIGITS)
 
-        function = group.function
-        index = draft.function_index.get(function)
-        if index is None:
-            index = draft.function_index[function] = len(draft.function_index)
-        draft.function_of.append(index)
+        if group is not draft.group:
+            draft.group = group
+            places = draft.function_index
+            draft.index = places.setdefault((group.function, group.client), len(places))
+        draft.function_of.append(draft.index)
         draft.keys.append(task.key)
         draft.attempts.append(attempt)
         draft.priorities.append(task.priority)
@@ -224,8 +251,10 @@ def _ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
 
 def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     functions = []
+    clients = []
     blobs: list[Blob | None] = []
-    for function in draft.function_index:
+    for function, client in draft.function_index:
+        clients.append(client)
         functions.append(function.function_id)
         if ws in function.workers:
             blobs.append(None)
@@ -240,6 +269,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
         m.AssignTasks(
             functions=functions,
             function_blobs=blobs,
+            function_clients=clients,
             function_of=draft.function_of,
             keys=draft.keys,
             attempts=draft.attempts,

@@ -11,6 +11,7 @@ supervisor is silent (or absent), too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol import messages as m
@@ -131,7 +132,8 @@ def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, 
 def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient, session: int) -> None:
     client = state.clients.get(message.client_id)
     if client is None:
-        client = ClientHandle(message.client_id, message.name, state.now)
+        client = ClientHandle(message.client_id, message.name, state.next_client, state.now)
+        state.next_client += 1
         state.clients[message.client_id] = client
         state.counters.clients_joined += 1
     elif client.peer is not None:
@@ -344,7 +346,7 @@ def on_worker_exited(
         state.exit_reports[message.worker_id] = (state.now, message)
 
 
-def on_tick(state: SchedulerState) -> None:
+def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
     """Leases that ended, workers that fell silent, tasks that nobody can run."""
     now = state.now
     for client in list(state.clients.values()):
@@ -352,6 +354,7 @@ def on_tick(state: SchedulerState) -> None:
             state.counters.clients_expired += 1
             state.log("info", f"client {client.name} did not come back: its futures are released")
             _expire(state, client)
+    _note_unread(state, unread)
     _end_silent(state)
     for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
         del state.lost_workers[worker_id]
@@ -368,6 +371,18 @@ def on_tick(state: SchedulerState) -> None:
         ):
             task_class.warned = True
             _say_unrunnable(state, task_class)
+
+
+def _note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
+    """Count those as heard whose messages wait: their heartbeats stand behind these."""
+    for peer in unread:
+        if peer in state.strangers:
+            # To the end, because these are in order of time.
+            del state.strangers[peer]
+            state.strangers[peer] = state.now
+        who = state.workers.get(peer) or state.supervisors.get(peer)
+        if who is not None:
+            who.last_seen = state.now
 
 
 def _end_silent(state: SchedulerState) -> None:

@@ -140,13 +140,16 @@ class ClientHandle:
         "last_seen",
         "lost_at",
         "name",
+        "number",
         "peer",
         "session",
         "wants",
     )
 
-    def __init__(self, client_id: str, name: str, now: float) -> None:
+    def __init__(self, client_id: str, name: str, number: int, now: float) -> None:
         self.client_id = client_id
+        #: of no other client of this epoch, nor of an earlier life of this one
+        self.number = number
         self.name = name
         self.facts: dict[str, Any] = {}
         #: connection, None while lost

@@ -74,6 +74,8 @@ class Tick:
 
     #: what the shell measured (bytes, refused handshakes), for `info.metrics`; never decided upon
     measurements: dict[str, Any] = field(default_factory=dict)
+    #: peers that have sent something which was not handled yet: they are not silent
+    unread: Sequence[int] = ()
 
 
 Event = Connected | Received | Closed | Tick
@@ -208,6 +210,7 @@ class SchedulerState:
         self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = 1
         self.next_request = 1
+        self.next_client = 1
         self.generation = 0
         self.next_rank = 0
         self.last_submission = float("-inf")
@@ -269,7 +272,7 @@ class SchedulerState:
             self._on_received(event.peer, event.messages)
         elif type(event) is Tick:
             self.measurements = event.measurements
-            membership.on_tick(self)
+            membership.on_tick(self, event.unread)
         elif type(event) is Connected:
             self.roles[event.peer] = event.role
             if event.role is not Role.VIEWER:

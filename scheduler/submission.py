@@ -7,6 +7,7 @@ a spec hash) leaves that lane.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ..protocol import messages as m
@@ -60,7 +61,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     if None in message.args:
         state.refuse(_peer(client), "SubmitTasks has a task without arguments")
         return
-    groups = _groups(state, message)
+    groups = _groups(state, message, client.number)
     if groups is None:
         state.refuse(_peer(client), "SubmitTasks names a function that the scheduler does not have")
         return
@@ -70,7 +71,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     alone = client.alone
     task_class = groups[0].task_class if groups else state.default_class
     runnable = bool(task_class.members)
-    push = task_class.queue.push
+    push: Callable[[SchedulerTask], None] | None = None
     base = base_priority(message.priority, state.generation)
     rank = state.next_rank
     dependencies = message.dependencies
@@ -101,6 +102,8 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
             _link(state, task, dependencies[i])
         elif runnable:
             task.state = QUEUED
+            if push is None:
+                push = task_class.queue.lane(base, client.number).push
             push(task)
             n_queued += 1
         else:
@@ -126,7 +129,7 @@ def _peer(client: ClientHandle) -> int:
     return client.peer
 
 
-def _groups(state: SchedulerState, message: m.SubmitTasks) -> list[TaskGroup] | None:
+def _groups(state: SchedulerState, message: m.SubmitTasks, client: int) -> list[TaskGroup] | None:
     """Make one group a function of the message; None, and nothing done, if a function is missing.
 
     Each function counts one task more until `on_submit` is done, so that none is dropped meanwhile.
@@ -159,7 +162,7 @@ def _groups(state: SchedulerState, message: m.SubmitTasks) -> list[TaskGroup] | 
         elif function in state.idle_functions:
             revive_function(state, function)
         function.n_tasks += 1
-        groups.append(TaskGroup(function, task_class, state.generation, message.retries))
+        groups.append(TaskGroup(function, task_class, state.generation, message.retries, client))
     return groups
 
 

@@ -141,11 +141,18 @@ class TaskClass:
 class TaskGroup:
     """What the tasks of one submission have in common."""
 
-    __slots__ = ("function", "generation", "prefix", "retries", "task_class")
+    __slots__ = ("client", "function", "generation", "prefix", "retries", "task_class")
 
     def __init__(
-        self, function: Function, task_class: TaskClass, generation: int, retries: int
+        self,
+        function: Function,
+        task_class: TaskClass,
+        generation: int,
+        retries: int,
+        client: int,
     ) -> None:
+        #: number of the client that submitted it first: clients take turns, whoever wants it now
+        self.client = client
         self.function = function
         self.prefix = function.prefix
         self.task_class = task_class

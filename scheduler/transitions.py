@@ -93,7 +93,7 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
     elif start == QUEUED:
         if task.ticket:
             queue = task.group.task_class.queue
-            queue.discard(task)
+            queue.discard(task, task.group.client)
             if not queue:
                 state.ready.pop(task.group.task_class, None)
     elif start == NO_WORKER:
@@ -183,7 +183,7 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     task_class = task.group.task_class
     if task_class.members:
         move(state, task, QUEUED)
-        task_class.queue.push(task)
+        task_class.queue.push(task, task.group.client)
         state.ready[task_class] = None
     else:
         move(state, task, NO_WORKER)

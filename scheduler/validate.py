@@ -17,6 +17,7 @@ from ..protocol.handshake import Role
 from ..protocol.payload import blob_nbytes
 from .peers import WorkerHandle
 from .placement import may_run
+from .priority import level_of
 from .refusals import MAX_REFUSED
 from .tasks import (
     ERRED,
@@ -128,8 +129,10 @@ def _validate_queue(
     items = task_class.queue.items()
     check(state, len(items) == len(task_class.queue), "len(queue) counts the live entries")
     _same(state, "queue == tasks in state queued", items, [t for t in tasks if t.state == QUEUED])
-    order = [(t.priority, t.ticket) for t in items]
-    check(state, order == sorted(order), "a ready queue gives the best priority first")
+    task_class.queue.validate()
+    lanes = task_class.queue.rotation.lanes
+    lost = [t for t in items if (level_of(t.priority), t.group.client) not in lanes]
+    check(state, not lost, "each client has its own lane at each user priority", found=lost)
     aside = [t for t in tasks if t.state == NO_WORKER]
     _same(state, "unrunnable == tasks in state no_worker", task_class.unrunnable, aside)
     if task_class.members:

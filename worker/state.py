@@ -146,10 +146,9 @@ class WorkerState:
             self._function(id, blob)
             for id, blob in zip(message.functions, message.function_blobs, strict=True)
         ]
-        by_key = self.by_key
-        by_attempt = self.by_attempt
+        clients, dependencies = message.function_clients, message.dependencies
+        by_key, by_attempt = self.by_key, self.by_attempt
         push = self.ready.push
-        dependencies = message.dependencies
         unknown: list[WorkerTask] = []
         row = -1
         for key, function_index, attempt, priority, args, wanted in zip(
@@ -166,7 +165,8 @@ class WorkerState:
                 self.n_stale += 1
                 continue
             assert args is not None  # checked
-            task = WorkerTask(key, attempt, priority, functions[function_index], args, wanted)
+            function, client = functions[function_index], clients[function_index]
+            task = WorkerTask(key, attempt, priority, function, args, wanted, client)
             if key in by_key:
                 self._supersede(by_key[key], task)
             by_key[key] = task
@@ -312,7 +312,7 @@ class WorkerState:
         if state == "waiting":
             del self.waiting[record.attempt]
         elif state == "ready":
-            self.ready.removed()
+            self.ready.removed(record)
         elif state == "executing":
             record.state = "cancelled"
             self.cancelled[record.attempt] = record
@@ -359,8 +359,7 @@ class WorkerState:
 
     def _dispatch(self, asking: Slot | None) -> None:
         """Give idle slots work, first the one that asks, which needs not be woken."""
-        idle = self.idle
-        ready = self.ready
+        idle, ready = self.idle, self.ready
         while idle and ready.n:
             share = -(-ready.n // len(idle))
             slot, _ = idle.popitem()
@@ -370,11 +369,12 @@ class WorkerState:
                 self.actions.append(Run(slot.index, slot.chunk))
 
     def _fill(self, slot: Slot, share: int) -> None:
-        """Move up to `share` ready tasks into a slot's empty chunk: one, or 1 ms of them."""
+        """Move ready tasks of one client into a slot's empty chunk: one, or 1 ms of them."""
         ready = self.ready
+        share = min(share, ready.turn())
         left_us = CHUNK_US
         tasks: list[WorkerTask] = []
-        while ready.n and len(tasks) < share:
+        while len(tasks) < share:
             task = ready.pop()
             estimate_us = task.function.estimate_us
             if tasks and (not estimate_us or estimate_us > left_us):

@@ -18,7 +18,7 @@ from .tasks import WorkerTask
 def check_assignment(message: AssignTasks) -> None:
     """Check what the columns' own checks cannot see, before anything is changed."""
     n_functions = len(message.functions)
-    if len(message.function_blobs) != n_functions or (
+    if not n_functions == len(message.function_blobs) == len(message.function_clients) or (
         message.function_of and max(message.function_of) >= n_functions
     ):
         raise RemoteProtocolError("AssignTasks refers to functions that it does not list")

@@ -65,6 +65,7 @@ class WorkerTask:
     __slots__ = (
         "args",
         "attempt",
+        "client",
         "function",
         "holders",
         "inputs",
@@ -88,6 +89,7 @@ class WorkerTask:
         function: WorkerFunction,
         args: Blob,
         wanted: int,
+        client: int = 0,
     ) -> None:
         self.key = key
         self.attempt = attempt
@@ -97,6 +99,8 @@ class WorkerTask:
         self.args = args
         #: 1 = a client waits for the result, which then rides along if it is small.
         self.wanted = wanted
+        #: For whom it runs: a number, which the scheduler gave. Clients take turns.
+        self.client = client
         self.state: TaskState = "waiting"
         #: Records of the dependencies, in the order of the message. () once it has finished.
         self.inputs: list[WorkerTask] | tuple[()] = ()

@@ -95,8 +95,11 @@ def _validate_queues(state: WorkerState) -> None:
     ready = list(state.ready)
     assert len(ready) == len(set(ready)) == state.ready.n == len(by_state["ready"])
     assert set(ready) == set(by_state["ready"])
-    run = [(task.priority, task.attempt) for task in state.ready._run]
-    assert run == sorted(run)
+    state.ready.rotation.validate()
+    for lane in state.ready.rotation.lanes.values():
+        run = [(task.priority, task.attempt) for task in lane.run]
+        assert run == sorted(run)
+        assert lane.n == len(list(lane))
 
 
 def _validate_slots(state: WorkerState) -> None:

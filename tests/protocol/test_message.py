@@ -260,6 +260,7 @@ def test_second_table_is_checked_as_the_first() -> None:
         fields: dict[str, Any] = {
             "functions": [bytes(16)],
             "function_blobs": [None],
+            "function_clients": [0],
             "function_of": [0],
             "keys": ["k"],
             "attempts": [1],

@@ -290,3 +290,57 @@ def test_a_scheduler_numbers_its_attempts_above_those_of_the_one_before_it():
         board.send(client, graph("a"))
         attempts.append(board.attempt("a"))
     assert attempts[1] - attempts[0] >= seconds * 1_000_000
+
+
+# -- clients in turns ----------------------------------------------------------------------------
+def test_a_small_call_does_not_wait_for_another_clients_million(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    learn(board, alice, worker, us=10)
+    out = board.send(alice, graph(keys(9000)))
+    first = list(assigned(out, worker))
+    board.tick(1.0)  # another generation: by priority alone it would be the last
+    assert assigned(board.send(bob, graph("small", blob=None)), worker) == {}
+    out = board.finish(worker, *first[:100], us=10)
+    assert next(iter(assigned(out, worker))) == "small"
+
+
+def test_rows_say_for_which_client_they_run(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker(nthreads=4)
+    board.send(alice, graph("a1"))
+    out = board.send(bob, graph("b1", blob=None))
+    assert assignment(out, worker).function_clients == [2]
+    board.close(worker)
+    again = board.worker("again", nthreads=4)
+    message = assignment(board.out, again)
+    assert {
+        key: message.function_clients[i]
+        for key, i in zip(message.keys, message.function_of, strict=True)
+    } == {
+        "a1": 1,
+        "b1": 2,
+    }
+    assert message.functions[0] == message.functions[1]
+    assert message.function_blobs == [b"pickle", None]
+
+
+def test_classes_take_turns_and_the_best_user_priority_goes_first(board):
+    client = board.client()
+    worker = board.worker("w")
+    learn(board, client, worker, us=1_000_000)
+    board.send(client, graph("busy"))
+    board.send(client, graph(keys(4, "any"), blob=None))
+    board.send(client, graph(keys(4, "only"), blob=None, workers=["w"]))
+    board.send(client, graph("urgent", blob=None, workers=["w"], priority=5))
+    ran = []
+    key = "busy"
+    for _ in range(9):
+        out = board.finish(worker, key, us=1_000_000)
+        (key,) = assigned(out, worker)
+        ran.append(key)
+    assert ran[0] == "urgent"
+    assert [key[:4] for key in ran[1:5]] in (
+        ["any0", "only", "any1", "only"],
+        ["only", "any0", "only", "any1"],
+    )

@@ -7,7 +7,7 @@ import pytest
 from weft.protocol import messages as m
 from weft.protocol.handshake import Role
 from weft.protocol.liveness import MISSED_HEARTBEATS
-from weft.scheduler.state import CloseConnection, LogLine
+from weft.scheduler.state import CloseConnection, LogLine, Tick
 
 from .builders import Board, assigned, graph, told
 
@@ -292,3 +292,19 @@ def test_shutdown_tells_everybody_and_ends_the_process(board):
     out = board.send(client, m.ShutdownCluster(reason="done"))
     assert out[worker] == out[supervisor] == [m.Stop(reason="done")]
     assert [type(action).__name__ for action in board.actions] == ["LogLine", "StopServer"]
+
+
+def test_a_worker_whose_messages_wait_to_be_handled_is_not_silent(board):
+    worker, supervisor, stranger = board.worker(), board.supervisor(), board.connect(Role.CLIENT)
+    silent = board.worker("silent")
+    waiting = [worker, supervisor, stranger]
+    refused = []
+    for _ in range(40):
+        board.now += board.state.heartbeat_s / 2
+        board.play(Tick(unread=waiting))
+        refused += board.refused()
+    assert len(refused) == 1
+    assert silent not in board.state.workers
+    assert worker in board.state.workers
+    assert supervisor in board.state.supervisors
+    assert stranger in board.state.strangers

@@ -13,11 +13,15 @@ from weft.protocol.connection import Connection
 from weft.protocol.errors import StuckPeer
 from weft.protocol.handshake import Role
 from weft.protocol.messages import (
+    Bye,
     ClusterChanged,
     FetchKeys,
     Heartbeat,
     KeysData,
+    KeysUnknown,
     RegisterClient,
+    ReleaseKeys,
+    WantKeys,
     Welcome,
 )
 from weft.protocol.payload import Payload
@@ -25,7 +29,8 @@ from weft.protocol.security import Security
 from weft.protocol.sizing import message_nbytes
 from weft.protocol.transport import connect
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
-from weft.scheduler.state import SchedulerState
+from weft.scheduler.state import Received, SchedulerState
+from weft.scheduler.turns import FULL_COST, SLICE_COST, cost_of
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
@@ -148,6 +153,97 @@ async def test_what_waits_for_a_slow_reader_is_measured_once_and_forgotten_when_
         await end.got(10)
         assert server._waiting == {}
         connection.close()
+
+
+async def test_others_are_answered_between_the_slices_of_a_long_message(tmp_path):
+    async with running(f"unix://{tmp_path}/s") as server:
+        rude, connection = await a_client(server)
+        bob, other = await a_client(server, "bob")
+        handled: list[tuple[int, int]] = []
+        handle = server.state.handle
+
+        def watched(event: Any, now: float) -> None:
+            if isinstance(event, Received):
+                handled.append((event.peer, sum(map(cost_of, event.messages))))
+            handle(event, now)
+
+        server.state.handle = watched  # type: ignore[method-assign]
+        keys = [f"unknown-{i}" for i in range(30_000)]
+        connection.send([WantKeys(keys=keys), FetchKeys(request=1, keys=[])])
+        other.send([FetchKeys(request=2, keys=[])])
+        assert await bob.got(1) == [KeysData(request=2, keys=[], results=[], missing=[])]
+        unknown: list[str] = []
+        while len(unknown) < len(keys):
+            (message,) = await rude.got(1)
+            assert isinstance(message, KeysUnknown)
+            unknown += message.keys
+        assert unknown == keys
+        assert await rude.got(1) == [KeysData(request=1, keys=[], results=[], missing=[])]
+        assert max(cost for _, cost in handled) <= SLICE_COST + 1
+        assert handled[-1][0] == 1, "bob did not wait for the end"
+        connection.close()
+        other.close()
+
+
+async def test_a_peer_of_which_much_waits_is_not_read_from_and_not_taken_for_silent(tmp_path):
+    async with running(f"unix://{tmp_path}/s") as server:
+        end, connection = await a_client(server)
+        (far,) = server._listeners[0].connections
+        paused: list[bool] = []
+        unread: list[list[int]] = []
+        pause, resume, turn = far.pause_reading, far.resume_reading, server._turn
+
+        def watched() -> None:
+            if server._paused:
+                unread.append(server._turns.waiting())
+            turn()
+
+        far.pause_reading = lambda: (paused.append(True), pause())
+        far.resume_reading = lambda: (paused.append(False), resume())
+        server._turn = watched  # type: ignore[method-assign]
+        for i in range(4):
+            connection.send([ReleaseKeys(keys=[f"{i}-{j}" for j in range(FULL_COST)])])
+        connection.send([FetchKeys(request=1, keys=[])])
+        await end.got(1)
+        assert paused[:2] == [True, False]
+        assert paused[::2] == [True] * (len(paused) // 2)
+        assert unread[0] == [1]
+        assert not server._paused
+        connection.close()
+
+
+async def test_a_connection_that_ends_is_read_to_its_end_first(tmp_path):
+    async with running(f"unix://{tmp_path}/s") as server:
+        end, connection = await a_client(server)
+        (client,) = server.state.clients.values()
+        connection.send([ReleaseKeys(keys=[str(i) for i in range(5 * SLICE_COST)])])
+        connection.send([Bye(reason="done")])
+        connection.close()
+        await end.closed()
+        while server.state.clients:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0)
+        assert client.peer is None
+        assert not server._turns.waiting()
+
+
+async def test_a_bug_ends_the_session_in_which_it_shows(tmp_path, caplog):
+    async with running(f"unix://{tmp_path}/s") as server:
+        end, connection = await a_client(server)
+        bob, other = await a_client(server, "bob")
+        handle = server.state.handle
+
+        def buggy(event: Any, now: float) -> None:
+            if isinstance(event, Received) and event.peer == 1:
+                raise AssertionError("a broken invariant")
+            handle(event, now)
+
+        server.state.handle = buggy  # type: ignore[method-assign]
+        connection.send([FetchKeys(request=1, keys=[])])
+        await asyncio.wait_for(end.closed(), 20)
+        assert "a bug of weft ends the session of peer 1" in caplog.text
+        other.send([FetchKeys(request=2, keys=[])])
+        assert await bob.got(1) == [KeysData(request=2, keys=[], results=[], missing=[])]
+        other.close()
 
 
 async def test_no_clock_ticks_on_after_the_end(monkeypatch):

@@ -22,6 +22,7 @@ def test_tasks_without_inputs_are_assigned_in_order_with_their_function_once(boa
     assert message == m.AssignTasks(
         functions=[function_id("inc")],
         function_blobs=[b"pickle"],
+        function_clients=[1],
         function_of=[0, 0, 0],
         keys=["a", "b", "c"],
         attempts=[1, 2, 3],

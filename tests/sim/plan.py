@@ -154,6 +154,7 @@ class Plan:
                 "worker.request_keys": rng.choice([1, 2, 4096]),
                 "worker.in_flight": rng.choice([1, 256 << 20]),
                 "worker.chunk_us": rng.choice([0, 100, 1000]),
+                "scheduler.slice": rng.choice([1, 3, 512, 512]),
                 "scheduler.idle_functions": rng.choice([0, 1, 64]),
                 "scheduler.relayed": rng.choice([0, 100_000, 64 << 20]),
             },

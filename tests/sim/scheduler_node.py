@@ -24,6 +24,7 @@ from weft.scheduler.state import (
 )
 from weft.scheduler.tasks import SchedulerTask
 from weft.scheduler.transitions import ACTIVE
+from weft.scheduler.turns import Turns
 from weft.scheduler.validate import validate
 
 from .links import KEEP_ALIVE, Link
@@ -55,6 +56,8 @@ class SchedulerNode:
         self._peers: dict[Link, int] = {}
         self._next_peer = 1
         self._flush_scheduled = False
+        self._turns = Turns(plan.limits["scheduler.slice"])
+        self._turn_scheduled = False
         #: {attempt: key} of all that were ever assigned.
         self.assigned: dict[int, str] = {}
         self._n_unchecked = 0
@@ -82,17 +85,41 @@ class SchedulerNode:
         peer = self._peers.get(link)
         if self.is_alive and peer is not None:
             self.world.note(f"{self!r} <- {peer}", messages)
-            n_before = self.core.counters.tasks_completed
-            current = self._current(peer, messages)
-            raised = self._raised(peer, messages)
-            self._handle(Received(peer, messages))
-            n_completed = self.core.counters.tasks_completed - n_before
-            for task, n_exceptions in raised:
-                self._check_retry(task, n_exceptions)
-            # A completion is applied at most once, and only that of the current attempt.
-            assert n_completed <= current, (
-                f"{n_completed} completions of {current} current attempts"
-            )
+            self._turns.add(peer, self.core.roles.get(peer, Role.VIEWER), messages)
+            self._turn(is_work=not all(isinstance(message, KEEP_ALIVE) for message in messages))
+
+    def _turn(self, *, is_work: bool) -> None:
+        """Handle one slice, now; what else waits has its turn a little later."""
+        turns = self._turns
+        turns.validate()
+        taken = turns.take() if self.is_alive else None
+        if taken is None:
+            return
+        peer, messages, _ = taken
+        if not messages:
+            self._handle(Closed(peer))
+        else:
+            self._receive(peer, messages)
+        if turns and not self._turn_scheduled:
+            self.world.probes["slice left for later"] += bool(turns.waiting())
+            self._turn_scheduled = True
+            delay = self.world.rng.random() * self.plan.flush_delay
+            self.world.at(delay, self._next_turn, is_work, is_work=is_work)
+
+    def _next_turn(self, is_work: bool) -> None:
+        self._turn_scheduled = False
+        self._turn(is_work=is_work)
+
+    def _receive(self, peer: int, messages: list[Message]) -> None:
+        n_before = self.core.counters.tasks_completed
+        current = self._current(peer, messages)
+        raised = self._raised(peer, messages)
+        self._handle(Received(peer, messages))
+        n_completed = self.core.counters.tasks_completed - n_before
+        for task, n_exceptions in raised:
+            self._check_retry(task, n_exceptions)
+        # A completion is applied at most once, and only that of the current attempt.
+        assert n_completed <= current, f"{n_completed} completions of {current} current attempts"
 
     def _current(self, peer: int, messages: list[Message]) -> int:
         ws = self.core.workers.get(peer)
@@ -142,7 +169,8 @@ class SchedulerNode:
         peer = self._peers.pop(link, None)
         if self.is_alive and peer is not None:
             del self._links[peer]
-            self._handle(Closed(peer))
+            self._turns.close(peer)
+            self._turn(is_work=True)
 
     def kill(self) -> None:
         """The process ends, with all that it knew."""
@@ -154,7 +182,7 @@ class SchedulerNode:
     def _on_tick(self) -> None:
         if self.is_alive:
             self.world.at(self.plan.tick, self._on_tick, is_work=False)
-            self._handle(Tick())
+            self._handle(Tick(unread=self._turns.waiting()))
 
     def _handle(self, event: Event) -> None:
         world = self.world
@@ -191,6 +219,7 @@ class SchedulerNode:
         for action in actions:
             if isinstance(action, CloseConnection):
                 self.world.note(f"{self!r} closes", action)
+                self._turns.drop(action.peer)
                 link = self._links.pop(action.peer, None)
                 # One end of a broken connection may take the other for silent before it hears.
                 if action.is_error and not (link is not None and link.is_broken):

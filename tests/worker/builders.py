@@ -60,6 +60,7 @@ def assign(
     return AssignTasks(
         functions=[function],
         function_blobs=[b"blob"],
+        function_clients=[0],
         function_of=[0] * len(keys),
         keys=keys,
         attempts=attempts,

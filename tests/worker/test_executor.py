@@ -81,6 +81,7 @@ class Bench:
         return AssignTasks(
             functions=[id],
             function_blobs=[blob],
+            function_clients=[0],
             function_of=[0],
             keys=[key or f"key-{self.last_attempt}"],
             attempts=[self.last_attempt],

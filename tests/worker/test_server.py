@@ -140,6 +140,7 @@ class Scheduler:
         return AssignTasks(
             functions=[id],
             function_blobs=[blob],
+            function_clients=[0],
             function_of=[0],
             keys=[key],
             attempts=[self.last_attempt],

@@ -491,3 +491,43 @@ def test_nonsense_is_refused_before_anything_changes(message):
         worker.state.handle(Received([message]), 0.0)
     assert worker.state.by_key == {}
     assert worker.state.functions == {}
+
+
+# --- Clients in turns -----------------------------------------------------------------------------
+
+
+def test_a_client_waits_for_a_chunk_of_another_one_not_for_all_of_its_tasks():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.tell(duration_us=100)
+    worker.receive(assign(*(f"{i} a{i}" for i in range(2, 102))))
+    small = assign("200 small")
+    small.function_clients = [2]
+    worker.receive(small)
+    ran = worker.run_all()
+    assert len(ran) == 101
+    assert ran.index("small") <= 11
+
+
+def test_a_chunk_is_of_one_client_so_that_its_result_waits_for_no_other():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.tell(duration_us=1)
+    other = assign("5 b", "6 c")
+    other.function_clients = [2]
+    worker.receive(assign("2 busy"))
+    worker.receive(assign("3 d", "4 e"), other)
+    worker.start()
+    worker.tell()
+    assert [task.key for task in worker.state.slots[0].chunk] == ["b", "c"]
+
+
+def test_the_users_priority_goes_before_turns_on_a_worker():
+    worker = Hands()
+    worker.receive(assign("1 busy"))
+    urgent = assign("9 urgent", priority=0)
+    urgent.function_clients = [2]
+    worker.receive(assign("2 a", "3 b", priority=1 << 53), urgent)
+    assert worker.run_all() == ["busy", "urgent", "a", "b"]
