@@ -56,7 +56,7 @@ class Watched:
             self.process.stdin.write("report\n")
             self.process.stdin.flush()
         except OSError:
-            return  # it has ended
+            pass  # it has ended; what it has printed may still have to be read
         self.join()
 
     def join(self) -> None:

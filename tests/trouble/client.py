@@ -53,6 +53,9 @@ def submit(
     return {i: futures[i] for i, call in enumerate(calls) if call.is_wanted}
 
 
+_saying = threading.Lock()
+
+
 class Run:
     """What has come so far."""
 
@@ -101,7 +104,8 @@ class Run:
 
 def say(**what: Any) -> None:
     """Print one line of JSON."""
-    print(json.dumps(what), flush=True)
+    with _saying:  # several threads do
+        print(json.dumps(what), flush=True)
 
 
 def main() -> None:
