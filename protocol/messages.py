@@ -381,6 +381,13 @@ class Stop(Message):
     reason: Text
 
 
+@message(54)
+class HoldersGone(Message):
+    """The workers at these addresses are lost or have left: their data ports owe no answer."""
+
+    addresses: Texts
+
+
 # -- worker -> scheduler --------------------------------------------------------------------------
 
 

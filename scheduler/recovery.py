@@ -65,6 +65,10 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for other in state.workers.values():
         other.unreachable.pop(ws, None)
     take_back(state, list(processing.values()))
+    for other in state.workers.values() if ws.has_what else ():
+        if other.processing:
+            # It may wait for data of the lost one, which need not have ended.
+            state.send(other.peer, m.HoldersGone(addresses=[ws.address]))
     lost: list[SchedulerTask] = []
     moved: dict[ClientHandle, list[str]] = {}
     for task in list(ws.has_what):

@@ -106,6 +106,13 @@ class Fetch:
 
 
 @dataclass(slots=True)
+class GiveUp:
+    """End what `holder` was asked for; its outstanding `Fetch` is answered by a `FetchFailed`."""
+
+    holder: str
+
+
+@dataclass(slots=True)
 class Forget:
     """Drop these attempts' values from the store. Some may not be there."""
 
@@ -119,4 +126,4 @@ class ForgetFunctions:
     functions: list[WorkerFunction]
 
 
-Action: TypeAlias = Run | Fetch | Forget | ForgetFunctions
+Action: TypeAlias = Run | Fetch | GiveUp | Forget | ForgetFunctions

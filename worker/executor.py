@@ -32,7 +32,7 @@ from ..protocol.payload import Blob, Payload, blob_nbytes
 from ..protocol.serialize import function_name, loads, loads_arguments
 from ..protocol.sizeof import sizeof
 from .context import WorkerContext, set_worker
-from .events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, Run
+from .events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, GiveUp, Run
 from .started import StartedRecord
 from .state import WorkerState
 from .tasks import WorkerFunction, WorkerTask
@@ -78,7 +78,7 @@ class Executor:
         self._started = started
         self._lock = threading.Lock()
         self._load_lock = threading.Lock()
-        self._fetches: list[Fetch] = []
+        self._fetches: list[Fetch | GiveUp] = []
         #: `_wake` was called and `drain` was not.
         self._wake_pending = False
         #: What the last `drain` was told.
@@ -115,8 +115,8 @@ class Executor:
         """Hand an event to the core and do what it says. Any thread may call this."""
         self._handle(event, None)
 
-    def drain(self, writable: bool = True) -> tuple[list[Message], list[Fetch]]:
-        """Take what is to be sent to the scheduler, and the fetches to be made.
+    def drain(self, writable: bool = True) -> tuple[list[Message], list[Fetch | GiveUp]]:
+        """Take what is to be sent to the scheduler, and the fetches to be made or given up.
 
         Unless `writable`, the messages stay, and only fetches are a reason to `wake` until the next
         call.
@@ -157,7 +157,7 @@ class Executor:
                 for action in actions:
                     if action.__class__ is Run:
                         self._inboxes[action.slot].put(True)
-                    elif action.__class__ is Fetch:
+                    elif action.__class__ is Fetch or action.__class__ is GiveUp:
                         self._fetches.append(action)
                     elif action.__class__ is Forget:
                         pop = self.store.pop

@@ -20,7 +20,7 @@ from ..protocol.messages import GetData, KeysData
 from ..protocol.payload import blob_nbytes
 from ..protocol.security import Security
 from ..protocol.transport import connect
-from .events import Event, Fetch, Fetched, FetchFailed
+from .events import Event, Fetch, Fetched, FetchFailed, GiveUp
 from .values import Packed
 
 logger = logging.getLogger("weft.worker")
@@ -56,6 +56,13 @@ class Peers:
         """Go to peers of this cluster from now on; connections that are open stay."""
         self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
 
+    def do(self, action: Fetch | GiveUp) -> None:
+        """Do what the core asks for."""
+        if isinstance(action, GiveUp):
+            self.give_up(action.holder)
+        else:
+            self.fetch(action)
+
     def fetch(self, fetch: Fetch) -> None:
         """Ask a peer, and hand the core an event when the answer is there."""
         line = self._lines.pop(fetch.holder, None)
@@ -64,6 +71,12 @@ class Peers:
             line = _Line(fetch.holder, self)
         self._lines[fetch.holder] = line
         line.ask(fetch)
+
+    def give_up(self, address: str) -> None:
+        """End the connection to a worker that the scheduler has lost; what was asked fails."""
+        line = self._lines.get(address)
+        if line is not None:
+            line.end("the scheduler has lost this worker")
 
     async def close(self) -> None:
         """Close all connections; what was asked fails."""

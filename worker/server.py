@@ -45,6 +45,7 @@ from ..protocol.messages import (
     DropFunctions,
     FetchKeys,
     Heartbeat,
+    HoldersGone,
     LocatedKeys,
     Refused,
     RegisterWorker,
@@ -78,7 +79,9 @@ _GOODBYE_S = 0.5
 #: For so long, another token or cluster than the connection file's is a restart that is halfway.
 _RESTART_S = 10.0
 
-_FOR_CORE = frozenset({AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, DropFunctions})
+_FOR_CORE = frozenset(
+    {AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, HoldersGone, DropFunctions}
+)
 
 
 class _Session:
@@ -574,7 +577,7 @@ class WorkerServer:
                 self._give_up(self._current, connection, f"what was to be said: {error}")
         if fetches and self._peers is not None:
             for fetch in fetches:
-                self._peers.fetch(fetch)
+                self._peers.do(fetch)
         if is_over:
             self.stop(self._leave_reason)
 

@@ -30,6 +30,7 @@ from ..protocol.messages import (
     AttemptsErred,
     DropAttempts,
     DropFunctions,
+    HoldersGone,
     LocatedKeys,
     ReturnAttempts,
 )
@@ -41,6 +42,7 @@ from .events import (
     FetchFailed,
     Forget,
     ForgetFunctions,
+    GiveUp,
     Leave,
     Received,
     Run,
@@ -531,6 +533,15 @@ class WorkerState:
         queued = self.fetching.give_up(event.holder)
         self._end_copies(event.holder, [*request.copies.values(), *queued], unreachable=True)
 
+    def _on_holders_gone(self, message: HoldersGone) -> None:
+        """Ask these no more. A process that is suspended would be silent, not refuse."""
+        for holder in message.addresses:
+            peer = self.fetching.peers.get(holder)
+            if peer is not None and peer.request is not None:
+                self.actions.append(GiveUp(holder))
+            elif peer is not None:
+                self._end_copies(holder, self.fetching.give_up(holder), unreachable=True)
+
     def _end_copies(
         self, holder: str, copies: Iterable[WorkerTask | None], *, unreachable: bool = False
     ) -> None:
@@ -580,5 +591,6 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     DropAttempts: WorkerState._on_drop_attempts,
     ReturnAttempts: on_return_attempts,
     LocatedKeys: WorkerState._on_located_keys,
+    HoldersGone: WorkerState._on_holders_gone,
     DropFunctions: WorkerState._on_drop_functions,
 }

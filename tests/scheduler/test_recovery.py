@@ -98,6 +98,19 @@ def test_clients_are_told_of_the_other_copy_of_what_they_have_not_got(board):
     assert told(out, client, m.KeysPending) == []
 
 
+def test_workers_with_something_to_do_are_told_which_holder_of_data_is_lost(board):
+    client = board.client()
+    one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
+    board.send(client, graph("a b"))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    out = board.close(one)
+    assert out[two][0] == m.HoldersGone(addresses=["tcp://one"])
+    assert m.HoldersGone(addresses=["tcp://one"]) not in out.get(three, [])
+    # Nobody fetches from one that had nothing.
+    out = board.close(three)
+    assert not [x for x in out.get(two, []) if isinstance(x, m.HoldersGone)]
+
+
 def test_a_copy_of_what_is_not_in_memory_any_more_is_dropped(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")

@@ -126,14 +126,20 @@ class Simulation:
         self.executed[task.attempt] = spec.key
         beside = self._executing.setdefault(spec.key, {})
         for attempt, (other, link) in beside.items():
-            # Two executions of one task at a time: only if the scheduler has given up the other,
-            # and either counts the thread that it holds, or has lost the worker's session.
             self.world.probes["executed twice at once"] += 1
-            ws = self.scheduler.session_of(link)
-            assert ws is None or attempt in ws.zombies, (
+            given_up = self._given_up(attempt, link) or self._given_up(task.attempt, worker.link)
+            assert given_up, (
                 f"{worker!r} executes {task!r} while {other!r} executes attempt {attempt}"
             )
         beside[task.attempt] = (worker, worker.link)
+
+    def _given_up(self, attempt: int, link: Link | None) -> bool:
+        """Whether the scheduler expects nothing of an attempt that is being executed.
+
+        It still counts the thread, or has lost the worker's session.
+        """
+        ws = self.scheduler.session_of(link)
+        return ws is None or attempt in ws.zombies
 
     def on_stop(self, worker: WorkerNode, task: WorkerTask) -> None:
         """An execution has ended, or its process has."""

@@ -7,6 +7,7 @@ under the attempt that made them; what is not there when a task starts or ends i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.protocol.handshake import Role
@@ -30,6 +31,7 @@ from weft.worker.events import (
     Fetched,
     FetchFailed,
     Forget,
+    GiveUp,
     Leave,
     Received,
     Run,
@@ -71,6 +73,8 @@ class WorkerNode:
         self._n_sessions = 0
         self._epoch = 0
         self._flush_scheduled = False
+        #: {holder: who takes its answer}
+        self._asked: dict[str, Callable[[KeysData | None], None]] = {}
         #: What each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
         #: Runs that a slot that sleeps has not seen.
@@ -240,6 +244,9 @@ class WorkerNode:
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
             elif isinstance(action, Fetch):
                 self._fetch(action)
+            elif isinstance(action, GiveUp):
+                self.world.probes["fetch given up"] += 1
+                self.world.at(0.0, self._asked[action.holder], None)
             elif isinstance(action, Forget):
                 for attempt in action.attempts:
                     self.store.pop(attempt, None)
@@ -355,8 +362,11 @@ class WorkerNode:
         request = GetData(request=action.request, keys=action.keys)
 
         def on_answer(answer: KeysData | None) -> None:
+            if self._asked.get(action.holder) is not on_answer:
+                return  # it was given up
             if not self.when_awake(on_answer, answer):
                 return
+            del self._asked[action.holder]
             if answer is None:
                 self._handle(FetchFailed(action.holder, action.request, "lost"))
                 return
@@ -367,6 +377,8 @@ class WorkerNode:
                 Fetched(action.holder, action.request, answer.keys, nbytes, answer.missing)
             )
 
+        assert action.holder not in self._asked
+        self._asked[action.holder] = on_answer
         self.sim.ask(self, action.holder, request, on_answer)
 
     # -- checks -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from weft.worker.events import (
     FetchFailed,
     Forget,
     ForgetFunctions,
+    GiveUp,
     Received,
     Run,
 )
@@ -109,6 +110,8 @@ class Hands:
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
+        #: Holders that the shell was told to expect nothing of.
+        self.given_up: list[str] = []
         self.n_runs = 0
 
     # --- Events -----------------------------------------------------------------------------------
@@ -140,6 +143,8 @@ class Hands:
             self.fetches[action.request] = action
         elif isinstance(action, Forget):
             self.store.difference_update(action.attempts)
+        elif isinstance(action, GiveUp):
+            self.given_up.append(action.holder)
         else:
             assert isinstance(action, ForgetFunctions)
 

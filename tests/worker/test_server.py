@@ -32,6 +32,7 @@ from weft.protocol.messages import (
     FetchKeys,
     GetData,
     Heartbeat,
+    HoldersGone,
     KeysData,
     KeysMissing,
     Refused,
@@ -565,32 +566,39 @@ async def test_a_key_that_a_peer_does_not_have_is_reported(cluster):
     scheduler.send(b, DropAttempts(attempts=[1]))
 
 
-async def test_a_peer_that_goes_away_while_it_owes_an_answer_is_reported(cluster, security):
+@pytest.mark.parametrize("peer", ["goes away", "is silent, and lost to the scheduler"])
+async def test_a_peer_that_owes_an_answer_and_is_gone_is_reported(cluster, security, peer):
     scheduler = cluster.scheduler
     b = await cluster.start(name="b")
-    silent = Scheduler(security)  # accepts, hears, and never answers
-    connections = []
+    closed = asyncio.Event()
 
     class Silent:
+        """Accepts, hears, and never answers."""
+
         def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-            connections.append(connection)
-            connection.abort()
+            if peer == "goes away":
+                connection.abort()
+            else:
+                scheduler.send(b, HoldersGone(addresses=[listener.address]))
 
         def on_writable(self, connection: Connection) -> None:
             pass
 
         def on_closed(self, connection: Connection, error: object) -> None:
-            pass
+            closed.set()
 
     listener = await listen(
         "tcp://127.0.0.1:0",
         role=Role.WORKER_DATA,
         accepted_roles={Role.PEER},
-        security=silent.security,
+        security=security,
         on_connection=lambda connection: Silent(),
     )
     task = scheduler.task(inc, Ref("x"), key="y")
     scheduler.send(b, scheduler.located(task, "x", 99, listener.address))
     await scheduler.until(lambda: scheduler.of(KeysMissing))
-    assert connections
+    (missing,) = scheduler.of(KeysMissing)
+    assert missing == KeysMissing(keys=["x"], holder=listener.address, unreachable=True)
+    if peer != "goes away":
+        await asyncio.wait_for(closed.wait(), 20)
     await listener.close()

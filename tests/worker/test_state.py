@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
@@ -12,10 +14,12 @@ from weft.protocol.messages import (
     AttemptsFinished,
     AttemptsReturned,
     DropFunctions,
+    HoldersGone,
     KeysMissing,
     ReplicasAdded,
     Stop,
 )
+from weft.worker import fetching
 from weft.worker.events import ChunkDone, ForgetFunctions, Received, SchedulerLost
 
 A, B, C = "tcp://a", "tcp://b", "tcp://c"
@@ -345,6 +349,27 @@ def test_what_is_queued_at_a_holder_out_of_reach_fails_with_it():
     worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
     assert worker.fail(A) == [KeysMissing(keys=["x", "y"], holder=A, unreachable=True)]
     assert worker.state.fetching.peers == {}
+
+
+def test_what_a_lost_holder_owes_is_given_up_and_asked_for_elsewhere():
+    worker = Hands()
+    worker.receive(assign("1 a <- x y", located=[("x", 8, 10, [A, B]), ("y", 9, 10, [A])]))
+    assert worker.asked(A) == ["x", "y"]
+    assert worker.receive(HoldersGone(addresses=[A, C])) == []
+    assert worker.given_up == [A]
+    assert worker.fail(A) == [KeysMissing(keys=["x", "y"], holder=A, unreachable=True)]
+    assert worker.asked(B) == ["x"]
+
+
+def test_what_waits_for_its_turn_at_a_lost_holder_is_not_asked_of_it():
+    worker = Hands()
+    with patch.object(fetching, "IN_FLIGHT_BYTES", 10):
+        worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
+        worker.receive(assign("2 b <- y", located=[("y", 9, 10, [B])]))
+        assert worker.asked(B) == []
+        told = worker.receive(HoldersGone(addresses=[B]))
+    assert told == [KeysMissing(keys=["y"], holder=B, unreachable=True)]
+    assert worker.given_up == []
 
 
 def test_an_input_that_nobody_holds_is_asked_for():
