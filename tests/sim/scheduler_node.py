@@ -10,7 +10,14 @@ from typing import Any
 
 from weft.protocol.handshake import Role
 from weft.protocol.message import Message
-from weft.protocol.messages import AssignTasks, AttemptsErred, AttemptsFinished, Welcome
+from weft.protocol.messages import (
+    AssignTasks,
+    AttemptsErred,
+    AttemptsFinished,
+    AttemptsReturned,
+    KeysMissing,
+    Welcome,
+)
 from weft.scheduler.peers import WorkerHandle
 from weft.scheduler.state import (
     CloseConnection,
@@ -137,6 +144,8 @@ class SchedulerNode:
 
     def _raised(self, peer: int, messages: list[Message]) -> list[tuple[SchedulerTask, int]]:
         """Return the tasks whose current attempts are reported as failed, and how often before."""
+        if any(isinstance(message, (AttemptsReturned, KeysMissing)) for message in messages):
+            return []  # these may have ended the attempt by the time that its failure is read
         ws = self.core.workers.get(peer)
         tasks = {
             ws.processing[attempt]: None
