@@ -20,7 +20,7 @@ from ..protocol.liveness import MISSED_HEARTBEATS
 from ..protocol.message import Message
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import fill_class
-from .recovery import blame, lose_worker
+from .recovery import blame, lose_worker, tell_peers
 from .refusals import explain_unrunnable, forget_refusal, remember_refusal
 from .submission import unwant
 from .tasks import NO_WORKER, SchedulerTask, TaskClass
@@ -238,6 +238,7 @@ def _remove_worker(
         state.counters.workers_lost += 1
         level = "warning" if n_processing or n_keys else "info"
         state.log(level, f"worker {ws.name} is lost {text}")
+        tell_peers(state, ws)
     lose_worker(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)

@@ -56,6 +56,18 @@ class Relay:
 
 
 # -- a worker is gone -----------------------------------------------------------------------------
+def tell_peers(state: SchedulerState, lost: WorkerHandle) -> None:
+    """Let no worker wait for data of a lost one.
+
+    Its process need not have ended: one that is suspended, or whose machine is out of reach, keeps
+    its connections and is silent.
+    """
+    if lost.has_what:
+        for ws in state.workers.values():
+            if ws.processing:
+                state.send(ws.peer, m.HoldersGone(addresses=[lost.address]))
+
+
 def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     """Place again what ran there, and compute again what only it had.
 
@@ -65,10 +77,6 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for other in state.workers.values():
         other.unreachable.pop(ws, None)
     take_back(state, list(processing.values()))
-    for other in state.workers.values() if ws.has_what else ():
-        if other.processing:
-            # It may wait for data of the lost one, which need not have ended.
-            state.send(other.peer, m.HoldersGone(addresses=[ws.address]))
     lost: list[SchedulerTask] = []
     moved: dict[ClientHandle, list[str]] = {}
     for task in list(ws.has_what):

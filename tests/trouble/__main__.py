@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -198,6 +199,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds")
     parser.add_argument("--verbose", action="store_true", help="print each trouble")
     options = parser.parse_args()
+    # Ended from outside, it still ends what it has started.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     parent = options.folder or Path(tempfile.mkdtemp(prefix="weft-trouble-"))
     failed = []
     for seed in range(options.seed, options.seed + options.rounds):

@@ -87,8 +87,10 @@ class Run:
                 [i, self.wanted[i].key, done[i], self.expected[i]] for i in wrong[:MAX_NAMED]
             ],
         }
-        say(report=report)
-        os._exit(0)
+        try:
+            say(report=report)
+        finally:
+            os._exit(0)  # also if nobody reads any more
 
     def tell(self) -> None:
         """Print now and then how many results are there."""
