@@ -26,7 +26,6 @@ from .options import GetOptions, Options, priorities_of, read_options, use_confi
 from .pulling import run_pulling
 from .reading import Graph, read_graph
 from .relaying import Relay
-from .submitted import run_submitted
 from .submitting import run_submitting
 from .tasks import GraphTask, Literal
 
@@ -107,6 +106,8 @@ def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
     """Run a graph as the options say; `drive` is for want of an executor."""
     mapping = as_mapping(dsk)
     if options.client is not None:
+        from .submitted import run_submitted  # with it comes asyncio
+
         return run_submitted(
             options.client,
             dsk,
