@@ -29,6 +29,7 @@ EXPECTED = {
     "failure cancelled",
     "failure exception",
     "failure worker-died",
+    "fetch given up",
     "fetch missing",
     "fetch refused",
     "freeze",
