@@ -43,6 +43,7 @@ class Connection(abc.ABC):
         peer_address: the other end's; in a TCP server, that of one socket, not where it listens.
         wire: numbers of the frames; set `wire.epoch` and `wire.session` once they are known.
         writable: False while so much waits to be written that it is better to wait with more.
+        receiving: a frame from the other end has begun and is not complete.
         closed: nothing can be sent or received any more; `on_closed` has come or will come.
         bytes_in, bytes_out, frames_in, frames_out: since the connection exists.
     """
@@ -58,6 +59,11 @@ class Connection(abc.ABC):
     bytes_out: int
     frames_in: int
     frames_out: int
+
+    @property
+    def receiving(self) -> bool:
+        """See above; never true where frames come whole."""
+        return False
 
     @abc.abstractmethod
     def send(self, messages: Sequence[Message]) -> None:

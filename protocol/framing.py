@@ -111,6 +111,7 @@ class FrameDecoder:
         "_rest",
         "_want",
         "failed",
+        "held",
     )
 
     def __init__(
@@ -132,6 +133,8 @@ class FrameDecoder:
         self._lengths: tuple[int, ...] = ()
         self._payload = _NOTHING
         self._buffers: list[bytearray] = []
+        #: Bytes of memory that the frame under way takes: its buffers so far and `_part`.
+        self.held = 0
         #: Set once, when the stream broke the rules.
         self.failed: RemoteProtocolError | None = None
 
@@ -139,6 +142,14 @@ class FrameDecoder:
     def half_received(self) -> bool:
         """Whether a frame has begun and is not complete: its sender owes us bytes."""
         return self._awaited != _HEADER_PART or len(self._rest) > 0
+
+    @property
+    def next_nbytes(self) -> int:
+        """How much memory the next `get_buffer` takes beside `held`."""
+        if self._part is None or self._missing:
+            return 0
+        n = len(self._part)
+        return min(n, self._want - n)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to receive to; never empty. Ends the life of payloads given out before."""
@@ -195,6 +206,7 @@ class FrameDecoder:
             # So much that doubling it some times gives what is wanted, and next to nothing more.
             doublings = max(0, (self._want - 1).bit_length() - _FIRST_BYTES.bit_length() + 1)
             self._part = bytearray(-(-self._want >> doublings))
+            self.held += len(self._part)
             self._missing = memoryview(self._part)
             self._missing[: end - start] = memory[start:end]
             self._missing = self._missing[end - start :]
@@ -218,6 +230,7 @@ class FrameDecoder:
             self._missing = self._memory
             return
         self._part = part
+        self.held += len(part) - n
         self._missing = memoryview(part)[n:]
 
     def _on_part(self, own: bytearray | None, view: memoryview) -> Frame | None:
@@ -231,8 +244,11 @@ class FrameDecoder:
             return None
         if awaited == _PAYLOAD_PART:
             self._payload = view
+        elif own is None:
+            self._buffers.append(bytearray(view))
+            self.held += len(view)
         else:
-            self._buffers.append(bytearray(view) if own is None else own)
+            self._buffers.append(own)
         n = len(self._buffers)
         if n < len(self._lengths):
             self._awaited, self._want = _BUFFER_PART, self._lengths[n]
@@ -242,6 +258,7 @@ class FrameDecoder:
         self._payload = _NOTHING
         self._lengths = ()
         self._buffers = []
+        self.held = 0
         return frame
 
     def _on_header(self, view: memoryview) -> None:

@@ -46,6 +46,7 @@ from .security import (
 )
 from .sockets import SocketFile, bind_tcp, bind_unix
 from .stream import StreamConnection, tls_reason
+from .unfinished import UnfinishedFrames
 from .wire import WireState
 
 __all__ = ["Listener", "listen", "one_line"]
@@ -118,6 +119,7 @@ class Listener:
         progress_timeout_s: float,
         max_unauthenticated: int,
         max_unauthenticated_per_host: int,
+        unfinished: UnfinishedFrames,
     ) -> None:
         if security.cluster_id is None:
             raise LocalProtocolError("a listening end needs a cluster id")
@@ -133,6 +135,7 @@ class Listener:
         self._progress_timeout_s = progress_timeout_s
         self._max_unauthenticated = max_unauthenticated
         self._max_unauthenticated_per_host = max_unauthenticated_per_host
+        self._unfinished = unfinished
         #: Connections that have proved nothing yet, with their host ("" = not bounded by host).
         self._unauthenticated: dict[StreamConnection, str] = {}
         #: {host: how many of _unauthenticated are from it}. No zeros.
@@ -308,6 +311,7 @@ class Listener:
             WireState(self._limits),
             self._handshake_timeout_s,
             self._progress_timeout_s,
+            self._unfinished,
         )
         connection.peer_address = address
         self._alive[connection] = None
@@ -437,6 +441,7 @@ async def listen(
     progress_timeout_s: float = 30.0,
     max_unauthenticated: int = 256,
     max_unauthenticated_per_host: int = 32,
+    unfinished: UnfinishedFrames | None = None,
     allow_plaintext: bool = False,
 ) -> Listener:
     """Accept connections at `address` (port 0 = any free one) until the listener is closed.
@@ -449,9 +454,12 @@ async def listen(
         on_connection: called with each authenticated connection; returns who handles it.
         limits: of the frames that peers send.
         handshake_timeout_s: for the whole handshake of a connection.
-        progress_timeout_s: a frame may pause this long, and not twice as long.
+        progress_timeout_s: a frame may pause this long, and not twice as long; a frame that takes
+            longer has to come at 2 KiB/s.
         max_unauthenticated: connections whose handshake is not done, in all.
         max_unauthenticated_per_host: the same from one host, except this one.
+        unfinished: where the memory of half received frames is counted and limited, for several
+            listeners together; None = for this one alone.
         allow_plaintext: let `tcp://` be reachable from other machines, which then are trusted with
             everything that is sent.
 
@@ -469,6 +477,7 @@ async def listen(
         progress_timeout_s=progress_timeout_s,
         max_unauthenticated=max_unauthenticated,
         max_unauthenticated_per_host=max_unauthenticated_per_host,
+        unfinished=unfinished or UnfinishedFrames(),
     )
     await listener.start(address, allow_plaintext=allow_plaintext)
     return listener

@@ -39,3 +39,38 @@ class Silence:
         else:
             self._n_silent += 1
         return self._n_silent >= self._n_looks
+
+
+class Trickle:
+    """Tells when a frame comes too slowly to be waited for. For one connection only.
+
+    It counts looks, as `Silence` does, and for the same reason.
+    """
+
+    def __init__(self, n_looks: int) -> None:
+        """Judge a frame after every `n_looks` looks at it."""
+        self._n_looks = n_looks
+        self._n_left = n_looks
+        self._frames_in = -1
+        #: what had come of everything when this stretch of `n_looks` began
+        self._bytes_in = 0
+
+    def look(self, connection: Connection, min_nbytes: int, *, is_paused: bool) -> bool:
+        """Return whether less than `min_nbytes` came of one frame during the last `n_looks` looks.
+
+        Nothing can come while this end does not read (`is_paused`): that does not count.
+        """
+        if connection.frames_in != self._frames_in or is_paused:
+            self._begin(connection)
+            return False
+        self._n_left -= 1
+        if self._n_left:
+            return False
+        is_slow = connection.bytes_in - self._bytes_in < min_nbytes
+        self._begin(connection)
+        return is_slow
+
+    def _begin(self, connection: Connection) -> None:
+        self._frames_in = connection.frames_in
+        self._bytes_in = connection.bytes_in
+        self._n_left = self._n_looks

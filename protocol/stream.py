@@ -23,9 +23,10 @@ from .connection import Connection, Handler
 from .errors import CommClosed, CommError, HandshakeError, ProtocolError, RemoteProtocolError
 from .framing import MEMORY_BYTES, Frame, FrameDecoder
 from .handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
-from .liveness import Silence
+from .liveness import Silence, Trickle
 from .message import Message
 from .payload import Buffer
+from .unfinished import MIN_RATE, UnfinishedFrames
 from .wire import WireState
 
 __all__ = ["Owner", "StreamConnection", "tls_reason"]
@@ -83,6 +84,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         wire: WireState,
         handshake_timeout_s: float,
         progress_timeout_s: float,
+        unfinished: UnfinishedFrames | None = None,
     ) -> None:
         self.address = address
         self.peer_address = address
@@ -102,12 +104,24 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._decoder: FrameDecoder | None = None
         self._error: CommError | ProtocolError | None = None
         self._is_gone = False
-        self._is_paused = False
+        #: Why it is not read from: the handler asked for that, or there is no room (`unfinished`).
+        self._is_paused = self._is_held_up = False
+        self._reads = True
         self._progress_timeout_s = progress_timeout_s
         #: The handshake's deadline, later that of `close`.
         self._deadline: asyncio.TimerHandle | None = None
         self._watch_handshake(handshake_timeout_s, _LOOKS)
         self._progress: asyncio.TimerHandle | None = None
+        #: Where the memory of a half received frame is counted; None = nowhere: this end asked for
+        #: what comes, and limits what it asks for.
+        self._unfinished = unfinished
+        #: As it stands there, and of which frame.
+        self._held = self._held_frame = 0
+
+    @property
+    def receiving(self) -> bool:
+        """Whether a frame has begun and is not complete. See `Connection.receiving`."""
+        return self._decoder is not None and self._decoder.half_received
 
     @property
     def is_connected(self) -> bool:
@@ -203,8 +217,19 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         except RemoteProtocolError as error:
             self.fail(error)
             return
+        if decoder.held or self._held:
+            self._count_held(decoder.held, decoder.next_nbytes)
         if decoder.half_received and self._progress is None:
-            self._watch_progress(Silence(_LOOKS))
+            self._watch_progress(Silence(_LOOKS), Trickle(_LOOKS))
+
+    def _count_held(self, nbytes: int, next_nbytes: int) -> None:
+        if self._unfinished is None:
+            return
+        if self._held and self.frames_in != self._held_frame:
+            # That was of an earlier frame, and the age of a frame decides.
+            self._unfinished.update(self, 0, 0)
+        self._held, self._held_frame = nbytes, self.frames_in
+        self._unfinished.update(self, nbytes, next_nbytes)
 
     def _deliver(self, frame: Frame) -> bool:
         """Hand on a frame's messages; return whether the handler left the connection open."""
@@ -217,31 +242,55 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         """See `Connection.pause_reading`."""
-        if not self._is_paused and self._transport is not None and not self.closed:
-            self._is_paused = True
-            self._transport.pause_reading()
+        self._is_paused = True
+        self._read_or_not()
 
     def resume_reading(self) -> None:
         """See `Connection.resume_reading`."""
-        if self._is_paused and self._transport is not None:
-            self._is_paused = False
-            if not self.closed:
-                self._transport.resume_reading()
+        self._is_paused = False
+        self._read_or_not()
 
-    def _watch_progress(self, silence: Silence) -> None:
+    def hold_up(self) -> None:
+        """Leave what comes in the socket until there is room: see `unfinished`."""
+        self._is_held_up = True
+        self._read_or_not()
+
+    def go_on(self) -> None:
+        """Read again: there is room."""
+        self._is_held_up = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        reads = not (self._is_paused or self._is_held_up)
+        if self._transport is None or self.closed or reads == self._reads:
+            return
+        self._reads = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _watch_progress(self, silence: Silence, trickle: Trickle) -> None:
         # One timer while there are half frames, not one a read.
         self._progress = None
         if self.closed or self._decoder is None or not self._decoder.half_received:
             return
-        if self._is_paused:
-            silence = Silence(_LOOKS)  # it is we who do not read
-        if silence.look(self):
-            text = f"a frame stopped halfway for {self._progress_timeout_s:g} s"
+        timeout_s = self._progress_timeout_s
+        min_rate = MIN_RATE if self._unfinished is None else self._unfinished.min_rate
+        if not self._reads:
+            silence = Silence(_LOOKS)  # it is this end that does not read
+        elif silence.look(self):
+            self.fail(RemoteProtocolError(f"a frame stopped halfway for {timeout_s:g} s"))
+            return
+        if trickle.look(self, int(min_rate * timeout_s), is_paused=not self._reads):
+            text = f"a frame comes too slowly: less than {min_rate >> 10} KiB/s for {timeout_s:g} s"
+            if min_rate > MIN_RATE:
+                text += ", while other peers wait for the memory that it takes"
             self.fail(RemoteProtocolError(text))
-        else:
-            self._progress = self._loop.call_later(
-                self._progress_timeout_s / _LOOKS, self._watch_progress, silence
-            )
+            return
+        self._progress = self._loop.call_later(
+            timeout_s / _LOOKS, self._watch_progress, silence, trickle
+        )
 
     # --- Sending ----------------------------------------------------------------------------------
 
@@ -334,6 +383,9 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         if self._progress is not None:
             self._progress.cancel()
             self._progress = None
+        self._decoder = None
+        if self._held:
+            self._count_held(0, 0)
         if sys.version_info < (3, 11) and self._transport is not None:
             # Its TLS transport does not note that the other end has closed it, and warns later.
             self._transport.close()

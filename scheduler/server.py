@@ -26,10 +26,11 @@ from ..protocol.errors import CommError, LocalProtocolError, ProtocolError, Stuc
 from ..protocol.handshake import Role
 from ..protocol.listen import one_line
 from ..protocol.message import Message
-from ..protocol.messages import Bye, Welcome
+from ..protocol.messages import Bye, Heartbeat, Welcome
 from ..protocol.security import Security
 from ..protocol.sizing import message_nbytes
 from ..protocol.transport import Listener, listen
+from ..protocol.unfinished import UnfinishedFrames
 from .state import (
     CloseConnection,
     Closed,
@@ -61,6 +62,8 @@ class SchedulerConfig:
         heartbeat_s: how often peers say that they live; who is not heard for
             `liveness.MISSED_HEARTBEATS` of these is taken for dead, on either side.
         progress_timeout_s: a frame may pause this long on its way.
+        max_unfinished_nbytes: what all peers together have sent of frames that are not complete may
+            take so much memory, beside the oldest of these frames.
         max_outbox_nbytes: so much may wait for a peer that does not read, about, beside what its
             connection has taken; it is cut off then.
         facts: told to every peer that registers.
@@ -72,6 +75,7 @@ class SchedulerConfig:
     heartbeat_s: float = 2.0
     handshake_timeout_s: float = 5.0
     progress_timeout_s: float = 30.0
+    max_unfinished_nbytes: int = 512 << 20
     max_outbox_nbytes: int = 256 << 20
     allowed_deaths: int = 3
     facts: dict[str, Any] = field(default_factory=dict)
@@ -91,6 +95,7 @@ class SchedulerServer:
         )
         self.state.facts.update(config.facts)
         self._listeners: list[Listener] = []
+        self._unfinished = UnfinishedFrames(config.max_unfinished_nbytes)
         self._connections: dict[int, Connection] = {}
         #: {peer: (messages measured, their bytes)} of those whose connection takes nothing
         self._waiting: dict[int, tuple[int, int]] = {}
@@ -101,6 +106,7 @@ class SchedulerServer:
         #: `_turn` is due
         self._turn_scheduled = False
         self._tick: asyncio.TimerHandle | None = None
+        self._next_reassurance = 0.0
         self._stopped: asyncio.Event = asyncio.Event()
         #: Strong reference: the loop holds tasks weakly.
         self._stop_task: asyncio.Task[None] | None = None
@@ -128,6 +134,7 @@ class SchedulerServer:
                     on_connection=self._on_connection,
                     handshake_timeout_s=self._config.handshake_timeout_s,
                     progress_timeout_s=self._config.progress_timeout_s,
+                    unfinished=self._unfinished,
                 )
                 self._listeners.append(listener)
         except BaseException:
@@ -207,7 +214,18 @@ class SchedulerServer:
         self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
         self.state.handle(Tick(self._measure(), self._turns.waiting()), time.monotonic())
         self._cut_off_stuck()
+        self._reassure()
         self._schedule_flush()
+
+    def _reassure(self) -> None:
+        """Send a sign of life to peers whose frame takes long: their heartbeats wait behind it."""
+        now = self._loop.time()
+        if now < self._next_reassurance:
+            return
+        self._next_reassurance = now + self._config.heartbeat_s
+        for peer, connection in self._connections.items():
+            if connection.receiving and connection.writable and peer not in self.state.strangers:
+                self.state.send(peer, Heartbeat(facts={}))
 
     def _cut_off_stuck(self) -> None:
         """End the connections of those that do not read, and for whom too much waits."""

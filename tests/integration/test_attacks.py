@@ -505,7 +505,7 @@ def test_after_all_that_the_scheduler_is_as_it_was(cluster: Cluster) -> None:
         found = cluster.metrics()
         # The two workers and their supervisor, the client, and who asks.
         return bool(
-            (found["workers"], found["clients"], found["connections"]) == (2, 1, 5)
+            (found["workers"]["running"], found["clients"], found["connections"]) == (2, 1, 5)
             and not found["tasks"]["no_worker"]
             and not found["tasks"]["erred"]
         )

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.protocol.transport_kit import (
     lines,
     raw,
     shake_hands,
+    turns,
 )
 from weft.protocol import listen as listen_module
 from weft.protocol.errors import (
@@ -341,15 +341,6 @@ def test_frame_that_stops_halfway_is_not_waited_for(
     run(main())
     (line,) = lines(log)
     assert "stopped halfway" in line
-
-
-async def turns(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something is so that nobody tells."""
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never was so")
 
 
 class Jumps:

@@ -243,3 +243,12 @@ async def shake_hands(address: str) -> tuple[asyncio.StreamReader, asyncio.Strea
 def frame(*messages: Any, numbers: Sequence[int] = (0, 0, 1, 0)) -> bytes:
     payload: bytes = msgpack.packb([*numbers, list(messages)])
     return frame_header(len(payload)) + payload
+
+
+async def turns(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something is so that nobody tells."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never was so")
