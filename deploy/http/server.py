@@ -31,12 +31,14 @@ class HttpConfig:
         port: 0 = any free one.
         scheduler_address: where the scheduler is.
         security: the cluster's; with certificate and key if `host` needs TLS.
+        idle_timeout_s: a connection without a whole request for so long is closed.
     """
 
     host: str
     port: int
     scheduler_address: str
     security: Security
+    idle_timeout_s: float = 10.0
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> HttpConfig:
@@ -79,7 +81,8 @@ async def serve(
         server = tornado.httpserver.HTTPServer(
             site.application(),
             ssl_options=context,
-            idle_connection_timeout=60.0,
+            # Also the limit for the headers of a request, and for the TLS handshake before them.
+            idle_connection_timeout=config.idle_timeout_s,
             body_timeout=5.0,
             max_header_size=16 << 10,
             max_body_size=16 << 10,

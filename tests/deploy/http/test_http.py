@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import ssl
@@ -14,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.daemons import daemon, file_of, gone, scheduler
 from weft.deploy.http.prometheus import render
+from weft.deploy.http.server import HttpConfig, serve
 from weft.deploy.local import LocalCluster
 from weft.protocol.connection_file import ConnectionFile
-from weft.protocol.security import Security
+from weft.protocol.security import Security, new_cluster_id, new_token
 from weft.scheduler.info import METRICS, metrics
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
 from weft.scheduler.state import SchedulerState, Tick
@@ -265,3 +267,32 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
         process.kill()
         started.process.wait(30)
         wait_until(lambda: gone(family), 30)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+async def test_a_connection_that_sends_no_whole_request_is_closed(sent):
+    security = Security(new_token().encode(), new_cluster_id())
+    started = SchedulerServer(SchedulerConfig(["tcp://127.0.0.1:0"], security))
+    await started.start()
+    config = HttpConfig("127.0.0.1", 0, started.addresses[0], security, idle_timeout_s=0.3)
+    listening = asyncio.get_running_loop().create_future()
+    over = asyncio.Event()
+    serving = asyncio.create_task(serve(config, lambda port: listening.set_result(port), over.wait))
+    try:
+        port = await listening
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
+        for _, writer in pairs:
+            writer.write(sent)
+        # Nothing is answered; the end comes by itself.
+        for reader, writer in pairs:
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+    finally:
+        over.set()
+        await serving
+        await started.stop()
+
+
+def test_the_limit_for_a_request_is_short_unless_configured():
+    assert HttpConfig("127.0.0.1", 0, "", Security(bytes(32))).idle_timeout_s <= 15
