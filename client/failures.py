@@ -24,7 +24,7 @@ def _from_exception(failure: Failure) -> BaseException:
     from ..protocol.exceptions import N_PACKED, unpack_exception
 
     packed, attempts = failure[2 : 2 + N_PACKED], failure[2 + N_PACKED :]
-    made = unpack_exception(packed)
+    made = unpack_exception(packed, failure[1])
     if attempts:
         _add_note(made, f"weft: attempt {attempts[0]} of {attempts[0]}: each one raised")
     return made

@@ -73,7 +73,7 @@ def name_packed(packed: PackedException, key: str, note: str) -> list[Any]:
     return [*fields, pickle.dumps((key, note, links), PROTOCOL)]
 
 
-def unpack_exception(packed: PackedException) -> BaseException:
+def unpack_exception(packed: PackedException, key: str = "") -> BaseException:
     """Return the exception that `pack_exception` was given, or a `TaskErred` in its place.
 
     A new object each time. SystemExit, KeyboardInterrupt, GeneratorExit and asyncio.CancelledError
@@ -86,6 +86,10 @@ def unpack_exception(packed: PackedException) -> BaseException:
     if len(packed) != N_PACKED or [*map(type, packed)] != [bytes, str, str, str, bytes]:
         raise RemoteProtocolError("a packed exception must be bytes, three texts and bytes")
     blob, name, text, traceback_text, frames = packed
+    if not frames:
+        cut = TaskErred(key, name, text)
+        add_note(cut, traceback_text)
+        return cut
     try:
         key, note, links = pickle.loads(frames)
     except Exception as exc:

@@ -16,7 +16,8 @@ from ..protocol import messages as m
 from ..protocol.failure import after_attempts
 from ..protocol.payload import Blob
 from .peers import ClientHandle, WorkerHandle
-from .tasks import MEMORY, WAITING, Prefix, SchedulerTask
+from .prefixes import Prefix
+from .tasks import MEMORY, WAITING, SchedulerTask
 from .transitions import (
     abandon,
     drop_attempt,
@@ -176,7 +177,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             failure = after_attempts(failure, n_before + 1)
         task.group.prefix.n_erred += 1
         state.counters.tasks_failed_exception += 1
-        err(state, task, failure, reported=True)
+        err(state, task, state.failures.fit(failure), reported=True)
     ws.last_progress = state.now
     # A failure in the same message may have taken away the need for a retry.
     again = {task: None for task in again if task.worker is ws}

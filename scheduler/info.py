@@ -14,7 +14,6 @@ from .refusals import describe_refusals
 
 if TYPE_CHECKING:
     from .state import SchedulerState
-    from .tasks import Prefix
 
 #: Workers described in one answer.
 MAX_WORKERS_LISTED = 1000
@@ -77,16 +76,6 @@ class _Shown(Metric):
     read: Callable[[SchedulerState], Any] = lambda state: 0
 
 
-def _by_prefix(read: Callable[[Prefix], float]) -> Callable[[SchedulerState], dict[str, float]]:
-    """Read one number of each of the 50 functions that took the most time."""
-
-    def values(state: SchedulerState) -> dict[str, float]:
-        by_time = sorted(state.prefixes.values(), key=lambda p: -p.compute_ns)
-        return {prefix.name: read(prefix) for prefix in by_time[:50]}
-
-    return values
-
-
 def _epoch_s(state: SchedulerState) -> float:
     return state.epoch / 1e9
 
@@ -97,13 +86,13 @@ _SHOWN: Final = (
         "task_compute_seconds_total",
         "Time that tasks ran, by function.",
         "prefix",
-        _by_prefix(lambda prefix: prefix.compute_ns / 1e9),
+        lambda state: state.prefixes.totals(lambda prefix: prefix.compute_ns / 1e9),
     ),
     _Shown(
         "tasks_finished_total",
         "Tasks that finished, by function.",
         "prefix",
-        _by_prefix(lambda prefix: prefix.n_finished),
+        lambda state: state.prefixes.totals(lambda prefix: prefix.n_finished),
     ),
     _Shown(
         "workers",

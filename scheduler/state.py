@@ -37,11 +37,13 @@ from ..protocol.handshake import Role
 from ..protocol.message import Message
 from . import assignment, completion, membership, recovery, submission
 from .counters import Counters
+from .failures import Failures
 from .info import cluster_info, metrics
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .prefixes import Prefixes
 from .refusals import Refusal
 from .story import Story
-from .tasks import Function, Prefix, SchedulerTask, TaskClass
+from .tasks import Function, SchedulerTask, TaskClass
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -155,8 +157,8 @@ class SchedulerState:
         self.max_idle_functions = max_idle_functions
         #: {function id: function} of all tasks, and of idle ones
         self.functions: dict[bytes, Function] = {}
-        #: {function name: what was learned}
-        self.prefixes: dict[str, Prefix] = {}
+        #: what was learned, by function name
+        self.prefixes: Prefixes = Prefixes()
         self.default_class = TaskClass((), (), False, ())
         #: {(workers, allow_other_workers, resources): class}
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
@@ -219,6 +221,8 @@ class SchedulerState:
         self.outboxes: dict[int, list[Message]] = {}
         self.actions: list[Action] = []
         self.counters = Counters()
+        #: those of all erred tasks
+        self.failures = Failures()
         self.measurements: dict[str, Any] = {}
         self.story = Story()
         self.now = 0.0

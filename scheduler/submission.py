@@ -24,7 +24,6 @@ from .tasks import (
     QUEUED,
     RELEASED,
     Function,
-    Prefix,
     SchedulerTask,
     TaskClass,
     TaskGroup,
@@ -155,9 +154,7 @@ def _groups(state: SchedulerState, message: m.SubmitTasks, client: int) -> list[
         function = state.functions.get(function_id)
         if function is None:
             assert blob is not None
-            prefix = state.prefixes.get(name)
-            if prefix is None:
-                prefix = state.prefixes[name] = Prefix(name)
+            prefix = state.prefixes.take(name)
             function = state.functions[function_id] = Function(function_id, blob, prefix)
         elif function in state.idle_functions:
             revive_function(state, function)

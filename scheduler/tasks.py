@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ..protocol.failure import Failure
 from ..protocol.payload import Blob
+from .prefixes import Prefix
 from .queues import ReadyQueue
 
 if TYPE_CHECKING:
@@ -30,39 +31,6 @@ PROCESSING: Final = "processing"  #: assigned to one worker, under one attempt
 MEMORY: Final = "memory"  #: finished; at least one worker has the data
 ERRED: Final = "erred"  #: failed, or depends on one that failed
 FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can show this state
-
-#: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
-#: a thread.
-UNKNOWN_DURATION_NS: Final = 2_000_000
-#: What a task costs a worker at the very least, so that zero-length tasks do not look free.
-MIN_DURATION_NS: Final = 10_000
-
-
-class Prefix:
-    """What is learned about all tasks of one function name."""
-
-    __slots__ = ("compute_ns", "estimate_ns", "n_erred", "n_finished", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        #: expected duration of the next one, ns, >= MIN_DURATION_NS
-        self.estimate_ns = UNKNOWN_DURATION_NS
-        self.n_finished = 0
-        self.n_erred = 0
-        self.compute_ns = 0
-
-    def learn(self, n: int, total_ns: int) -> None:
-        """Take in `n` durations that sum to `total_ns`.
-
-        An exponential mean that forgets over about 8 reports.
-        """
-        mean = max(total_ns // n, MIN_DURATION_NS)
-        if self.n_finished == 0:
-            self.estimate_ns = mean
-        else:
-            self.estimate_ns += (mean - self.estimate_ns) // 4
-        self.n_finished += n
-        self.compute_ns += total_ns
 
 
 class Function:

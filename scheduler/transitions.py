@@ -109,6 +109,8 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
         task.delivered = False
         state.counters.n_memory -= 1
     elif start == ERRED:
+        assert task.failure is not None
+        state.failures.remove(task.failure)
         task.failure = None
         state.counters.n_erred -= 1
     elif start == RELEASED:
@@ -265,6 +267,7 @@ def err(
             drop_at_workers(state, task)
         move(state, task, ERRED)
         task.failure = failure
+        state.failures.add(failure)
         keys.append(task.key)
         state.n_exceptions.pop(task, None)
         state.deaths.pop(task, None)
@@ -376,6 +379,7 @@ def revive_function(state: SchedulerState, function: Function) -> None:
 def drop_function(state: SchedulerState, function: Function) -> None:
     """Forget a function, here and at the workers."""
     del state.functions[function.function_id]
+    state.prefixes.give_back(function.prefix)
     for ws in function.workers:
         outbox = state.outboxes.get(ws.peer)
         last = outbox[-1] if outbox else None

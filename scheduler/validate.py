@@ -17,12 +17,12 @@ from ..protocol.handshake import Role
 from ..protocol.payload import blob_nbytes
 from .peers import WorkerHandle
 from .placement import may_run
+from .prefixes import MIN_DURATION_NS
 from .priority import level_of
 from .refusals import MAX_REFUSED
 from .tasks import (
     ERRED,
     MEMORY,
-    MIN_DURATION_NS,
     NO_WORKER,
     PROCESSING,
     QUEUED,
@@ -86,6 +86,17 @@ def _validate_functions(state: SchedulerState) -> None:
     for name, prefix in state.prefixes.items():
         check(state, prefix.name == name, "prefixes are filed by name")
         check(state, prefix.estimate_ns >= MIN_DURATION_NS, "a duration estimate has a minimum")
+    n_functions = Counter(function.prefix for function in state.functions.values())
+    for prefix, n in n_functions.items():
+        check(state, state.prefixes[prefix.name] is prefix, "prefixes of functions are known")
+        found = prefix.n_functions
+        check(state, found == n, f"n_functions of prefix {prefix.name} is {n}", found=found)
+    idle_prefixes = state.prefixes.idle
+    for name, prefix in state.prefixes.items():
+        is_idle = prefix not in n_functions and name not in state.prefixes.shown
+        check(
+            state, (prefix in idle_prefixes) == is_idle, f"prefix {name}: idle iff of no function"
+        )
     n_tasks = Counter(task.group.function for task in state.tasks.values())
     for function_id, function in state.functions.items():
         check(state, function.function_id == function_id, "functions are filed by id")
@@ -391,6 +402,10 @@ def _validate_containers(state: SchedulerState) -> None:
 
 
 def _validate_counters(state: SchedulerState) -> None:
+    failures = [task.failure for task in state.tasks.values() if task.failure is not None]
+    n_kept = len({id(failure) for failure in failures})
+    found = len(state.failures)
+    check(state, found == n_kept, f"failures counts {n_kept} of erred tasks", found=found)
     counters = state.counters
     n: Counter[str] = Counter(task.state for task in state.tasks.values())
     for name, found in (

@@ -17,11 +17,11 @@ from weft.scheduler.placement import (
     queue_cost_ns,
     start_cost_ns,
 )
+from weft.scheduler.prefixes import Prefix
 from weft.scheduler.tasks import (
     MEMORY,
     PROCESSING,
     Function,
-    Prefix,
     SchedulerTask,
     TaskClass,
     TaskGroup,
