@@ -54,11 +54,8 @@ class UnfinishedFrames:
         else:
             self._held.pop(connection, None)
             self._paused.pop(connection, None)
-        if (
-            next_nbytes
-            and connection not in self._paused
-            and not self._has_room(connection, next_nbytes)
-        ):
+        is_read = connection not in self._paused
+        if nbytes and is_read and not self._has_room(connection, next_nbytes):
             self._paused[connection] = next_nbytes
             connection.hold_up()
         if change < 0 and self._paused:

@@ -67,7 +67,8 @@ def test_many_small_buffers_count_as_a_large_one_does():
     frames.update(first, 60, 0)
     frames.update(second, 60, 0)
     assert second.paused
-    frames.update(second, 0, 0)
+    frames.update(first, 0, 0)
+    assert not second.paused
     assert frames.nbytes == 60
 
 
