@@ -80,7 +80,7 @@ def test_the_story_is_bounded_by_the_length_of_keys():
 
 
 def failure_of(text: str) -> list[object]:
-    return ["exception", "k", *pack_exception(ValueError(text), "k", "w", 1)]
+    return ["exception", "k", *pack_exception(ValueError(text), "k", "w")]
 
 
 def test_failures_beyond_the_limit_are_cut_to_type_and_text(monkeypatch: pytest.MonkeyPatch):
