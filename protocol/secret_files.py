@@ -1,7 +1,8 @@
 """Files with a secret in them, and the directories that hold such files, used safely.
 
 Owns the rules (mode 0600 or 0700, our own, no symbolic link, bounded size) and their error texts,
-which say what to do and never quote a file. Knows nothing of what the files mean, but for a file
+which say what to do and never quote a file. One environment variable loosens them for files that a
+container's runtime mounts. Knows nothing of what the files mean, but for a file
 that holds a token and nothing else.
 """
 
@@ -20,6 +21,10 @@ from .security import MIN_TOKEN_BYTES
 
 MAX_TOKEN_BYTES: Final = 1024
 TOKEN: Final = re.compile(rf"[!-~]{{{MIN_TOKEN_BYTES},{MAX_TOKEN_BYTES}}}")
+
+#: Set to 1: secret files may be links, may belong to root, and may be readable by others, as those
+#: that Kubernetes and docker mount are. Off by default.
+TRUST_VARIABLE: Final = "WEFT_TRUST_MOUNTED_SECRETS"
 
 # Absent on Windows, where permissions are those of the user's profile directory.
 NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -52,8 +57,11 @@ def read_secret_file(
     # O_NOFOLLOW: a link in a directory that others can write to could lead anywhere. O_NONBLOCK: a
     # FIFO must be refused, not waited for. All checks are of the opened file, so that no other one
     # can take its place in between.
+    # Mounted secrets are links to files of root that all in the container can read.
+    is_mounted = os.environ.get(TRUST_VARIABLE, "") == "1"
+    nofollow = 0 if is_mounted else NOFOLLOW
     try:
-        fd = os.open(path, os.O_RDONLY | NOFOLLOW | _NONBLOCK | CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | nofollow | _NONBLOCK | CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise ConfigError(
@@ -67,7 +75,9 @@ def read_secret_file(
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"the {what} {path} is not a regular file; give the path of one")
-        if POSIX:
+        if POSIX and is_mounted:
+            _check_mounted(status, f"the {what} {path}")
+        elif POSIX:
             check_private(status, f"the {what} {path}", path, "600")
         with open(fd, "rb", closefd=False) as file:
             data = file.read(max_bytes + 1)
@@ -80,6 +90,16 @@ def read_secret_file(
             f"the {what} {path} is larger than {max_bytes} bytes, so it is not one; check the path"
         )
     return data
+
+
+def _check_mounted(status: os.stat_result, subject: str) -> None:
+    """Check only that nobody but root and ourselves can have written what has this status."""
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise ConfigError(
+            f"{subject} can be written by others (mode {stat.S_IMODE(status.st_mode):04o}, user "
+            f"{status.st_uid}), which is refused even with {TRUST_VARIABLE}=1; mount it read-only "
+            "for all but root or yourself"
+        )
 
 
 def check_private(status: os.stat_result, subject: str, path: Path, mode: str) -> None:
