@@ -71,6 +71,8 @@ __all__ = ["WorkerServer"]
 logger = logging.getLogger("weft.worker")
 
 _FIRST_DELAY_S = 0.1
+#: For so long a lost scheduler is looked for often: it may be started again at once.
+_SOON_FOR_S, _SOON_DELAY_S = 30.0, 0.5
 _MAX_DELAY_S = 5.0
 #: Who loses a session sooner than this after it began looks again later each time.
 _SOUND_SESSION_S = 10.0
@@ -182,6 +184,7 @@ class WorkerServer:
             InternalError: a bug of weft.
         """
         delay_s = _FIRST_DELAY_S
+        patient_at = self._loop.time() + _SOON_FOR_S
         try:
             while not self._stopping.is_set():
                 try:
@@ -201,8 +204,10 @@ class WorkerServer:
                     break
                 if self._was_sound():
                     delay_s = _FIRST_DELAY_S
+                    patient_at = self._loop.time() + _SOON_FOR_S
                 await self._pause(self._rng.uniform(0, delay_s))
-                delay_s = min(2 * delay_s, _MAX_DELAY_S)
+                limit_s = _SOON_DELAY_S if self._loop.time() < patient_at else _MAX_DELAY_S
+                delay_s = min(2 * delay_s, limit_s)
         finally:
             await self._close()
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -67,6 +68,9 @@ _RESTART_MIN_S: Final = 0.1
 _RESTART_MAX_S: Final = 30.0
 _CONNECT_TIMEOUT_S: Final = 10.0
 _RECONNECT_MIN_S: Final = 0.05
+#: So many waits are short, about half a minute: a lost scheduler may be started again at once.
+_RECONNECT_SOON_S: Final = 0.5
+_N_SOON: Final = 80
 _RECONNECT_MAX_S: Final = 10.0
 #: Who loses a session sooner than this after it began looks again later each time.
 _SOUND_SESSION_S: Final = 10.0
@@ -542,9 +546,9 @@ class Supervisor:
 def _delays() -> Any:
     """Yield waits that double, each with jitter: many supervisors lose one scheduler at once."""
     limit = _RECONNECT_MIN_S
-    while True:
+    for n in itertools.count():
         yield random.uniform(0.5 * limit, limit)
-        limit = min(2 * limit, _RECONNECT_MAX_S)
+        limit = min(2 * limit, _RECONNECT_SOON_S if n < _N_SOON else _RECONNECT_MAX_S)
 
 
 def describe_security(security: Security) -> dict[str, Any]:
