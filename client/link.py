@@ -40,6 +40,9 @@ from .events import Connected, Disconnected, Event, GaveUp, Received, Unsendable
 
 logger: Final = logging.getLogger("weft.client")
 
+#: Begins the advice of errors of an attempt at an old address, with an old file.
+_READ_AGAIN: Final = "; if the scheduler was restarted"
+
 #: Who loses a session sooner than this after it began looks again later each time.
 _SOUND_SESSION_S: Final = 10.0
 
@@ -368,7 +371,8 @@ class SchedulerLink:
         logger.warning(
             "the scheduler at %s is gone (%s); trying to come back for another %.0f s; %s pending",
             outage.address,
-            _text_of(outage.last_error or outage.error),
+            # The file is read again at each attempt: nobody needs to be told to.
+            _text_of(outage.last_error or outage.error).partition(_READ_AGAIN)[0],
             max(deadline - time.monotonic(), 0.0),
             _futures_are(self._count_pending()),
         )
