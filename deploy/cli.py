@@ -5,12 +5,11 @@ Exit codes: 0 = ended as it was told to (Ctrl-C and SIGTERM included, once it ra
 more of them, see worker/exits.py.
 
 `weft scheduler` must not import pickle, so everything but click is imported by the command that
-needs it. click is imported nowhere else.
+needs .
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import shutil
@@ -25,6 +24,7 @@ import click
 
 from ..protocol.errors import CommError, ConfigError, ConnectTimeout, WeftError
 from .child import LOG_FORMAT
+from .commands import Command, CommandGroup, NThreads
 
 if TYPE_CHECKING:
     from ..protocol.security import Security
@@ -35,20 +35,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_PORT: Final = 8786
 DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
 _LEVELS: Final = ("debug", "info", "warning", "error")
-
-
-class _Commands(click.Group):
-    """Knows what was meant by a command that does not exist."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f"did you mean '{close[0]}'?" if close else "see 'weft --help'"
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -67,7 +53,7 @@ def _installed_version() -> str:
 
 
 @click.group(
-    cls=_Commands,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with 'weft scheduler'; in another terminal 'weft worker'; then, in Python, "
     "weft.Client('tcp://127.0.0.1:8786').",
@@ -106,7 +92,7 @@ def _start_log(level: str) -> None:
 # --- weft scheduler -------------------------------------------------------------------------------
 
 
-@weft.command()
+@weft.command(cls=Command)
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -339,7 +325,9 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
 # --- weft worker ----------------------------------------------------------------------------------
 
 
-@weft.command(short_help="Run workers for a scheduler, until Ctrl-C or until it stops.")
+@weft.command(
+    cls=Command, short_help="Run workers for a scheduler, until Ctrl-C or until it stops."
+)
 @click.argument("address", required=False)
 @click.option(
     "--connection-file",
@@ -355,7 +343,7 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
 )
 @click.option(
     "--nthreads",
-    type=click.IntRange(1, 4096),
+    type=NThreads(1, 4096),
     metavar="N",
     help="Tasks that each runs at a time. Default: the cores divided among the workers.",
 )
@@ -518,7 +506,7 @@ def _parse_nworkers(text: str) -> int | None:
 # --- weft info ------------------------------------------------------------------------------------
 
 
-@weft.command()
+@weft.command(cls=Command)
 @click.argument("address", required=False)
 @click.option(
     "--connection-file",
