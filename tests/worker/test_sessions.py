@@ -76,11 +76,19 @@ async def test_a_scheduler_that_says_nothing_any_more_is_left(cluster, monkeypat
     assert "the scheduler is gone: it was silent" in warning.getMessage()
 
 
-@pytest.mark.parametrize(("sound_s", "limits"), [(0.0, [0.1] * 4), (1e9, [0.1, 0.2, 0.4, 0.8])])
+@pytest.mark.parametrize(
+    ("sound_s", "soon_for_s", "limits"),
+    [
+        (0.0, 30.0, [0.1] * 4),
+        (1e9, 30.0, [0.1, 0.2, 0.4, 0.5]),  # it may be started again at once
+        (1e9, 0.0, [0.1, 0.2, 0.4, 0.8]),
+    ],
+)
 async def test_only_after_a_session_that_lasted_is_the_next_one_begun_at_once(
-    cluster, monkeypatch, sound_s, limits
+    cluster, monkeypatch, sound_s, soon_for_s, limits
 ):
     monkeypatch.setattr("weft.worker.server._SOUND_SESSION_S", sound_s)
+    monkeypatch.setattr("weft.worker.server._SOON_FOR_S", soon_for_s)
     asked = []
     worker = cluster.add()
     monkeypatch.setattr(worker._rng, "uniform", lambda _, limit: asked.append(limit) or 0.0)
