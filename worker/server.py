@@ -161,7 +161,6 @@ class WorkerServer:
         self._stop_reason: str | None = None
         #: Ends the worker, which leaves, even if its tasks have not ended; None = it stays.
         self._grace: asyncio.TimerHandle | None = None
-        self._leave_reason = ""
         self._fatal: BaseException | None = None
         self._stopping = asyncio.Event()
 
@@ -262,11 +261,10 @@ class WorkerServer:
         if self._grace is not None or not grace_s or not is_busy:
             self.stop(reason)
             return
-        what = self.name or self.config.worker_id
-        logger.info("worker %s leaves when its running tasks have ended: %s", what, reason)
+        logger.info("worker %s leaves when its running tasks have ended: %s", self.name, reason)
         text = f"{reason}, and its tasks still ran {grace_s:g} s later"
         self._grace = self._loop.call_later(grace_s, self.stop, text)
-        self._leave_reason = reason
+        self._stop_reason = reason
         self._handle(Leave(reason))
 
     async def _pause(self, seconds: float) -> None:
@@ -584,7 +582,7 @@ class WorkerServer:
             for fetch in fetches:
                 self._peers.do(fetch)
         if is_over:
-            self.stop(self._leave_reason)
+            self.stop(self._stop_reason or "")
 
     def _crashed(self, error: BaseException) -> None:
         """A thread of ours ended by a bug. Without it tasks would hang, so all ends."""
