@@ -26,6 +26,7 @@ EXPECTED = {
     "cancel",
     "clients_expired",
     "drain",
+    "executed twice at once",
     "failure cancelled",
     "failure exception",
     "failure worker-died",
