@@ -100,6 +100,8 @@ class LocalCluster:
     ) -> None:
         for name_of_other in others:
             raise absent.unknown_option(name_of_other, LocalCluster)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name= is a text, and {name!r} is of type {type(name).__name__}")
         self.name = name or f"local-{os.getpid()}"
         self.asynchronous = asynchronous
         self.status = "created"

@@ -47,8 +47,13 @@ def parse_address(text: str) -> Address:
             bracketed = host.startswith("[") and host.endswith("]")
             bare = host[1:-1] if bracketed else host
             well_formed = colon and bare and (bracketed or ":" not in host)
-            if well_formed and port.isascii() and port.isdigit() and int(port) < 1 << 16:
-                return Address(scheme, bare, int(port))
+            if well_formed and port.isascii() and port.isdigit():
+                # The length first: int() refuses thousands of digits in words of its own.
+                if len(port) <= 5 and int(port) < 1 << 16:
+                    return Address(scheme, bare, int(port))
+                raise ConfigError(
+                    f"{text!r} is not an address: its port is too large, the largest is 65535"
+                )
     raise ConfigError(f"{text!r} is not an address: {_FORMS}")
 
 

@@ -304,6 +304,11 @@ class ThreadPool(Executor):
         """
         if max_workers is None:
             max_workers = n_cores()
+        if not isinstance(max_workers, int):
+            raise TypeError(
+                f"max_workers is a number of threads, an int, and {max_workers!r} is a "
+                f"{type(max_workers).__name__}"
+            )
         if max_workers < 1:
             raise ValueError(f"max_workers must be greater than 0, and is {max_workers}")
         if initializer is not None and not callable(initializer):
