@@ -195,6 +195,7 @@ class Client:
     def __enter__(self) -> Client:
         if self.asynchronous:
             raise TypeError("an asynchronous client needs `async with`")
+        self._running()
         return self
 
     def __exit__(

@@ -23,3 +23,11 @@ def test_a_cluster_whose_name_is_no_text_is_a_type_error():
 def test_a_port_that_is_too_large_is_called_so(port):
     with pytest.raises(weft.ConfigError, match=r"port is too large, the largest is 65535"):
         parse_address(f"tcp://127.0.0.1:{port}")
+
+
+def test_a_closed_client_is_not_entered_again():
+    client = weft.Client(processes=False, n_workers=1, set_as_default=False)
+    with client:
+        assert client.submit(abs, -1).result() == 1
+    with pytest.raises(weft.ClientClosed), client:
+        pass
