@@ -183,7 +183,11 @@ class Future:
         """Let go of the result now, without waiting for this object to be collected."""
         if not self._is_released:
             self._is_released = True
-            self._engine.post_release(self._state)
+            state = self._state
+            # This object may live on; the copy of the result must not live on with it.
+            self._state = FutureState(state.key)
+            self._state.status = state.status
+            self._engine.post_release(state)
 
     def __del__(self) -> None:
         # Without __init__ (an interrupt) there is nothing to release. No lock, no log here: this
