@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from weft.client.graphs.dask_graphs import node_types
-from weft.client.graphs.reading import read_graph
-from weft.client.graphs.state import finish
+from weft.graphs.core.reading import read_graph
+from weft.graphs.core.state import finish
+from weft.graphs.dask_graphs import node_types
 
 N_WORKERS = (1, 4)
 

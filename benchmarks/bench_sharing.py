@@ -7,7 +7,7 @@ has read one number of each 4 KiB of it, dropped it, and said so in a few bytes.
 median of all repetitions:
 
 - `pack`: with `discard` after it, and `unpack`: with the end of the array; in one process;
-- `shared`: that way through `weft.client.graphs.processes.sharing`, the file removed in the end.
+- `shared`: that way through `weft.graphs.processes.sharing`, the file removed in the end.
   Arrays below its `SHARED_NBYTES` go inside the message, and cost what they cost by `pipe`;
 - `pipe`: that way by `Connection.send` of the standard library, over a socketpair;
 - `floor`: that way for nothing at all.
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from weft.client.graphs.processes.sharing import SharedDirectory, discard, pack, unpack
+from weft.graphs.processes.sharing import SharedDirectory, discard, pack, unpack
 
 SIZES = (1024, 64 * 1024, 128 * 1024, 256 * 1024, 1024**2, 64 * 1024**2)
 

@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed
+from ..protocol.host.collector import paused_collector
 from .annotations import TaskOptions
-from .collector import paused_collector
 from .encoding import (
     Encoder,
     bind_constants,

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..graphs.cluster_client import ClusterClient
 from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.messages import ShutdownCluster
 from ..protocol.security import Security
@@ -35,8 +36,12 @@ from .loop import LoopThread
 from .patience import check_seconds
 from .tasks import FutureState, Options
 
+if TYPE_CHECKING:
+    from ..graphs.core.reading import Graph
+    from ..graphs.core.tasks import GraphTask
 
-class Client:
+
+class Client(ClusterClient):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -238,6 +243,14 @@ class Client:
         assert self._loop_thread is not None
         return self._loop_thread.run_coroutine(coroutine)
 
+    def _run_graph(
+        self, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
+    ) -> Any:
+        """See `ClusterClient`."""
+        from .submitted_graphs import run_submitted
+
+        return run_submitted(self, dsk, mapping, read)
+
     # --- Which client -----------------------------------------------------------------------------
 
     @staticmethod
@@ -385,7 +398,7 @@ class Client:
             SerializationError: a task cannot be pickled; the text names it.
             NotSupported, UnknownOption: an annotation or an option cannot be honoured.
         """
-        from .graphs.submitted import submit_graph
+        from .submitted_graphs import submit_graph
 
         check_unsupported(
             fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)

@@ -20,10 +20,10 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
     from .client import Client, Future, as_completed, default_client, wait
-    from .client.graphs.executors import SynchronousExecutor
-    from .client.graphs.get import get
-    from .client.graphs.pool import ThreadPool
     from .deploy.local import LocalCluster
+    from .graphs.drivers.executors import SynchronousExecutor
+    from .graphs.get import get
+    from .graphs.pool.thread_pool import ThreadPool
     from .worker.context import get_worker
 
 __version__ = "0.1.0"
@@ -50,11 +50,11 @@ _HOMES = {
     "Client": "client",
     "Future": "client",
     "LocalCluster": "deploy.local",
-    "SynchronousExecutor": "client.graphs.executors",
-    "ThreadPool": "client.graphs.pool",
+    "SynchronousExecutor": "graphs.drivers.executors",
+    "ThreadPool": "graphs.pool.thread_pool",
     "as_completed": "client",
     "default_client": "client",
-    "get": "client.graphs.get",
+    "get": "graphs.get",
     "get_worker": "worker.context",
     "wait": "client",
 }

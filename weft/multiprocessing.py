@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .client.graphs.get import get_multiprocessing as get
-from .client.graphs.processes.pool import shutdown
+from .graphs.get import get_multiprocessing as get
+from .graphs.processes.pool import shutdown
 
 __all__ = ["get", "shutdown"]
 

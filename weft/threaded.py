@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .client.graphs.get import get_threaded as get
-from .client.graphs.thread_pools import shutdown
+from .graphs.drivers.thread_pools import shutdown
+from .graphs.get import get_threaded as get
 
 __all__ = ["get", "shutdown"]
 

@@ -151,6 +151,6 @@ def _hide_frames(provider: str) -> None:
 
     folders = [__file__]
     if provider == "weft":
-        folders += importlib.import_module("weft.client.graphs").__path__
+        folders += importlib.import_module("weft.graphs").__path__
     shorten = dask.config.get("admin.traceback.shorten")
     dask.config.set({"admin.traceback.shorten": [*shorten, *map(re.escape, folders)]})

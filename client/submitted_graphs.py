@@ -1,0 +1,120 @@
+"""The same graphs on a cluster: each task is submitted once, with futures in the place of keys.
+
+Nothing is waited for. A future is let go of when the last task that needs it was submitted; from
+there on the scheduler keeps the result for as long as it is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..graphs.core.reading import Graph, read_graph
+from ..graphs.core.state import finish
+from ..graphs.core.tasks import GraphTask, HasValue, Literal
+from ..graphs.dask_graphs import as_mapping, node_types
+from ..protocol.errors import SerializationError
+from ..protocol.host.collector import paused_collector
+from .annotations import NAMES, TaskOptions, active_annotations, annotations_of, check_options
+from .tasks import Options
+
+#: So much of a key goes into the name of its task on the cluster.
+_MAX_KEY_CHARS = 80
+
+
+class SubmittedTask(GraphTask):
+    """A task whose value is its future; pickled, it stands for that future's result."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Literal, (self.value,)
+
+
+def run_submitted(
+    client: Any, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
+) -> Any:
+    """Run a graph on the cluster of a client and return its results, as the engines here do."""
+    options = TaskOptions({}, active_annotations(), annotations_of(dsk, mapping))
+    graph = read(SubmittedTask)
+    try:
+        _submit_tasks(client._submit_task, graph, options)
+        futures = graph.results()
+    finally:
+        graph.unlink()
+    return client._values_of(futures)
+
+
+def submit_graph(
+    submit: Callable[..., Any], dsk: Any, keys: Any, options: Mapping[str, Any]
+) -> Any:
+    """Submit what is needed for `keys`.
+
+    Args:
+        submit: a task, with its options: of a client.
+        dsk: a graph, in any form.
+        keys: a key, or a list of keys and of such lists.
+        options: for each task, beside its annotations.
+
+    Returns:
+        Futures, and values of literals, nested like `keys`.
+
+    Raises:
+        UnknownOption: an option or an annotation looks misspelt.
+        NotSupported: an annotation is one that weft cannot honour.
+        GraphError: see `read_graph`.
+        SerializationError: a task cannot be pickled.
+    """
+    check_options(options)
+    given = {name: options.get(name) for name in NAMES}
+    mapping = as_mapping(dsk)
+    of_tasks = TaskOptions(given, active_annotations(), annotations_of(dsk, mapping))
+    with paused_collector():
+        graph = read_graph(mapping, keys, task_class=SubmittedTask, node_types=node_types())
+    try:
+        _submit_tasks(submit, graph, of_tasks)
+        return _as_lists(graph.outputs)
+    finally:
+        graph.unlink()
+
+
+def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions) -> None:
+    run = uuid.uuid4().hex[:12]
+    numbers = itertools.count()
+    ready = graph.sources
+    dropped: list[Any] = []
+    while ready:
+        task = ready.pop()
+        try:
+            future = _submit(submit, task, f"{run}-{next(numbers)}", options.of(task.key))
+        except SerializationError as exc:
+            where = f"task {task.key!r}: {exc.where}"
+            raise SerializationError(where, exc.type_name, exc.text) from exc
+        finish(task, future, ready, dropped)
+        dropped.clear()
+
+
+def _submit(submit: Callable[..., Any], task: GraphTask, suffix: str, options: Options) -> Any:
+    name = f"{str(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
+    if all(isinstance(ref, GraphTask) for _, ref in task.refs):
+        args = task.args.copy()
+        for i, ref in task.refs:
+            args[i] = ref.value
+        return submit(task.func, args, name, options)
+    # Containers are filled there: calls may be among them.
+    return submit(call_filled, (task.func, task.args, task.refs), name, options)
+
+
+def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:
+    """Call `func(*args)` with the values of `refs` in their places; on a worker."""
+    for i, ref in refs:
+        args[i] = ref.value
+    return func(*args)
+
+
+def _as_lists(outputs: Any) -> Any:
+    if outputs.__class__ is list:
+        return [_as_lists(output) for output in outputs]
+    return outputs.value

@@ -1,0 +1,102 @@
+"""The same call with a client."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import weft
+from tests.graphs.graph_kit import evaluate, graphs, inc, total
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with weft.Client(n_workers=2, threads_per_worker=1, processes=False) as client:
+        yield client
+
+
+@given(case=graphs())
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_graph_gives_what_it_gives_here(client, case):
+    dsk, wanted = case
+    assert client.get(dsk, wanted) == [evaluate(dsk, key) for key in wanted]
+
+
+def test_results_are_nested_like_the_keys(client):
+    dsk = {"x": (inc, 1), "y": "x", "z": "literal"}
+    assert client.get(dsk, "x") == 2
+    assert client.get(dsk, [["x", "y"], ["z"], []]) == [[2, 2], ["literal"], []]
+
+
+def test_nested_calls_are_made_on_the_workers(client):
+    dsk = {"x": (inc, 1), "y": (total, (inc, "x"), [(inc, (inc, "x"))], {"x"})}
+    assert client.get(dsk, "y") == evaluate(dsk, "y")
+
+
+def test_nothing_is_held_after_the_call(client, wait_until):
+    client.get({("x", i): (inc, i) for i in range(100)}, [("x", 0)])
+    wait_until(lambda: not any(client.scheduler_info()["tasks"].values()))
+
+
+def test_a_failure_names_the_key(client):
+    with pytest.raises(ZeroDivisionError) as info:
+        client.get({("part", 3): (divmod, 1, 0), "all": [("part", 3)]}, "all")
+    assert "('part', 3)" in "\n".join(info.value.__notes__)
+
+
+def test_what_cannot_be_run_is_refused_before_anything_is_submitted(client):
+    with pytest.raises(weft.GraphCycle):
+        client.get({"x": (inc, "x")}, "x")
+    with pytest.raises(weft.MissingKey):
+        client.get({"x": (inc, 1)}, "y")
+    with pytest.raises(weft.SerializationError, match=r"task 'x': argument args\[0\] of list"):
+        client.get({"x": (list, iter_of())}, "x")
+
+
+def test_options_that_nobody_has_are_ignored_but_misspelt_ones_are_not(client):
+    # dask hands on what `compute` was given, and its own schedulers ignore what they do not know.
+    assert client.get({"x": (inc, 1)}, "x", num_workers=2, bogus_keyword=10) == 2
+    for name in ("worker", "resource", "retrys", "allow_other_worker"):
+        with pytest.raises(weft.UnknownOption, match=f"no option '{name}': did you mean"):
+            client.get({"x": (inc, 1)}, "x", **{name: 1})
+
+
+def test_options_of_the_engines_are_not_silently_ignored(client):
+    for name, value in {
+        "cache": {},
+        "callbacks": [(None,) * 5],
+        "chunksize": 2,
+        "initializer": iter_of,
+        "num_workers": 2,
+        "rerun_exceptions_locally": True,
+    }.items():
+        with pytest.raises(weft.ConfigError, match=f"{name}.*weft.Client"):
+            weft.get({"x": (inc, 1)}, "x", executor=client, **{name: value})
+
+
+def iter_of():
+    return (i for i in range(3))
+
+
+def test_options_of_submit(client):
+    assert client.get({"x": (fail_once, uuid.uuid4().hex)}, "x", retries=1) == "done"
+
+
+_failed = set()
+
+
+def fail_once(name):
+    if name not in _failed:
+        _failed.add(name)  # the workers are threads of this process
+        raise ValueError(name)
+    return "done"
+
+
+def test_collections_of_dask(client):
+    pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
+    da = pytest.importorskip("dask.array", reason="pip install 'weft[dask]'")
+    assert da.arange(100, chunks=10).sum().compute(scheduler=client) == 4950

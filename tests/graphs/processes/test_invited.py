@@ -1,0 +1,333 @@
+"""Graphs in the processes of an executor that somebody else has made."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.graphs.processes.kit import (
+    Oops,
+    add,
+    array,
+    boom,
+    exit_now,
+    get,
+    inc,
+    pid_of,
+    total,
+    touch,
+    wait_for,
+)
+from weft.graphs.processes import shared_directory
+from weft.graphs.processes.driver import Unreachable
+from weft.graphs.processes.invited import (
+    Invitation,
+    Invited,
+    _InvitedMember,
+    worker_main,
+)
+from weft.graphs.processes.link import Link
+from weft.protocol.errors import WorkerDied, WrongExecutor
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def executor_of(kind):
+    if kind == "loky":
+        loky = pytest.importorskip("loky", reason="pip install loky")
+        return loky.ProcessPoolExecutor(max_workers=2)
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(kind))
+
+
+@pytest.fixture(scope="module", params=["spawn", "fork", "loky"])
+def executor(request):
+    with warnings_of_fork(), executor_of(request.param) as executor:
+        yield executor
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_tracker_stays():
+    """Stop the process that loky starts with its first executor, and never ends."""
+    yield
+    tracker = sys.modules.get("loky.backend.resource_tracker")
+    if tracker is not None:
+        gc.collect()  # semaphores: without an interpreter lock some are still there, and call it
+        tracker._resource_tracker._stop()
+
+
+@contextlib.contextmanager
+def warnings_of_fork():
+    """Python 3.12 and later warn of a fork while there are threads; the executor has its own."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def test_a_graph_runs_in_the_processes_of_the_executor(executor, tmp_path):
+    theirs = executor.submit(pid_of).result()
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    dsk = {"a": (pid_of, (touch, one), (wait_for, two))}
+    dsk["b"] = (pid_of, (touch, two), (wait_for, one))
+    found = get(dsk, ["a", "b"], executor=executor, num_workers=None)
+    assert len({*found}) == 2
+    assert theirs in found
+    # They are free again.
+    assert executor.submit(pid_of).result() in found
+
+
+def test_values_and_errors_are_as_with_other_workers(executor):
+    dsk = {("x", i): (inc, i) for i in range(500)}
+    dsk |= {("y", i): (add, ("x", i), ("x", i - 1)) for i in range(1, 500)}
+    dsk |= {("a", i): (array, float(i), 1 << 20) for i in range(4)}
+    dsk["t"] = (total, *[("a", i) for i in range(4)])
+    keys = [("y", i) for i in range(1, 500)]
+    *values, sum_of = get(dsk, [*keys, "t"], executor=executor)
+    assert values == [2 * i + 1 for i in range(1, 500)]
+    assert sum_of == 12.0
+    dsk["bad"] = (boom, ("x", 1))
+    with pytest.raises(Oops, match="no 2"):
+        get(dsk, ["bad", *keys], executor=executor)
+    assert get({"a": (lambda: 5,)}, "a", executor=executor) == 5
+
+
+def test_workers_that_do_not_come_are_not_waited_for(executor, tmp_path):
+    busy = executor.submit(wait_for, str(tmp_path / "go"))
+    try:
+        dsk = {("x", i): (pid_of, i) for i in range(50)}
+        assert len({*get(dsk, [*dsk], executor=executor, num_workers=4)}) == 1
+    finally:
+        (tmp_path / "go").touch()
+    busy.result()
+    # Nothing of ours is left in its queue.
+    assert executor.submit(inc, 1).result() == 2
+
+
+DYING = """
+import sys
+from tests.graphs.processes.kit import exit_now, get, inc
+from tests.graphs.processes.test_invited import executor_of
+from weft.protocol.errors import WorkerDied
+
+if __name__ == "__main__":
+    with executor_of(sys.argv[1]) as executor:
+        dsk = {("x", i): (inc, i) for i in range(20)} | {"bad": (exit_now, 3)}
+        try:
+            get(dsk, [*dsk], executor=executor)
+        except WorkerDied as exc:
+            print(exc.key, exc.reason)
+"""
+
+
+@pytest.mark.parametrize("kind", ["spawn", "loky"])
+def test_a_process_of_the_executor_that_dies_is_an_error_that_names_the_task(kind):
+    # In a process of its own: loky leaves a pipe behind when a process of its has died.
+    if kind == "loky":
+        pytest.importorskip("loky", reason="pip install loky")
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, kind],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    # The executor ends its other process when it has lost this one; that is not to blame.
+    assert done.stdout == "bad exit code 3\n", done.stderr
+
+
+class Busy(Executor):
+    """Comes to no call."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        return Future()
+
+
+class Reaped:
+    """A process whose exit code is known when it was asked for it so often."""
+
+    def __init__(self, code, n_before=0):
+        self.code, self.n_before = code, n_before
+
+    @property
+    def exitcode(self):
+        self.n_before -= 1
+        return None if self.n_before >= 0 else self.code
+
+
+def test_who_died_first_is_to_blame_though_another_was_heard_of_and_reaped_before():
+    crew = Invited(Busy(), 2)
+    try:
+        here, there = socket.socketpair()
+        with here, there:
+            ended_by_executor = _InvitedMember(
+                Link(here), 1, memoryview(bytearray(8)), 0, Reaped(-signal.SIGTERM)
+            )
+            to_blame = _InvitedMember(Link(there), 2, memoryview(bytearray(8)), 1, Reaped(3, 5))
+            crew.members[:] = [ended_by_executor, to_blame]
+            assert crew.cause_of_death(ended_by_executor) == (to_blame, "exit code 3")
+            crew.members.clear()
+    finally:
+        crew.end(is_clean=True)
+
+
+def test_a_multiprocessing_pool_that_loses_a_process_is_an_error_too():
+    from weft.graphs.drivers.executors import as_executor
+
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        executor = as_executor(pool)
+        assert get({"a": (inc, 1)}, "a", executor=executor) == 2
+        with pytest.raises(WorkerDied, match="'bad'"):
+            get({"bad": (exit_now, 3)}, "bad", executor=executor)
+
+
+def test_an_executor_that_is_shut_down_is_the_wrong_one():
+    executor = ProcessPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(WrongExecutor, match="after shutdown"):
+        get({"a": (inc, 1)}, "a", executor=executor)
+
+
+class Elsewhere(Executor):
+    """Calls see other files than the caller."""
+
+    def __init__(self):
+        self.inner = ThreadPoolExecutor(2)
+
+    def submit(self, fn, /, *args, **kwargs):
+        args = [
+            Invitation("/nonexistent", arg.slot, arg.secret) if isinstance(arg, Invitation) else arg
+            for arg in args
+        ]
+        return self.inner.submit(fn, *args, **kwargs)
+
+
+def test_processes_that_cannot_connect_are_told_apart_before_anything_runs(tmp_path):
+    executor = Elsewhere()
+    with pytest.raises(Unreachable):
+        get({"a": (touch, str(tmp_path / "ran"))}, "a", executor=executor)
+    assert not (tmp_path / "ran").exists()
+    executor.inner.shutdown()
+
+
+def test_a_folder_with_a_path_too_long_for_a_socket_is_told_apart_as_well(tmp_path, monkeypatch):
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setattr(shared_directory, "_bases", lambda: [str(folder)])
+    with ThreadPoolExecutor(1) as executor, pytest.raises(Unreachable, match="too long"):
+        get({"a": (inc, 1)}, "a", executor=executor)
+    assert not [*folder.iterdir()]
+
+
+class WithStrangers(Executor):
+    """Before each call, somebody else connects, and says something wrong or nothing at all."""
+
+    def __init__(self):
+        self.inner = ThreadPoolExecutor(2)
+        self.strangers = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        (invitation,) = args
+        for said in (b"", b"\0" * 1000):
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.connect(invitation.address)
+            stranger.sendall(said)
+            self.strangers.append(stranger)
+        return self.inner.submit(fn, invitation)
+
+
+def test_who_does_not_know_the_secret_is_no_worker():
+    executor = WithStrangers()
+    # Threads are reached by a socket as well; this is how interpreters of one process are.
+    dsk = {("x", i): (inc, i) for i in range(100)}
+    assert get(dsk, [*dsk], executor=executor) == tuple(range(1, 101))
+    executor.inner.shutdown()
+    for stranger in executor.strangers:
+        with contextlib.suppress(ConnectionError):
+            while stranger.recv(1000):
+                continue
+        stranger.close()
+
+
+def test_a_worker_does_not_serve_who_does_not_know_the_secret(tmp_path):
+    import tempfile
+
+    with (
+        tempfile.TemporaryDirectory(prefix="weft") as folder,
+        socket.socket(socket.AF_UNIX) as sock,
+    ):
+        invitation = Invitation(folder, 0, b"secret")
+        sock.bind(invitation.address)
+        sock.listen()
+        with ThreadPoolExecutor(1) as executor:
+            future = executor.submit(worker_main, invitation)
+            connection, _ = sock.accept()
+            with connection:
+                connection.sendall(b"\0" * 64)
+                with pytest.raises(Exception, match="did not send this invitation"):
+                    future.result()
+    assert "secret" not in repr(invitation)
+
+
+INTERRUPTED = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from tests.graphs.processes.kit import get, inc, wait_for, touch
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    executor = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    dsk = {i: (wait_for, f"{folder}/go", (touch, f"{folder}/begun{i}")) for i in range(2)}
+    try:
+        get(dsk, [0, 1], executor=executor)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    open(f"{folder}/go", "x").close()
+    print(get({"a": (inc, 1)}, "a", executor=executor), flush=True)
+    executor.shutdown()
+"""
+
+
+def test_ctrl_c_ends_a_run_and_leaves_the_executor_usable(tmp_path, wait_until):
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    with program:
+        try:
+            wait_until(lambda: len([*tmp_path.glob("begun*")]) == 2, 30)
+            program.send_signal(signal.SIGINT)
+            assert program.stdout.readline() == "interrupted\n"
+            # Not `communicate`: it does not know what `readline` has read and not returned.
+            assert program.stdout.read() == "2\n"
+            assert program.stderr is not None
+            assert program.stderr.read() == ""
+        finally:
+            program.kill()
+
+
+def test_a_process_that_comes_when_the_run_is_over_is_free_at_once():
+    """If it was forked it has the listening socket too, so closing that tells it nothing."""
+    context = multiprocessing.get_context("fork")
+    with warnings_of_fork(), ProcessPoolExecutor(1, mp_context=context) as pool:
+        dsk = {f"x{i}": (inc, i) for i in range(8)}
+        for _ in range(3):
+            assert get(dsk, list(dsk), executor=pool, num_workers=2) == tuple(range(1, 9))
+            assert pool.submit(inc, 1).result(timeout=20) == 2

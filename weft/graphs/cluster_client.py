@@ -1,0 +1,29 @@
+"""What a client of a cluster is to `weft.get`: something that runs whole graphs elsewhere."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .core.reading import Graph
+from .core.tasks import GraphTask
+
+
+class ClusterClient(abc.ABC):
+    """The base class of `weft.Client`, for code below the client that is given one."""
+
+    #: Whether its results have to be awaited.
+    asynchronous: bool
+
+    @abc.abstractmethod
+    def _run_graph(
+        self, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
+    ) -> Any:
+        """Run a graph on the cluster and return its results, as the engines here do.
+
+        Args:
+            dsk: the graph as it was given, which may carry annotations.
+            mapping: the same as a mapping.
+            read: links its tasks, which are of the class that it is given.
+        """

@@ -1,0 +1,41 @@
+"""The calling thread runs the graph, task by task: what a debugger likes best."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ..core.reading import Graph
+from ..core.state import finish
+from ..core.tasks import call
+from .failing import told
+from .observing import Observer
+
+
+def run_inline(graph: Graph, observer: Observer | None = None) -> Any:
+    """Run a graph in this thread and return its results.
+
+    Args:
+        graph: used up by this.
+        observer: is told of each task.
+
+    Raises:
+        BaseException: what the first task that failed has raised; nothing else was run.
+    """
+    ready = graph.sources
+    dropped: list[Any] = []
+    while ready:
+        task = ready.pop()
+        if observer is not None:
+            observer.pretask(task)
+        try:
+            value = call(task)
+        except BaseException as exc:
+            graph.unlink()
+            raise told(exc, task.key)  # noqa: B904 - it is the same exception
+        finish(task, value, ready, dropped)
+        if observer is not None:
+            observer.posttask(task, value, threading.get_ident())
+        value = None  # or the next call would keep it alive
+        dropped.clear()
+    return graph.results()

@@ -1,0 +1,63 @@
+"""The threads that `weft.threaded.get` uses when it is given none: kept warm between calls.
+
+Each run has a pool to itself, so that graphs asked for by several threads do not wait for each
+other; a pool that is free is used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Executor
+from weakref import WeakSet
+
+from ..pool.thread_pool import ThreadPool, abandon
+
+#: More than so many pools are not kept: those of many threads that each asked for a graph once.
+_MAX_FREE = 2
+
+_lock = threading.Lock()
+#: Pools that nobody uses.
+_free: list[ThreadPool] = []
+_all: WeakSet[ThreadPool] = WeakSet()
+
+
+def is_own(executor: Executor) -> bool:
+    """Say whether this is a pool that was borrowed here."""
+    return isinstance(executor, ThreadPool) and executor in _all
+
+
+def take(n_workers: int) -> ThreadPool:
+    """Return a pool of `n_workers` threads, which the caller gives back."""
+    with _lock:
+        for i, pool in enumerate(_free):
+            if pool._max_workers == n_workers:
+                return _free.pop(i)
+        pool = ThreadPool(n_workers, thread_name_prefix="weft")
+        _all.add(pool)
+    return pool
+
+
+def give_back(pool: ThreadPool, *, is_clean: bool) -> None:
+    """Let others have a pool.
+
+    Args:
+        pool: what `take` returned.
+        is_clean: none of its threads is busy with what is wanted no more.
+    """
+    if not is_clean:
+        abandon(pool)
+        return
+    with _lock:
+        old = _free.pop(0) if len(_free) == _MAX_FREE else None
+        _free.append(pool)
+    if old is not None:
+        old.shutdown(wait=False)
+
+
+def shutdown() -> None:
+    """End the threads that no run uses; the next call starts new ones."""
+    with _lock:
+        pools = _free.copy()
+        _free.clear()
+    for pool in pools:
+        pool.shutdown(wait=True)

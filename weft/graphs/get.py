@@ -1,0 +1,260 @@
+"""`weft.get`, `weft.threaded.get`, `weft.multiprocessing.get`: a graph, keys, and where to run it.
+
+All three read the same graphs, take the same options, and differ in what runs the tasks when no
+executor is given. They go anywhere where dask takes a scheduler: `dask.config.set(scheduler=get)`,
+`x.compute(scheduler=get)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..protocol.host.collector import paused_collector
+from ..protocol.machine import n_cores
+from .core.reading import Graph, read_graph
+from .core.tasks import GraphTask, Literal
+from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
+from .drivers import thread_pools
+from .drivers.executors import Kind, SynchronousExecutor, kind_of, n_workers_of
+from .drivers.inline import run_inline
+from .drivers.nesting import innermost_executor
+from .drivers.observing import Observer
+from .drivers.pulling import run_pulling
+from .drivers.relaying import Relay
+from .drivers.submitting import run_submitting
+from .options import GetOptions, Options, priorities_of, read_options, use_configured_executor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+logger = logging.getLogger("weft.client")
+
+_MANY_TASKS = 100
+
+_Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
+_Drive: TypeAlias = "Callable[[_Read, Observer | None, Options], Any]"
+
+
+def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+    """Run a graph and return the values of some of its keys.
+
+    Without an executor, the calling thread runs everything: for debugging, and for graphs of tiny
+    tasks.
+
+    Args:
+        dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
+        keys: a key, or a list of keys and of such lists. Only what these need is run.
+        executor: any `concurrent.futures.Executor`, a `multiprocessing.pool.Pool`, or a
+            `weft.Client`.
+        pool: dask's name for the same.
+        num_workers: how many of its threads or processes to use at most.
+        chunksize: how many tasks a worker process is given at a time; -1 spreads them evenly.
+            By default it follows from how long they take.
+        initializer: called in each of weft's own worker processes before its first task.
+        rerun_exceptions_locally: make a call that failed once more in the calling thread, where a
+            debugger sees it.
+        cache: a mapping: keys in it are not computed, and what was asked for is put there.
+        callbacks: of dask; by default those that are active.
+        order: {key: number} or what makes that of a graph, like `dask.order.order`: among tasks
+            that became possible together, the lowest number runs first.
+
+    Returns:
+        The value of the key; for a list a tuple of values, nested like the list.
+
+    Raises:
+        GraphError: this is no graph, a key is missing, or tasks need each other.
+        UnknownOption: there is no such option.
+        ConfigError: an option's value is not usable.
+        WrongExecutor: the executor is none, or is shut down.
+        SerializationError: a task for another process cannot be pickled.
+        WorkerDied: a worker process ended while it ran a task.
+        Exception: whatever the first task that failed has raised, with its key as a note.
+    """
+    return _run(dsk, keys, read_options(options), _drive_inline)
+
+
+def get_threaded(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+    """Run a graph on threads and return the values of some of its keys.
+
+    Without an executor, and if dask's configuration has no `pool`, weft's own threads run it, one
+    for each core by default. Arguments, results and errors are those of `weft.get`.
+    """
+    checked = read_options(options)
+    use_configured_executor(checked)
+    return _run(dsk, keys, checked, _drive_on_own_threads)
+
+
+def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
+    """Run a graph on worker processes and return the values of some of its keys.
+
+    Without an executor, and if dask's configuration has no `pool`, weft's own processes run it, one
+    for each core by default. They are started when they are first needed, and kept for the next
+    call. Functions of the main program, and lambdas, travel by value: no script needs an
+    ``if __name__ == "__main__"`` for this. Arguments, results and errors are those of `weft.get`.
+    """
+    checked = read_options(options)
+    use_configured_executor(checked)
+    return _run(dsk, keys, checked, _drive_on_own_processes)
+
+
+def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
+    """Run a graph as the options say; `drive` is for want of an executor."""
+    mapping = as_mapping(dsk)
+    if options.client is not None:
+        return options.client._run_graph(
+            dsk, mapping, lambda task_class: _read(mapping, keys, options, task_class)
+        )
+    if options.executor is not None:
+        drive = _drive_on_executor
+    if sys.is_finalizing():  # a destructor asks: threads and processes are over
+        drive = _drive_inline
+    if options.callbacks is None:
+        with active_callbacks() as callbacks:
+            return _run_observed(mapping, keys, options, drive, list(callbacks))
+    return _run_observed(mapping, keys, options, drive, options.callbacks)
+
+
+def _run_observed(
+    dsk: Mapping[Any, Any], keys: Any, options: Options, drive: _Drive, callbacks: list[Any]
+) -> Any:
+    if not callbacks and options.cache is None:
+        return drive(lambda task_class: _read(dsk, keys, options, task_class), None, options)
+    observer = Observer(callbacks, options.cache)
+    cache = options.cache or {}
+    with _without_collections(dsk):
+        shown = as_dask_shows_it(dsk, cache)
+    for key in cache:
+        shown[key] = Literal(cache[key])
+
+    def read(task_class: type[GraphTask]) -> Graph:
+        graph = _read(shown, keys, options, task_class, is_observed=True)
+        if not observer.state:  # or another driver has tried before
+            with _without_collections(shown):
+                observer.make_tables(graph)
+            observer.start_state()
+        return graph
+
+    is_errored = True
+    try:
+        observer.start(shown)
+        results = drive(read, observer, options)
+        is_errored = False
+    finally:
+        observer.finish(is_errored=is_errored)
+    return results
+
+
+def _read(
+    dsk: Mapping[Any, Any],
+    keys: Any,
+    options: Options,
+    task_class: type[GraphTask],
+    *,
+    is_observed: bool = False,
+) -> Graph:
+    with _without_collections(dsk):
+        graph = read_graph(
+            dsk,
+            keys,
+            task_class=task_class,
+            node_types=node_types(),
+            is_observed=is_observed,
+        )
+    if options.order is not None:
+        graph.sort(priorities_of(options.order, dsk))
+    return graph
+
+
+def _without_collections(dsk: Mapping[Any, Any]) -> AbstractContextManager[None]:
+    """Pause the collector while something is made of a large graph.
+
+    Where collections would start: pausing them costs as much as reading a task.
+    """
+    return paused_collector() if len(dsk) > _MANY_TASKS else nullcontext()
+
+
+# --- What runs it ---------------------------------------------------------------------------------
+
+
+def _drive_inline(read: _Read, observer: Observer | None, options: Options) -> Any:
+    return run_inline(read(GraphTask), observer)
+
+
+def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Options) -> Any:
+    n_workers = options.n_workers or n_cores()
+    outer = innermost_executor()
+    if outer is not None and thread_pools.is_own(outer):
+        # A task of ours: its graph shares the threads of the one that it belongs to.
+        return _drive_on_shared(read(GraphTask), outer, n_workers, observer, options)
+    graph = read(GraphTask)
+    pool = thread_pools.take(n_workers)
+    is_clean = False
+    try:
+        results = _drive_on_shared(graph, pool, n_workers, observer, options)
+        is_clean = True
+    finally:
+        thread_pools.give_back(pool, is_clean=is_clean)
+    return results
+
+
+def _drive_on_executor(read: _Read, observer: Observer | None, options: Options) -> Any:
+    executor = options.executor
+    assert executor is not None
+    kind = kind_of(executor)
+    if type(executor) is SynchronousExecutor:  # what a subclass does in `submit` is to be done
+        return run_inline(read(GraphTask), observer)
+    if kind is Kind.INLINE:
+        return _drive_on_shared(read(GraphTask), executor, 1, observer, options)
+    n_workers = options.n_workers or n_workers_of(executor)
+    if kind is Kind.SHARED:
+        return _drive_on_shared(read(GraphTask), executor, n_workers, observer, options)
+    from .processes.driver import Unreachable
+
+    try:
+        return _run_on_processes(read, executor, options, observer)
+    except Unreachable as exc:
+        logger.debug("one call at a time for %r: %s", executor, exc)
+    return run_submitting(
+        read(GraphTask),
+        executor,
+        n_workers,
+        observer=observer,
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
+    )
+
+
+def _drive_on_own_processes(read: _Read, observer: Observer | None, options: Options) -> Any:
+    return _run_on_processes(read, None, options, observer)
+
+
+def _run_on_processes(
+    read: _Read, executor: Executor | None, options: Options, observer: Observer | None
+) -> Any:
+    from .processes.driver import ProcessTask, run_on_processes
+
+    return run_on_processes(
+        read(ProcessTask),
+        executor=executor,
+        num_workers=options.n_workers,
+        chunksize=options.chunksize,
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
+        observer=observer,
+        initializer=options.initializer,
+    )
+
+
+def _drive_on_shared(
+    graph: Graph, executor: Executor, n_workers: int, observer: Observer | None, options: Options
+) -> Any:
+    return run_pulling(
+        graph,
+        executor,
+        n_workers,
+        relay=None if observer is None else Relay(observer),
+        rerun_exceptions_locally=options.rerun_exceptions_locally,
+    )

@@ -1,0 +1,77 @@
+"""A task of a graph that worker processes run: what is known of it besides its links.
+
+Core. `encoding` fills the fields in; from then on `state.ProcessRun` keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...core.tasks import GraphTask
+
+#: It needs results that nobody has yet, or that are in different places.
+WAITING: Final = 0
+#: Its `home` has what it needs, or will have when it comes to it.
+VIRTUAL: Final = 1
+#: All that it needs has been computed; it is on a ready stack.
+READY: Final = 2
+#: Like READY, but its `home` lacks something that has been asked for.
+FETCHING: Final = 3
+#: Its `home` was told to run it.
+SENT: Final = 4
+#: Its result is known, or lies in a worker.
+DONE: Final = 5
+
+
+class ProcessTask(GraphTask):
+    """A task on its way through worker processes.
+
+    A *literal* is one too: a large value among the arguments of others, DONE from the beginning and
+    without links of its own.
+    """
+
+    __slots__ = (
+        "at",
+        "buffers",
+        "dropper",
+        "drops",
+        "exported",
+        "group",
+        "home",
+        "is_output",
+        "n_open_uses",
+        "n_unassigned",
+        "nbytes",
+        "number",
+        "payload",
+        "state",
+    )
+
+    #: Its place in the run's list of tasks, and its name between processes.
+    number: int
+    #: Tasks of one group are taken to last equally long. Also the number of their function.
+    group: int
+    #: What the worker gets to run it. b"" from when it has finished.
+    payload: bytes
+    #: Numbers of the literals that are buffers of `payload`.
+    buffers: Sequence[int]
+    state: int
+    #: Index of the worker that it was sent to, or is meant for; -1 = none.
+    home: int
+    #: Bit i is set if worker i has its value, or will have it when it comes to what is sent next.
+    at: int
+    #: The value as it can be sent to any worker; None = it is only in one worker.
+    exported: Any
+    #: Estimated size of the value if it is not `exported`; 0 = unknown, infinite = not picklable.
+    nbytes: float
+    #: 1 if the parent wants the value and has not got it, else 0.
+    is_output: int
+    #: Entries of `dependencies` that were not sent yet.
+    n_unassigned: int
+    #: Entries of `dependents` that were not sent yet.
+    n_open_uses: int
+    #: The task after which the only worker that has the value drops it without being told.
+    dropper: ProcessTask | None
+    #: Numbers of the tasks that have this one as their dropper.
+    drops: list[int]

@@ -1,0 +1,237 @@
+"""What parent and workers say to each other, and the stream sockets on which they say it.
+
+A message is a plain tuple that begins with one of the constants below; on the wire it is its
+length, in eight bytes, and its pickle. Both ends are the same user's processes on one machine, and
+know that of each other before the first message (`pool` hands the socket down, `invited` asks for a
+proof): so pickles are safe here.
+
+Two ends of different kinds: a `Link` never blocks, because the parent has many of them; a
+`Channel` does, and may be written by two threads. Neither survives in a forked child: a copy of a
+socket would keep the other end from seeing that this one is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import socket
+import threading
+import weakref
+from collections import deque
+from typing import Any, Final, TypeAlias
+
+from ...protocol.pickling import PROTOCOL
+
+Message: TypeAlias = "tuple[Any, ...]"
+
+# Values travel as (value,), if they are small and simple, or as what `sharing.pack` made of them.
+
+# --- From the parent ------------------------------------------------------------------------------
+
+#: (run id, path of the shared directory, `pool.Context` or None): the answer is READY.
+BEGIN: Final = 0
+#: (functions, imports, items, drops), see `serving.Chunk`.
+RUN: Final = 1
+#: (numbers of values): the answers are EXPORTED or UNPICKLABLE.
+EXPORT: Final = 2
+#: (): the answer is FINISHED, if anything has.
+REPORT: Final = 3
+#: (number of a task): the answers are FINISHED, if anything has, and RETURNED.
+REVOKE: Final = 4
+#: (numbers of values)
+DROP: Final = 5
+#: (): the run is over, finished or not; the answer is ENDED.
+END: Final = 6
+#: (): there will be no other run.
+LEAVE: Final = 7
+
+# --- From a worker: the second item is always the run's id ----------------------------------------
+
+#: (run id): it is free, and begins with this run.
+READY: Final = 0
+#: (run id, numbers of tasks, {number: value}, {number: bytes}, {group: [tasks, seconds]}, chunks)
+FINISHED: Final = 1
+#: (run id, number of a task, packed exception): it runs nothing else of this run.
+FAILED: Final = 2
+#: (run id, number of a value, name of the type, text)
+UNPICKLABLE: Final = 3
+#: (run id, numbers of tasks)
+RETURNED: Final = 4
+#: (run id, number of a value, value)
+EXPORTED: Final = 5
+#: (run id): it is free.
+ENDED: Final = 6
+
+_LENGTH_NBYTES = 8
+_RECEIVE_NBYTES = 1 << 18
+#: Beyond this, the kernel's copy is dearer than a second call.
+_JOIN_NBYTES = 1 << 16
+#: The usual 200 KiB are a chunk or two.
+_SOCKET_BUFFER_NBYTES = 1 << 20
+
+_open_ends: weakref.WeakSet[Link | Channel] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for end in list(_open_ends):
+        end.close()
+
+
+os.register_at_fork(after_in_child=_close_all)
+
+
+def _encoded(message: Message) -> tuple[bytes, bytes]:
+    data = pickle.dumps(message, PROTOCOL)
+    return len(data).to_bytes(_LENGTH_NBYTES, "little"), data
+
+
+class _Frames:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Return the messages that are complete now."""
+        buffer = self._buffer
+        buffer += data
+        messages = []
+        begin, n_bytes = 0, len(buffer)
+        while n_bytes - begin >= _LENGTH_NBYTES:
+            body = begin + _LENGTH_NBYTES
+            end = body + int.from_bytes(buffer[begin:body], "little")
+            if end > n_bytes:
+                break
+            messages.append(pickle.loads(buffer[body:end]))
+            begin = end
+        if begin:
+            del buffer[:begin]
+        return messages
+
+
+class Link:
+    """The parent's end. Nothing here waits: what the socket does not take is kept.
+
+    Attributes:
+        n_bytes_sent: what went to the socket so far.
+        n_bytes_received: what came from it.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_NBYTES)
+        self.n_bytes_sent = 0
+        self.n_bytes_received = 0
+        self.is_closed = False
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._frames = _Frames()
+        self._unsent: deque[memoryview] = deque()
+        _open_ends.add(self)
+
+    def fileno(self) -> int:
+        """Return the file descriptor, also when it is closed."""
+        return self._fd
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something is kept; then call `flush` when the socket can be written."""
+        return bool(self._unsent)
+
+    def send(self, *message: Any) -> None:
+        """Send a message, or keep it. If the other end is gone, `receive` will say so."""
+        header, data = _encoded(message)
+        if len(data) < _JOIN_NBYTES:
+            self._unsent.append(memoryview(header + data))
+        else:
+            self._unsent += (memoryview(header), memoryview(data))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send of what is kept as much as possible."""
+        unsent = self._unsent
+        while unsent:
+            try:
+                n_bytes = self._sock.send(unsent[0])
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # the other end is gone
+                unsent.clear()
+                return
+            self.n_bytes_sent += n_bytes
+            if n_bytes == len(unsent[0]):
+                unsent.popleft()
+            else:
+                unsent[0] = unsent[0][n_bytes:]
+
+    def receive(self) -> list[Message] | None:
+        """Return the messages that have come, None if no other will ever come."""
+        try:
+            data = self._sock.recv(_RECEIVE_NBYTES)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        self.n_bytes_received += len(data)
+        return self._frames.feed(data)
+
+    def close(self) -> None:
+        """Close the socket. Does nothing the second time."""
+        self.is_closed = True
+        _open_ends.discard(self)
+        self._sock.close()
+
+
+class Channel:
+    """A worker's end. Any thread may send, one receives."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_NBYTES)
+        #: Held to send; hold it to do something and tell it as one step.
+        self.lock = threading.RLock()
+        self._sock = sock
+        self._frames = _Frames()
+        _open_ends.add(self)
+
+    def send(self, *message: Any) -> None:
+        """Send a message, waiting until the parent takes it.
+
+        Raises:
+            OSError: the parent is gone.
+        """
+        header, data = _encoded(message)
+        with self.lock:
+            if len(data) < _JOIN_NBYTES:
+                self._sock.sendall(header + data)
+            else:
+                self._sock.sendall(header)
+                self._sock.sendall(data)
+
+    def receive(self) -> list[Message] | None:
+        """Wait for messages and return them; [] if the socket's timeout is over, None at the end.
+
+        May return [] early.
+        """
+        try:
+            data = self._sock.recv(_RECEIVE_NBYTES)
+        except BlockingIOError:  # SO_RCVTIMEO
+            return []
+        except OSError:
+            return None
+        return self._frames.feed(data) if data else None
+
+    def hang_up(self) -> bool:
+        """End the connection: who receives, here or there, gets None. Return whether it worked."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError as exc:
+            return exc.errno == errno.ENOTCONN  # the parent was first
+        return True
+
+    def close(self) -> None:
+        """Close the socket. Does nothing the second time."""
+        _open_ends.discard(self)
+        self._sock.close()
