@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from weft.protocol import messages as m
 from weft.protocol.handshake import Role
 from weft.protocol.message import Message
-from weft.scheduler.state import CloseConnection, Connected, Event, Received, SchedulerState
+from weft.scheduler.core.state import CloseConnection, Connected, Event, Received, SchedulerState
 
 #: Rows of one message, about what one turn of a client's loop submits.
 BATCH = 4096

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import Client
-    from .current import default_client
     from .future import Future
+    from .shell.current import default_client
     from .waiting import as_completed, wait
 
 __all__ = ["Client", "Future", "as_completed", "default_client", "wait"]
@@ -26,7 +26,7 @@ _HOMES = {
     "Client": "client",
     "Future": "future",
     "as_completed": "waiting",
-    "default_client": "current",
+    "default_client": "shell.current",
     "wait": "waiting",
 }
 

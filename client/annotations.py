@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from ..protocol.errors import NotSupported, UnknownOption
 from ..protocol.exceptions import add_note
+from .core.tasks import Options
 from .encoding import make_options
-from .tasks import Options
 
 #: The options of a task that can be annotated.
 NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "workers")

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
-from .engine import Engine
-from .events import AskInfo, WatchCluster
-from .watchers import AsyncWaiter, ThreadWaiter
+from .core.events import AskInfo, WatchCluster
+from .shell.engine import Engine
+from .shell.watchers import AsyncWaiter, ThreadWaiter
 
 #: Longer, a client of a new LocalCluster is not held up by workers that do not come.
 _MAX_START_S: Final = 5.0

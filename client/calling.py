@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ClientClosed
 from ..protocol.host.collector import paused_collector
 from .annotations import TaskOptions
+from .core.tasks import FutureState, Options, TaskColumns, TaskRecord
 from .encoding import (
     Encoder,
     bind_constants,
@@ -23,10 +24,9 @@ from .encoding import (
 )
 from .future import Future
 from .lending import encode, encode_each
-from .tasks import FutureState, Options, TaskColumns, TaskRecord
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .shell.engine import Engine
 
 
 def submit_call(

@@ -23,18 +23,18 @@ from ..protocol.security import Security
 from . import absent, asking, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows
-from .current import closed, find_current, made_current, opened
+from .core.events import Cancel, Send
+from .core.tasks import FutureState, Options
 from .encoding import Encoder, check_unsupported
-from .engine import Engine
-from .events import Cancel, Send
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
-from .leaving import Holdings
-from .link import Finder
 from .locating import Cluster, Location, check_options
-from .loop import LoopThread
-from .patience import check_seconds
-from .tasks import FutureState, Options
+from .shell.current import closed, find_current, made_current, opened
+from .shell.engine import Engine
+from .shell.leaving import Holdings
+from .shell.link import Finder
+from .shell.loop import LoopThread
+from .shell.patience import check_seconds
 
 if TYPE_CHECKING:
     from ..graphs.core.reading import Graph

@@ -129,7 +129,7 @@ def _remove(entry: _Entry) -> None:
 
 def _find_client() -> Client | None:
     """Return the client that is to compute what the calling thread asks dask for."""
-    from .current import named_current
+    from .shell.current import named_current
 
     entries = _entries.copy()
     # A forked child cannot use the clients of its parent.

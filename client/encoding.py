@@ -30,9 +30,9 @@ from ..protocol.serialize import (
     function_name,
 )
 from .absent import CALL_OPTIONS
+from .core.submitting import MAX_NBYTES, MAX_TASKS, blob_size
+from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, Options
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
-from .submitting import MAX_NBYTES, MAX_TASKS, blob_size
-from .tasks import DEFAULT_OPTIONS, FunctionRecord, Options
 
 _FIRST_CHUNK: Final = 256
 _MAX_FUNCTIONS: Final = 1024

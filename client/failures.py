@@ -17,7 +17,7 @@ from ..protocol.errors import (
     WorkerDied,
 )
 from ..protocol.failure import Failure
-from .tasks import UNREADABLE, FutureState
+from .core.tasks import UNREADABLE, FutureState
 
 
 def _from_exception(failure: Failure) -> BaseException:

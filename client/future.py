@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.serialize import loads, reduce_future
 from .absent import FUTURE, answer_by_name
-from .events import Cancel, Watch
+from .core.events import Cancel, Watch
+from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, unreadable
-from .tasks import NO_VALUE, FutureState, Watcher
-from .watchers import unready
+from .shell.watchers import unready
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .shell.engine import Engine
 
 
 class Future:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from .core.tasks import FutureState
 from .failures import exception_of
 from .future import Future, load, try_load
 from .refusing import is_collection, items_of, no_future
-from .tasks import FutureState
-from .watchers import unready
+from .shell.watchers import unready
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .shell.engine import Engine
 
 #: Stands for what `errors="skip"` leaves out.
 _SKIPPED = object()

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import ForeignFuture
 from ..protocol.serialize import futures_met
-from .events import Confirm
+from .core.events import Confirm
+from .core.tasks import Watcher
 from .future import Future
-from .tasks import Watcher
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .shell.engine import Engine
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from ..protocol.errors import CommClosed, ConfigError
 from ..protocol.probing import why_nobody_answers
 from ..protocol.security import Security
 from . import absent
-from .link import Finder, SchedulerEnded
-from .loop import LoopThread
+from .shell.link import Finder, SchedulerEnded
+from .shell.loop import LoopThread
 
 
 class Cluster(Protocol):

@@ -36,13 +36,13 @@ from ..protocol.serialize import (
     function_name,
 )
 from ..protocol.shared import PackedArgument, SharedReference, own_memory, shared_argument
-from .events import Watch
+from .core.events import Watch
+from .core.table import FAILED
+from .core.tasks import FunctionRecord, FutureState, Options, TaskRecord, Watcher
 from .future import Future
-from .table import FAILED
-from .tasks import FunctionRecord, FutureState, Options, TaskRecord, Watcher
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .shell.engine import Engine
 
 #: Arguments up to this size travel with their call. A hidden task costs about half a millisecond.
 SHARED_NBYTES: Final = 1 << 20

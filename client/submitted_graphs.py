@@ -18,7 +18,7 @@ from ..graphs.dask_graphs import as_mapping, node_types
 from ..protocol.errors import SerializationError
 from ..protocol.host.collector import paused_collector
 from .annotations import NAMES, TaskOptions, active_annotations, annotations_of, check_options
-from .tasks import Options
+from .core.tasks import Options
 
 #: So much of a key goes into the name of its task on the cluster.
 _MAX_KEY_CHARS = 80

@@ -14,16 +14,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .events import Unwatch, Watch
+from .core.events import Unwatch, Watch
+from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of
 from .future import Future, load
-from .patience import SLICE_S, check_seconds
 from .refusing import items_of, no_future
-from .tasks import NO_VALUE, FutureState, Watcher
-from .watchers import call_in, pending
+from .shell.patience import SLICE_S, check_seconds
+from .shell.watchers import call_in, pending
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .shell.engine import Engine
 
 ALL_COMPLETED = "ALL_COMPLETED"
 FIRST_COMPLETED = "FIRST_COMPLETED"

@@ -2,7 +2,7 @@
 
 Exit codes: 0 = ended as it was told to (Ctrl-C and SIGTERM included, once it ran), 1 = it failed,
 2 = the command or its configuration is at fault, 130 = Ctrl-C before it ran; `weft worker` has
-more of them, see worker/exits.py.
+more of them, see worker/family/exits.py.
 
 `weft scheduler` must not import pickle, so everything but click is imported by the command that
 needs .
@@ -421,7 +421,7 @@ def worker(
     """
     from ..protocol import connection_file as connection_files
     from ..protocol.address import Address, parse_address
-    from ..worker.exits import EXIT_NO_SCHEDULER
+    from ..worker.family.exits import EXIT_NO_SCHEDULER
     from .finding import wait_for_scheduler
     from .settings import (
         check_own_host,
@@ -454,7 +454,7 @@ def worker(
         check_own_host(host, "--host")
         listen_address = str(Address(scheduler_address.scheme, host, 0))
 
-    from ..worker.supervisor import SupervisorConfig, WorkerSpec
+    from ..worker.family.supervisor import SupervisorConfig, WorkerSpec
     from .workers import run_daemon
 
     name = name or socket.gethostname()

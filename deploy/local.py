@@ -2,7 +2,7 @@
 
 With processes (the default) there are two families of child processes: the scheduler's, so that
 user code which holds the interpreter lock here never delays an assignment, and the workers'
-(`worker/spawn.py`). They start at the same time and end with this process, however it ends;
+(`worker/family/spawn.py`). They start at the same time and end with this process, however it ends;
 `watching.py` notices when one ends before.
 Between them are Unix sockets in a folder that only this user can enter; `protocol="tcp"` takes
 127.0.0.1. The token is made here and is in no file, argument or environment.
@@ -36,7 +36,7 @@ from .quiet import QuietLogs
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from ..client.loop import LoopThread
+    from ..client.shell.loop import LoopThread
     from .watching import ProcessWatch
 
 _log = logging.getLogger("weft.cluster")
@@ -189,7 +189,7 @@ class LocalCluster:
             self._files = settings.make_local_directory(self._local_directory, "local_directory")
 
     def _start_threads(self) -> None:
-        from ..client.loop import LoopThread
+        from ..client.shell.loop import LoopThread
 
         self.loop_thread = LoopThread("weft-cluster")
         self.loop_thread.start()

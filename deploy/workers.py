@@ -1,6 +1,6 @@
 """The process family of the workers: what the embedded cluster and `weft worker` start.
 
-Importing is done first and once, in the spawner; see `worker/spawn.py` for the family.
+Importing is done first and once, in the spawner; see `worker/family/spawn.py` for the family.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, TypeAlias
 
 from ..protocol.errors import ConfigError, InternalError, NotAdmitted, WeftError
 from ..protocol.security import Security
-from ..worker import process, spawn
 from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
-from ..worker.exits import EXIT_CONFIG, EXIT_REFUSED, note_refusal
-from ..worker.supervisor import SupervisorConfig, WorkerSpec, supervise
+from ..worker.family import process, spawn
+from ..worker.family.exits import EXIT_CONFIG, EXIT_REFUSED, note_refusal
+from ..worker.family.supervisor import SupervisorConfig, WorkerSpec, supervise
 from .child import LOG_FORMAT, Parent
 from .titles import set_title
 

@@ -31,7 +31,7 @@ from ..protocol.security import Security
 from ..protocol.sizing import message_nbytes
 from ..protocol.transport import Listener, listen
 from ..protocol.unfinished import UnfinishedFrames
-from .state import (
+from .core.state import (
     CloseConnection,
     Closed,
     Connected,
@@ -41,7 +41,7 @@ from .state import (
     StopServer,
     Tick,
 )
-from .turns import TURN_COST, Turns
+from .core.turns import TURN_COST, Turns
 
 _log = logging.getLogger("weft.scheduler")
 

@@ -32,10 +32,10 @@ from ..protocol.payload import Blob, Payload, blob_nbytes
 from ..protocol.serialize import function_name, loads, loads_arguments
 from ..protocol.sizeof import sizeof
 from .context import WorkerContext, set_worker
-from .events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, GiveUp, Run
+from .core.events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, GiveUp, Run
+from .core.state import WorkerState
+from .core.tasks import WorkerFunction, WorkerTask
 from .started import StartedRecord
-from .state import WorkerState
-from .tasks import WorkerFunction, WorkerTask
 from .values import RIDE_ALONG_BYTES, pack_result, unpack
 
 logger = logging.getLogger("weft.worker")

@@ -20,7 +20,7 @@ from ..protocol.messages import GetData, KeysData
 from ..protocol.payload import blob_nbytes
 from ..protocol.security import Security
 from ..protocol.transport import connect
-from .events import Event, Fetch, Fetched, FetchFailed, GiveUp
+from .core.events import Event, Fetch, Fetched, FetchFailed, GiveUp
 from .values import Packed
 
 logger = logging.getLogger("weft.worker")

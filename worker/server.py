@@ -58,13 +58,13 @@ from ..protocol.sockets import host_on_the_way_to
 from ..protocol.transport import Listener, connect, listen
 from .config import WorkerConfig
 from .context import WorkerContext
-from .events import Event, Leave, Received, SchedulerLost
+from .core.events import Event, Leave, Received, SchedulerLost
+from .core.state import WorkerState
 from .executor import Executor
 from .peers import Peers
 from .serving import DataServer, LateHandler, for_listening
 from .silence import BEAT_S
 from .started import StartedRecord
-from .state import WorkerState
 
 __all__ = ["WorkerServer"]
 

@@ -1,7 +1,7 @@
 """The scheduler's metrics in Prometheus' words: names, types, labels, help.
 
-Nothing is counted or named here: `scheduler/info.py` has the values and what each is called. A name
-that ends in `_total` is a counter, any other a gauge.
+Nothing is counted or named here: `scheduler/core/info.py` has the values and what each is called. A
+name that ends in `_total` is a counter, any other a gauge.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ...scheduler.counters import Metric
-from ...scheduler.info import METRICS
+from ...scheduler.core.counters import Metric
+from ...scheduler.core.info import METRICS
 
 PREFIX: Final = "weft_scheduler_"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.client.loop import LoopThread
+from weft.client.shell.loop import LoopThread
 from weft.protocol.connection import Connection
 from weft.protocol.exceptions import pack_exception
 from weft.protocol.failure import data_lost

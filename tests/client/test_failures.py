@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from weft.client.core.tasks import FutureState
 from weft.client.failures import exception_of
-from weft.client.tasks import FutureState
 from weft.protocol.exceptions import pack_exception
 
 

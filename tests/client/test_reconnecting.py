@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.events import Cancel, Disconnected, Fetched, Operations, Tick, Want, Watch
+from weft.client.core.events import Cancel, Disconnected, Fetched, Operations, Tick, Want, Watch
 from weft.protocol.messages import (
     FetchKeys,
     KeysData,
@@ -17,7 +17,7 @@ from weft.protocol.messages import (
     WantKeys,
 )
 
-from .test_state import Bench, Listener, erred, in_memory, ready
+from .core.test_state import Bench, Listener, erred, in_memory, ready
 
 
 @pytest.fixture

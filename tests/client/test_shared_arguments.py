@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weft.client import Client, shared_arguments
-from weft.client.tasks import FutureState, TaskColumns, TaskRecord
+from weft.client.core.tasks import FutureState, TaskColumns, TaskRecord
 from weft.protocol.errors import SerializationError
 from weft.protocol.messages import KeysErred, SubmitTasks
 from weft.protocol.payload import blob_nbytes

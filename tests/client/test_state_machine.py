@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from weft.client.events import (
+from weft.client.core.events import (
     Cancel,
     Connected,
     Disconnected,
@@ -39,9 +39,9 @@ from weft.client.events import (
     Want,
     Watch,
 )
-from weft.client.state import ClientState
-from weft.client.table import FAILED, FutureTable
-from weft.client.tasks import (
+from weft.client.core.state import ClientState
+from weft.client.core.table import FAILED, FutureTable
+from weft.client.core.tasks import (
     DEFAULT_OPTIONS,
     FunctionRecord,
     FutureState,

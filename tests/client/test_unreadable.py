@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client import Client, as_completed, wait
-from weft.client.events import Operations, Unreadable
+from weft.client.core.events import Operations, Unreadable
 
 
 def _explode(_ballast):

@@ -13,8 +13,8 @@ import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
 from weft.protocol.connection_file import ConnectionFile
 from weft.protocol.security import new_token
-from weft.scheduler.recovery import MAX_RELAYED_BYTES
-from weft.worker.exits import EXIT_NO_SCHEDULER
+from weft.scheduler.core.recovery import MAX_RELAYED_BYTES
+from weft.worker.family.exits import EXIT_NO_SCHEDULER
 
 pytestmark = pytest.mark.slow
 
@@ -217,7 +217,7 @@ WORKERS_WITH_A_BAD_PORT = f"""
 import logging, os, sys
 from weft.deploy.workers import run_daemon
 from weft.protocol import connection_file
-from weft.worker.supervisor import SupervisorConfig, WorkerSpec
+from weft.worker.family.supervisor import SupervisorConfig, WorkerSpec
 
 def find():
     found = connection_file.find(None, None, os.environ)

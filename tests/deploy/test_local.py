@@ -11,7 +11,7 @@ import pytest
 import weft
 from tests.deploy.daemons import gone, run
 from tests.protocol.transport_kit import End
-from weft.client.loop import LoopThread
+from weft.client.shell.loop import LoopThread
 from weft.deploy.child import Child, ChildFailed, Parent
 from weft.deploy.local import LocalCluster
 from weft.protocol.errors import CommClosed, ConfigError

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from weft.deploy.cli import weft as command
-from weft.worker.exits import EXIT_REFUSED
+from weft.worker.family.exits import EXIT_REFUSED
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

@@ -215,8 +215,8 @@ def test_a_worker_of_the_command_line_that_is_killed_comes_back(tmp_path):
 WORKERS_THAT_DIE_AT_ONCE = """
 import logging, os, sys
 from weft.protocol import connection_file
-from weft.worker import spawn
-from weft.worker.supervisor import SupervisorConfig, WorkerSpec, supervise
+from weft.worker.family import spawn
+from weft.worker.family.supervisor import SupervisorConfig, WorkerSpec, supervise
 logging.basicConfig(level="INFO")
 found = connection_file.find(sys.argv[1], None, os.environ)
 config = SupervisorConfig(

@@ -13,7 +13,7 @@ from typing import Any
 from weft.protocol import messages as m
 from weft.protocol.handshake import Role
 from weft.protocol.message import Message
-from weft.scheduler.state import (
+from weft.scheduler.core.state import (
     Action,
     CloseConnection,
     Closed,
@@ -23,8 +23,8 @@ from weft.scheduler.state import (
     SchedulerState,
     Tick,
 )
-from weft.scheduler.tasks import SchedulerTask
-from weft.scheduler.validate import validate
+from weft.scheduler.core.tasks import SchedulerTask
+from weft.scheduler.core.validate import validate
 
 Out = dict[int, list[Message]]
 

@@ -12,12 +12,12 @@ from itertools import groupby
 from unittest.mock import patch
 
 from weft.protocol import messages as m
-from weft.scheduler import assignment, completion, submission
-from weft.scheduler.assignment import Draft
-from weft.scheduler.peers import ClientHandle, WorkerHandle
-from weft.scheduler.priority import base_priority
-from weft.scheduler.state import SchedulerState
-from weft.scheduler.tasks import (
+from weft.scheduler.core import assignment, completion, submission
+from weft.scheduler.core.assignment import Draft
+from weft.scheduler.core.peers import ClientHandle, WorkerHandle
+from weft.scheduler.core.priority import base_priority
+from weft.scheduler.core.state import SchedulerState
+from weft.scheduler.core.tasks import (
     ERRED,
     MEMORY,
     PROCESSING,
@@ -26,7 +26,7 @@ from weft.scheduler.tasks import (
     SchedulerTask,
     TaskClass,
 )
-from weft.scheduler.transitions import (
+from weft.scheduler.core.transitions import (
     activate,
     drop_attempt,
     drop_class,

@@ -28,9 +28,9 @@ from weft.protocol.payload import Payload
 from weft.protocol.security import Security
 from weft.protocol.sizing import message_nbytes
 from weft.protocol.transport import connect
+from weft.scheduler.core.state import Received, SchedulerState
+from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
-from weft.scheduler.state import Received, SchedulerState
-from weft.scheduler.turns import FULL_COST, SLICE_COST, cost_of
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 

@@ -1,8 +1,8 @@
 """A client process: the real core and table, and a user who submits, shares, cancels and lets go.
 
-The user's actions go through one queue, as in `client/engine.py`: the table is changed at once, by
-the user's thread, and the core sees the operation a little later. What the user then sees of each
-future is compared with the serial interpreter's answer at the moment at which it appears.
+The user's actions go through one queue, as in `client/shell/engine.py`: the table is changed at
+once, by the user's thread, and the core sees the operation a little later. What the user then sees
+of each future is compared with the serial interpreter's answer at the moment at which it appears.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.client.events import (
+from weft.client.core.events import (
     Cancel,
     Closed,
     Connected,
@@ -27,9 +27,9 @@ from weft.client.events import (
     Want,
     Watch,
 )
-from weft.client.state import ClientState
-from weft.client.table import FutureTable
-from weft.client.tasks import (
+from weft.client.core.state import ClientState
+from weft.client.core.table import FutureTable
+from weft.client.core.tasks import (
     SENT,
     FunctionRecord,
     FutureState,

@@ -18,8 +18,8 @@ from weft.protocol.messages import (
     KeysMissing,
     Welcome,
 )
-from weft.scheduler.peers import WorkerHandle
-from weft.scheduler.state import (
+from weft.scheduler.core.peers import WorkerHandle
+from weft.scheduler.core.state import (
     CloseConnection,
     Closed,
     Connected,
@@ -29,10 +29,10 @@ from weft.scheduler.state import (
     SchedulerState,
     Tick,
 )
-from weft.scheduler.tasks import SchedulerTask
-from weft.scheduler.transitions import ACTIVE
-from weft.scheduler.turns import Turns
-from weft.scheduler.validate import validate
+from weft.scheduler.core.tasks import SchedulerTask
+from weft.scheduler.core.transitions import ACTIVE
+from weft.scheduler.core.turns import Turns
+from weft.scheduler.core.validate import validate
 
 from .links import KEEP_ALIVE, Link
 from .plan import Plan

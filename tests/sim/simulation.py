@@ -12,15 +12,15 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-import weft.client.fetching
-import weft.client.submitting
-import weft.scheduler.recovery
-import weft.worker.fetching
-import weft.worker.state
+import weft.client.core.fetching
+import weft.client.core.submitting
+import weft.scheduler.core.recovery
+import weft.worker.core.fetching
+import weft.worker.core.state
 from weft.protocol.handshake import Role
 from weft.protocol.messages import GetData, KeysData
-from weft.scheduler.validate import validate as validate_scheduler
-from weft.worker.tasks import WorkerTask
+from weft.scheduler.core.validate import validate as validate_scheduler
+from weft.worker.core.tasks import WorkerTask
 
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
@@ -213,12 +213,12 @@ class Simulation:
         limits = self.plan.limits
         stack = ExitStack()
         for module, name, value in (
-            (weft.client.submitting, "MAX_TASKS", limits["client.max_tasks"]),
-            (weft.client.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
-            (weft.worker.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
-            (weft.worker.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
-            (weft.worker.state, "CHUNK_US", float(limits["worker.chunk_us"])),
-            (weft.scheduler.recovery, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+            (weft.client.core.submitting, "MAX_TASKS", limits["client.max_tasks"]),
+            (weft.client.core.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
+            (weft.worker.core.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
+            (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
+            (weft.worker.core.state, "CHUNK_US", float(limits["worker.chunk_us"])),
+            (weft.scheduler.core.recovery, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
         ):
             stack.enter_context(patch.object(module, name, value))
         return stack

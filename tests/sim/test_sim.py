@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.scheduler import completion, recovery
+from weft.scheduler.core import completion, recovery
 
 from .simulation import Simulation, SimulationFailed
 

@@ -24,7 +24,7 @@ from weft.protocol.messages import (
     WorkerExited,
     WorkersAlive,
 )
-from weft.worker.events import (
+from weft.worker.core.events import (
     ChunkDone,
     Event,
     Fetch,
@@ -37,9 +37,9 @@ from weft.worker.events import (
     Run,
     SchedulerLost,
 )
-from weft.worker.state import WorkerState
-from weft.worker.tasks import WorkerTask
-from weft.worker.validate import validate
+from weft.worker.core.state import WorkerState
+from weft.worker.core.tasks import WorkerTask
+from weft.worker.core.validate import validate
 
 from .graphs import packed, unpacked, value_of
 from .links import Link

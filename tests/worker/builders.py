@@ -15,7 +15,7 @@ from weft.protocol.messages import (
     LocatedKeys,
     ReturnAttempts,
 )
-from weft.worker.events import (
+from weft.worker.core.events import (
     Action,
     ChunkDone,
     Event,
@@ -28,9 +28,9 @@ from weft.worker.events import (
     Received,
     Run,
 )
-from weft.worker.state import WorkerState
-from weft.worker.tasks import WorkerTask
-from weft.worker.validate import validate
+from weft.worker.core.state import WorkerState
+from weft.worker.core.tasks import WorkerTask
+from weft.worker.core.validate import validate
 
 INC = b"function-of-inc!"
 SLOW = b"function-of-slow"

@@ -28,11 +28,11 @@ from weft.protocol.messages import (
 from weft.protocol.payload import Payload
 from weft.protocol.serialize import dumps_arguments, dumps_function, loads, reduce_future
 from weft.worker.context import WorkerContext, get_worker
-from weft.worker.events import Fetched, Received, SchedulerLost
+from weft.worker.core.events import Fetched, Received, SchedulerLost
+from weft.worker.core.state import WorkerState
+from weft.worker.core.validate import validate
 from weft.worker.executor import Executor
 from weft.worker.started import StartedRecord, read_served, read_started
-from weft.worker.state import WorkerState
-from weft.worker.validate import validate
 from weft.worker.values import Packed, pack_for_peer
 
 

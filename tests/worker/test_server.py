@@ -45,8 +45,8 @@ from weft.protocol.security import Security, generate_certificate, new_cluster_i
 from weft.protocol.serialize import dumps_arguments, dumps_function, loads, reduce_future
 from weft.protocol.transport import Listener, connect, listen
 from weft.worker.config import WorkerConfig
+from weft.worker.core.validate import validate
 from weft.worker.server import WorkerServer
-from weft.worker.validate import validate
 
 EPOCH = 7
 

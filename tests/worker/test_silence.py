@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.daemons import ROOT
-from tests.worker.test_supervisor import Spawner, config_for
-from tests.worker.test_supervisor_link import Line, greet
+from tests.worker.family.test_supervisor import Spawner, config_for
+from tests.worker.family.test_supervisor_link import Line, greet
 from weft.worker.silence import SilenceWatch
 from weft.worker.started import StartedRecord, read_beats, read_served, read_started
 
@@ -56,7 +56,7 @@ def test_beats_are_kept_apart_from_attempts(tmp_path: Path):
 STUCK = """
 import ctypes, sys, threading
 from pathlib import Path
-from weft.worker.process import _stack_on_demand
+from weft.worker.family.process import _stack_on_demand
 from weft.worker.started import StartedRecord
 
 def sleep_with_the_lock():

@@ -18,7 +18,7 @@ from weft.protocol.messages import (
     AttemptsReturned,
     DropFunctions,
 )
-from weft.worker.events import SchedulerLost
+from weft.worker.core.events import SchedulerLost
 
 KEYS = [f"k{i}" for i in range(9)]
 PEERS = ["tcp://a", "tcp://b", "tcp://c"]

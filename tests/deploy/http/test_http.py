@@ -19,9 +19,9 @@ from weft.deploy.http.server import HttpConfig, serve
 from weft.deploy.local import LocalCluster
 from weft.protocol.connection_file import ConnectionFile
 from weft.protocol.security import Security, new_cluster_id, new_token
-from weft.scheduler.info import METRICS, metrics
+from weft.scheduler.core.info import METRICS, metrics
+from weft.scheduler.core.state import SchedulerState, Tick
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
-from weft.scheduler.state import SchedulerState, Tick
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

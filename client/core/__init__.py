@@ -1,0 +1,3 @@
+"""The client's decisions: what is submitted, wanted, fetched. No I/O, clock or threads."""
+
+from __future__ import annotations

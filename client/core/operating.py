@@ -1,0 +1,332 @@
+"""What users do: the operations that come through the queue. A part of the core.
+
+Messages leave in the order of the operations, except that the releases of one event leave after its
+submissions: a run of `future = submit(f, future)` is one message, not one for each link. That is
+safe because a key leaves the table only when its release is handled, so whatever is submitted again
+under that key comes with a later event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.failure import Failure, cancelled
+from ...protocol.messages import CancelKeys, FetchKeys, ReleaseKeys, WantKeys
+from .events import (
+    AskInfo,
+    Cancel,
+    Confirm,
+    Forget,
+    Operations,
+    Send,
+    Unreadable,
+    Unwatch,
+    Want,
+    Watch,
+    WatchCluster,
+)
+from .hearing import ask_info, on_forget, watch_cluster
+from .submitting import drop
+from .tasks import (
+    GONE,
+    HELD,
+    NEW,
+    NO_VALUE,
+    SENT,
+    UNREADABLE,
+    FutureState,
+    TaskColumns,
+    TaskRecord,
+    Watcher,
+)
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+#: Longest list of keys in one of our messages; well below the protocol's limit.
+MAX_KEYS: Final = 1 << 16
+
+
+def on_operations(core: ClientState, event: Operations, _now: float) -> None:
+    """Handle operations in their order; then confirmations are asked for; releases come last."""
+    released: list[FutureState] = []
+    confirmations: list[Watcher] = []
+    for operation in event.operations:
+        cls = operation.__class__
+        if cls is FutureState:
+            released.append(operation)
+        elif cls is TaskRecord:
+            on_task(core, operation)
+        elif cls is TaskColumns:
+            on_columns(core, operation)
+        elif cls is Watch:
+            core.on_watch(operation.watcher, operation.states)
+        elif cls is Unwatch:
+            core.on_unwatch(operation.watcher, operation.states)
+        elif cls is Want:
+            on_want(core, operation.states)
+        elif cls is Cancel:
+            on_cancel(core, operation)
+        elif cls is AskInfo:
+            ask_info(core, operation.watcher)
+        elif cls is WatchCluster:
+            watch_cluster(core, operation.watcher, operation.n_workers)
+        elif cls is Forget:
+            on_forget(core, operation.watcher)
+        elif cls is Unreadable:
+            note_unreadable(operation.state, operation.failure)
+        elif cls is Confirm:
+            confirmations.append(operation.watcher)
+        else:
+            assert cls is Send, operation
+            core.close_submissions()
+            core.to_scheduler.append(operation.message)
+    core.close_submissions()
+    for watcher in confirmations:
+        on_confirm(core, watcher)
+    if released:
+        on_released(core, released)
+
+
+def on_task(core: ClientState, task: TaskRecord) -> None:
+    """Submit one task, unless its state is known."""
+    state = task.state
+    if state.phase != NEW and not is_only_wanted(state):
+        return  # another future of the same key submitted it
+    state.spec = task
+    if core.end is not None:
+        core.fail(state, "lost", core.end)
+        return
+    if task.replaced is not None:
+        replace(core, [task.replaced])
+    if task.dependencies and not trace(core, state, task.dependencies, task.lineage):
+        return
+    if not core.is_linked:
+        if state.phase != SENT:  # else it is asked about, and submitted if it is unknown
+            core.hold(state)
+        return
+    if state.key in core.let_go:
+        set_barrier(core)
+    core.submitter.add(task)
+
+
+def on_columns(core: ClientState, tasks: TaskColumns) -> None:
+    """Submit many tasks, as one message if nothing is special about any of them."""
+    states = tasks.states
+    if core.end is not None or not core.is_linked or tasks.dependencies or tasks.replaced:
+        on_columns_one_by_one(core, tasks)
+        return
+    for state in states:
+        if state.phase or state.n_references > 1:  # known, or perhaps here twice
+            on_columns_one_by_one(core, tasks)
+            return
+        state.spec = tasks
+    if core.let_go:
+        guard(core, [state.key for state in states])
+    core.submitter.add_columns(tasks)
+
+
+def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
+    """Do as `on_columns` where rows may differ: known keys, dependencies, no connection."""
+    if tasks.replaced:
+        replace(core, tasks.replaced)
+    is_whole = core.is_linked and core.end is None
+    states = tasks.states
+    dependencies = tasks.dependencies
+    rows: dict[FutureState, None] = {}
+    for i, state in enumerate(states):
+        if state in rows or (state.phase != NEW and not is_only_wanted(state)):
+            is_whole = False
+            continue
+        state.spec = tasks
+        drop(state)  # its data was lost and its record gone: it is counted once more
+        if core.end is not None:
+            core.fail(state, "lost", core.end)
+            continue
+        if dependencies and dependencies[i]:
+            lineage: list[FutureState] = []
+            if not trace(core, state, dependencies[i], lineage):
+                is_whole = False
+                continue
+            tasks.lineage[state.key] = lineage
+        rows[state] = None
+    if not core.is_linked:
+        for state in rows:
+            if state.phase != SENT:
+                core.hold(state)
+        return
+    if core.let_go:
+        guard(core, [state.key for state in rows])
+    if is_whole:
+        core.submitter.add_columns(tasks)
+        return
+    for state in rows:
+        core.submitter.add(tasks.row(state.key))
+
+
+def trace(
+    core: ClientState, state: FutureState, keys: list[str], lineage: list[FutureState]
+) -> bool:
+    """Find the states of a new task's dependencies. False if one failed and so it fails too."""
+    table = core.table.states
+    for key in keys:
+        dependency = table.get(key)
+        if dependency is None:
+            continue  # of another client; the scheduler knows
+        if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
+            core.fail(state, dependency.status, dependency.failure)
+            return False
+        lineage.append(dependency)
+    return True
+
+
+def replace(core: ClientState, states: list[FutureState]) -> None:
+    """Let the scheduler forget failed tasks that are to be run again."""
+    keys = []
+    for state in states:
+        if state.phase == SENT:
+            keys.append(state.key)
+            drop(state)
+        state.phase = GONE
+    if keys:
+        core.close_submissions()
+        say_released(core, keys)
+
+
+def guard(core: ClientState, keys: list[str]) -> None:
+    """Set up a barrier if the last task of one of these keys may still be heard of."""
+    if not core.let_go.keys().isdisjoint(keys):
+        set_barrier(core)
+
+
+def set_barrier(core: ClientState) -> int:
+    """Ignore what is said about what was let go until that was heard; return the request."""
+    # The scheduler answers in order: what it says about these keys before its answer to this
+    # request is about the tasks that were let go.
+    core.close_submissions()
+    request = core.fetches.next_request()
+    core.to_scheduler.append(FetchKeys(request=request, keys=[]))
+    core.barriers.update(dict.fromkeys(core.let_go, request))
+    core.let_go = {}
+    return request
+
+
+def on_released(core: ClientState, released: list[FutureState]) -> None:
+    """Let go of what has no future left."""
+    keys: list[str] = []
+    for state in core.table.detach(released):
+        phase = state.phase
+        state.phase = GONE
+        if phase == SENT:
+            keys.append(state.key)
+            function = state.function
+            if function is not None:
+                function.n_wanted -= 1
+                state.function = None
+            if core.reconciliation.is_active:
+                core.reconciliation.confirm(state.key)
+        elif phase == HELD:
+            core.held.pop(state, None)
+        if state.watchers is not None and state.failure is None and not state.has_data:
+            core.fail_released(state)
+        if state.spec.__class__ is TaskRecord:
+            del state.spec.state  # no cycle: it may hold a large blob
+    if keys:
+        say_released(core, keys)
+
+
+def say_released(core: ClientState, keys: list[str]) -> None:
+    """Tell the scheduler, now or when it knows what we want."""
+    note_let_go(core, keys)
+    if core.is_linked:
+        for start in range(0, len(keys), MAX_KEYS):
+            core.to_scheduler.append(ReleaseKeys(keys=keys[start : start + MAX_KEYS]))
+
+
+def note_let_go(core: ClientState, keys: list[str]) -> None:
+    """Remember these until it is certain that the scheduler has heard of it."""
+    new = dict.fromkeys(keys)
+    core.unacknowledged.update(new)
+    core.let_go.update(new)
+    if core.barriers:
+        for key in keys:
+            core.barriers.pop(key, None)  # too early a one now
+
+
+def on_want(core: ClientState, states: list[FutureState]) -> None:
+    """Ask for keys that somebody else submitted."""
+    new = []
+    for state in states:
+        if state.phase != NEW:
+            continue
+        if core.end is not None:
+            core.fail(state, "lost", core.end)
+        elif not core.is_linked:
+            core.hold(state)
+        else:
+            state.phase = SENT
+            new.append(state.key)
+    if new:
+        if core.let_go:
+            guard(core, new)
+        core.close_submissions()
+        core.to_scheduler.append(WantKeys(keys=new))
+
+
+def on_cancel(core: ClientState, operation: Cancel) -> None:
+    """Cancel what is not done, here at once, and say so."""
+    keys = []
+    for state in operation.states:
+        if state.status != "pending":
+            continue
+        if state.phase == SENT:
+            keys.append(state.key)
+        elif state.phase == HELD:
+            core.held.pop(state, None)
+        state.phase = GONE
+        if core.reconciliation.is_active:
+            core.reconciliation.confirm(state.key)
+        core.fail(state, "cancelled", cancelled(state.key, operation.reason))
+    if not keys:
+        return
+    note_let_go(core, keys)
+    if core.is_linked or core.reconciliation.is_active:
+        core.close_submissions()
+        core.to_scheduler.append(
+            CancelKeys(keys=keys, force=operation.force, reason=operation.reason)
+        )
+
+
+def on_confirm(core: ClientState, watcher: Watcher) -> None:
+    """Ask for an answer behind all that was submitted."""
+    if core.end is not None:
+        core.touch(watcher, None)
+        return
+    core.confirmations.append((watcher, ask_to_confirm(core) if core.is_linked else 0))
+
+
+def ask_to_confirm(core: ClientState) -> int:
+    """Send a request that the scheduler answers at once; return its number."""
+    request = core.fetches.next_request()
+    core.to_scheduler.append(FetchKeys(request=request, keys=[]))
+    return request
+
+
+def note_unreadable(state: FutureState, failure: Failure) -> None:
+    """Fail a result that is here and cannot be unpickled. The cluster's copy is as good as before.
+
+    So the key stays wanted, and tasks that depend on it are submitted as ever.
+    """
+    if state.failure is None and state.value is NO_VALUE:  # else another thread was faster
+        state.failure = failure
+        state.status = "error"
+        state.spec = None
+        state.blob = None  # last: without it, and without a failure, the result is not here yet
+
+
+def is_only_wanted(state: FutureState) -> bool:
+    """Tell whether a known state has no record of how to compute it, and needs one.
+
+    So it is when a future was unpickled, before or while this client submitted the same key.
+    """
+    return state.phase < GONE and state.status == "pending" and state.spec is None

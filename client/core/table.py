@@ -1,0 +1,144 @@
+"""Which futures share a state: the one structure that user threads and the loop both change.
+
+`FutureTable` maps each key that has futures to its state and counts the futures attached. A user
+thread attaches (a submission of a key that is there already, a future unpickled); the loop thread
+detaches, when it handles a release. Invariant:
+
+    A state is in the table from the moment it is made until the loop has handled as many releases
+    as there were attachments, or until a new state takes the key over from a failed one.
+
+So whoever finds a state in the table may attach to it: it cannot be let go under his hands, because
+"count is zero" and "leave the table" are one step under one lock. And a release that waits in the
+queue while somebody attaches does nothing but lower the count again; there is no state that comes
+back from the dead. A key that left and is submitted again gets a new state, whose submission is
+queued after the release was handled.
+
+The lock comes from outside, so that this module needs no threads. It is held for a few dictionary
+operations at a time. Finalizers never take it (they append to a queue), since they may run while
+the same thread holds it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ...protocol.messages import NO_HASH
+from .tasks import FutureState
+
+FAILED = frozenset({"error", "cancelled", "lost"})
+
+
+class FutureTable:
+    """The states of all keys of one client. Any thread may call any method."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self._lock = lock
+        #: {key: state}. All and only keys with n_references > 0, failed ones that were replaced
+        #: aside. Readers need no lock; iterate over `snapshot()`.
+        self.states: dict[str, FutureState] = {}
+        #: {key: hash of the task}, of keys in `states` that the user named.
+        self._spec_hashes: dict[str, bytes] = {}
+
+    def add(self, states: list[FutureState]) -> None:
+        """Put in new states of keys that nobody else can know."""
+        with self._lock:
+            self.states.update([(state.key, state) for state in states])
+
+    def attach(
+        self, keys: list[str], spec_hashes: list[bytes] | None = None
+    ) -> tuple[list[FutureState], list[FutureState]]:
+        """Return the state of each key, made if there is none, with one more future counted.
+
+        A failed state is not shared with a new submission: a new one takes its place.
+
+        Args:
+            keys: need not be unique.
+            spec_hashes: of the tasks, when the user named the keys.
+
+        Returns:
+            The states, and the failed ones that were replaced.
+
+        Raises:
+            ValueError: a key is in use for another task, or stands twice here for different ones.
+        """
+        found: list[FutureState] = []
+        replaced: list[FutureState] = []
+        table = self.states
+        with self._lock:
+            if spec_hashes is not None:
+                new = dict(zip(keys, spec_hashes, strict=True))
+                for key, spec_hash in zip(keys, spec_hashes, strict=True):
+                    if new[key] != spec_hash:
+                        raise ValueError(
+                            f"key {key!r} is given to two calls of other arguments; a key names "
+                            "one task, so choose another key for one of them"
+                        )
+                    state = table.get(key)
+                    if state is None or state.status in FAILED:
+                        continue
+                    if self._spec_hashes.get(key, spec_hash) != spec_hash:
+                        raise ValueError(
+                            f"key {key!r} belongs to a future of another function or of other "
+                            "arguments; release that one first, or choose another key"
+                        )
+                self._spec_hashes.update(new)
+            for key in keys:
+                state = table.get(key)
+                if state is None:
+                    state = table[key] = FutureState(key)
+                elif state.status in FAILED:
+                    replaced.append(state)
+                    state = table[key] = FutureState(key)
+                else:
+                    state.n_references += 1
+                found.append(state)
+        return found, replaced
+
+    def share(self, state: FutureState) -> bool:
+        """Count one more future of a state that has some; False if it has none any more."""
+        with self._lock:
+            if state.n_references <= 0:
+                return False
+            state.n_references += 1
+            return True
+
+    def find_or_make(self, key: str) -> FutureState:
+        """Return the state of a key, failed or not, with one more future counted."""
+        with self._lock:
+            state = self.states.get(key)
+            if state is None:
+                state = self.states[key] = FutureState(key)
+            else:
+                state.n_references += 1
+            return state
+
+    def detach(self, released: list[FutureState]) -> list[FutureState]:
+        """Count releases, one for each item, and return the states that have no future left."""
+        dead: list[FutureState] = []
+        table = self.states
+        hashes = self._spec_hashes
+        with self._lock:
+            for state in released:
+                state.n_references = n = state.n_references - 1
+                if n == 0:
+                    dead.append(state)
+                    key = state.key
+                    if table.get(key) is state:
+                        del table[key]
+                        if hashes:
+                            hashes.pop(key, None)
+        return dead
+
+    def spec_hashes(self, keys: list[str]) -> list[bytes]:
+        """Return the tasks' hashes, zeros where the user did not name the key; [] for none."""
+        hashes = self._spec_hashes
+        if not hashes:
+            return []
+        found = [hashes.get(key, NO_HASH) for key in keys]
+        return found if any(spec_hash != NO_HASH for spec_hash in found) else []
+
+    def snapshot(self) -> list[FutureState]:
+        """Return all states in the order in which their keys came: dependencies come first."""
+        with self._lock:
+            return list(self.states.values())

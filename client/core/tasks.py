@@ -1,0 +1,277 @@
+"""The client's records: what a future points to, and what was asked for.
+
+Owns `FutureState`, one for each key that this client holds futures of, and the records from which
+a task can be submitted, and submitted again. Shared by user threads and the core under one rule:
+user threads make these objects and hand them over through the operations queue; from then on only
+the loop thread writes to them (`FutureTable` owns the one exception, `n_references`), while user
+threads may read `status`, `failure`, `blob` and `value` at any time without a lock.
+
+Writers therefore keep an order: content first, `status` last.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias
+
+from ...protocol.failure import Failure
+from ...protocol.payload import Blob
+
+Status: TypeAlias = Literal["pending", "finished", "error", "cancelled", "lost"]
+
+#: Stands in `FutureState.value` for "not unpickled yet": None is a value.
+NO_VALUE: Final = object()
+
+# What the scheduler knows of a state, in the order in which a state goes through them.
+NEW: Final = 0  #: the core has not met it
+HELD: Final = 1  #: to be submitted when the connection stands
+SENT: Final = 2  #: submitted or wanted; released with ReleaseKeys
+GONE: Final = 3  #: released, cancelled or never sent: no message is about it any more
+
+#: The kind of the failure of a result that is here and whose unpickling raised.
+UNREADABLE: Final = "unreadable"
+
+#: Why a watched state without futures has no result. It says nothing about the task.
+RELEASED: Final = "its last future was released"
+
+
+class FunctionRecord:
+    """A pickled function. One object for each function id, as long as any task of it lives."""
+
+    __slots__ = ("blob", "id", "keeps_records", "n_wanted", "name")
+
+    def __init__(self, function_id: bytes, blob: bytes, name: str) -> None:
+        self.id = function_id
+        self.blob = blob
+        self.name = name
+        #: Number of states whose `function` is this. While > 0 the scheduler has the blob.
+        self.n_wanted = 0
+        #: Its tasks can be submitted again even if they are finished.
+        self.keeps_records = False
+
+
+class Options:
+    """The options of a submission; equal ones share a message."""
+
+    __slots__ = ("allow_other_workers", "priority", "resources", "retries", "workers")
+
+    def __init__(
+        self,
+        priority: int = 0,
+        retries: int = 0,
+        workers: list[str] | None = None,
+        allow_other_workers: bool = False,
+        resources: dict[str, float] | None = None,
+    ) -> None:
+        self.priority = priority
+        self.retries = retries
+        self.workers = workers or []
+        self.allow_other_workers = allow_other_workers
+        self.resources = resources or {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
+
+    def as_key(self) -> tuple[Any, ...]:
+        """Return what is equal for equal options, and can be a key."""
+        amounts = tuple(sorted(self.resources.items()))
+        names = tuple(self.workers)
+        return self.priority, self.retries, names, self.allow_other_workers, amounts
+
+
+DEFAULT_OPTIONS: Final = Options()
+
+
+class FutureState:
+    """What a client knows of one key. All futures of the key share it."""
+
+    __slots__ = (
+        "blob",
+        "failure",
+        "function",
+        "key",
+        "location",
+        "n_references",
+        "phase",
+        "shared",
+        "spec",
+        "status",
+        "value",
+        "watchers",
+    )
+
+    key: str
+    status: Status
+    #: Futures attached, less releases handled. Changed by `FutureTable` only.
+    n_references: int
+    #: The pickled result, if it is here and not unpickled yet.
+    blob: Blob | None
+    #: The result, or NO_VALUE. Set by the thread that unpickles it.
+    value: Any
+    #: Why there is no result; not None iff status is error, cancelled or lost.
+    failure: Failure | None
+    #: (address, nbytes) of a large result that stays with a worker.
+    location: tuple[str, int] | None
+    #: Who is to be told when the status is final: nobody, one, or several.
+    watchers: Watcher | list[Watcher] | None
+    #: Large arguments of its call, that are to live as long as it does: see `shared_arguments`.
+    shared: tuple[Any, ...] | None
+    #: What to submit again if the scheduler lost it. Not None while pending and submitted by us.
+    spec: TaskRecord | TaskColumns | None
+    #: The function that this state is counted for (see FunctionRecord), or None.
+    function: FunctionRecord | None
+    phase: int
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.status = "pending"
+        self.n_references = 1
+        self.value = NO_VALUE
+        self.blob = self.failure = self.location = self.watchers = self.spec = self.function = None
+        self.shared = None
+        self.phase = NEW
+
+    def __repr__(self) -> str:
+        return f"<FutureState {self.key} {self.status} {self.n_references}>"
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether the result is in this process."""
+        # Who unpickles sets `value` before it clears `blob`.
+        return self.blob is not None or self.value is not NO_VALUE
+
+
+class TaskRecord:
+    """One submitted task.
+
+    Its `state` is gone from when that is let go of: as a cycle, what may be large would stay until
+    the garbage collector comes.
+    """
+
+    __slots__ = (
+        "args",
+        "dependencies",
+        "function",
+        "lineage",
+        "options",
+        "replaced",
+        "spec_hash",
+        "state",
+    )
+
+    def __init__(
+        self,
+        state: FutureState,
+        function: FunctionRecord,
+        args: Blob,
+        dependencies: list[str],
+        options: Options,
+        spec_hash: bytes | None = None,
+        replaced: FutureState | None = None,
+    ) -> None:
+        self.state = state
+        self.function = function
+        self.args = args
+        self.dependencies = dependencies
+        self.options = options
+        #: For keys that the user named.
+        self.spec_hash = spec_hash
+        #: A failed state of the same key that this one takes the place of.
+        self.replaced = replaced
+        #: The states of the dependencies, which keeps their specs: filled in by the core.
+        self.lineage: list[FutureState] = []
+
+    @property
+    def is_named(self) -> bool:
+        """Tell whether the user chose the key."""
+        return self.spec_hash is not None
+
+    def row(self, _key: str) -> TaskRecord:
+        """Return the record of one of its keys."""
+        return self
+
+
+class TaskColumns:
+    """Many tasks of one function, as columns."""
+
+    __slots__ = (
+        "_rows",
+        "args",
+        "dependencies",
+        "function",
+        "lineage",
+        "options",
+        "replaced",
+        "spec_hashes",
+        "states",
+    )
+
+    def __init__(
+        self,
+        states: list[FutureState],
+        function: FunctionRecord,
+        args: list[Blob],
+        dependencies: list[list[str]],
+        options: Options,
+        spec_hashes: list[bytes] | None = None,
+        replaced: list[FutureState] | None = None,
+    ) -> None:
+        self.states = states
+        self.function = function
+        self.args = args
+        #: One list a task, or [] when no task has any.
+        self.dependencies = dependencies
+        self.options = options
+        #: One a task, or None when the keys are weft's own.
+        self.spec_hashes = spec_hashes
+        #: Failed states whose keys some of `states` take over.
+        self.replaced = replaced or []
+        #: {key: states of its dependencies}, for tasks that have any. Filled in by the core.
+        self.lineage: dict[str, list[FutureState]] = {}
+        self._rows: dict[str, TaskRecord] | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Tell whether the user chose the keys."""
+        return self.spec_hashes is not None
+
+    def row(self, key: str) -> TaskRecord:
+        """Return the record of one of its keys; the first call makes them all, O(tasks)."""
+        if self._rows is None:
+            self._rows = {}
+            for i, state in enumerate(self.states):
+                if state.key in self._rows:
+                    continue  # twice in one map: one task
+                record = self._rows[state.key] = TaskRecord(
+                    state,
+                    self.function,
+                    self.args[i],
+                    self.dependencies[i] if self.dependencies else [],
+                    self.options,
+                    self.spec_hashes[i] if self.spec_hashes is not None else None,
+                )
+                record.lineage = self.lineage.get(state.key, [])
+        return self._rows[key]
+
+
+class Watcher:
+    """Somebody who waits for states. One object watches many, and is told in batches.
+
+    The core fills `batch` while it handles an event and hands it over with one `Notify` action; a
+    subclass says in `on_ready` what to do with it.
+    """
+
+    __slots__ = ("batch", "wants_data")
+
+    def __init__(self, wants_data: bool) -> None:
+        #: True: tell me when the result is in this process. False: when it is known to exist.
+        self.wants_data = wants_data
+        #: Empty between events.
+        self.batch: list[Any] = []
+
+    def on_ready(self, items: list[Any]) -> None:
+        """Take note of states that are ready (or of another answer). On the loop thread."""
+        raise NotImplementedError

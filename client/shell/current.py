@@ -1,0 +1,154 @@
+"""Which clients are open in this process, and which of them is meant when none is named.
+
+The innermost `as_current` of the thread or task decides, else the default client, else the only
+one. Futures that come in pickled data are bound to that client, and what is still open when the
+program ends is closed.
+
+The default client is kept alive until it is closed or another takes its place: so a bare
+`weft.Client(address)` is the one that `Client.current` returns, and a cell of a notebook that is
+run again replaces its client, which then is dropped and closed (see `leaving`). Other clients live
+as long as somebody holds them. When the default client is closed, the one before it is the default
+again, if it is still open.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ClientClosed, ConfigError
+from ...protocol.process_role import is_worker_process
+from ...protocol.serialize import set_future_binder
+from .. import dask_default
+from ..core.events import Want
+from ..core.tasks import NEW
+from ..future import Future
+from .leaving import Holdings, give_back_dropped, watch
+
+if TYPE_CHECKING:
+    from ..client import Client
+
+_current: ContextVar[Client | None] = ContextVar("weft_client", default=None)
+#: {open client: what stops it from being closed when it is dropped}.
+_open_clients: weakref.WeakKeyDictionary[Client, Callable[[], object]] = weakref.WeakKeyDictionary()
+#: The default client, if there is one: a list, for there is nothing to be rebound then.
+_default: list[Client] = []
+#: Those that were the default before, the latest one last.
+_earlier: list[weakref.ref[Client]] = []
+
+
+def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bool) -> None:
+    """Note that a client is open, and what to give back, within `timeout`, if it is dropped."""
+    _open_clients[client] = watch(client, holdings, timeout)
+    set_future_binder(_bind_future)
+    if as_default:
+        still_open = [ref for ref in _earlier if ref() in _open_clients]
+        _earlier[:] = [*still_open, *map(weakref.ref, _default)]
+        _default[:] = [client]
+        # `x.compute()` would block the loop of an asynchronous one.
+        if not client.asynchronous:
+            dask_default.register(client, is_default=True)
+
+
+def closed(client: Client) -> None:
+    """Note that a client is not open any more."""
+    stop_watching = _open_clients.pop(client, None)
+    if stop_watching is not None:
+        stop_watching()
+    dask_default.give_back(client, is_default=True)
+    if client in _default:
+        _default[:] = _take_earlier()
+    if not _open_clients:
+        set_future_binder(None)
+
+
+def _take_earlier() -> list[Client]:
+    """Return the client that was the default most recently and is still open, if there is one."""
+    while _earlier:
+        client = _earlier.pop()()
+        if client is not None and client in _open_clients:
+            return [client]
+    return []
+
+
+def find_current(*, allow_global: bool = True) -> Client:
+    """Return the client that is meant; by `as_current` alone if not `allow_global`.
+
+    Raises:
+        ClientClosed: there is none, or there are several and none is the default.
+    """
+    client = _current.get()
+    if client is not None:
+        return client
+    if not allow_global:
+        raise ClientClosed("no client was made the current one here: use `client.as_current()`")
+    if _default:
+        return _default[0]
+    candidates = _all_open()
+    if len(candidates) > 1:
+        raise ClientClosed(
+            f"which of the {len(candidates)} open clients is meant? None of them is the default: "
+            "use `client.as_current()`"
+        )
+    if not candidates:
+        if is_worker_process():
+            raise ClientClosed(
+                "a task has no client: tasks cannot submit tasks yet. Submit from the client, with "
+                "futures as arguments"
+            )
+        raise ClientClosed("there is no current client in this process: make one first")
+    return candidates[0]
+
+
+def default_client(client: Client | None = None) -> Client:
+    """Return `client`, or if that is None the one that `Client.current` returns."""
+    return find_current() if client is None else client
+
+
+@contextlib.contextmanager
+def made_current(client: Client) -> Iterator[Client]:
+    """Make a client the one that is meant, in this thread or task."""
+    token = _current.set(client)
+    try:
+        if not client.asynchronous:
+            dask_default.register(client, is_default=False)
+        yield client
+    finally:
+        _current.reset(token)
+        dask_default.give_back(client, is_default=False)
+
+
+def named_current() -> Client | None:
+    """Return the client of the innermost `as_current` here, if there is one."""
+    return _current.get()
+
+
+def _bind_future(key: str) -> Any:
+    """Make a future of a key that came in pickled data."""
+    engine = find_current()._running()
+    state = engine.table.find_or_make(key)
+    future = Future(engine, state)
+    if state.phase == NEW:
+        engine.post(Want([state]))
+    return future
+
+
+def _all_open() -> list[Client]:
+    # `keyrefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    return [client for ref in _open_clients.keyrefs() if (client := ref()) is not None]
+
+
+def _close_all() -> None:
+    for client in _all_open():
+        if not client.asynchronous:
+            with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
+                client._close(1.0)
+    with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
+        give_back_dropped(1.0)
+
+
+atexit.register(_close_all)

@@ -1,0 +1,455 @@
+"""The client's shell: a queue for what users do, the core, and the connections around it.
+
+User threads call `post`, from which the loop takes everything at once; the loop is woken at most
+once for each time it does. After each event `_drain` sends what the core wrote and does what it
+asks for: one frame a loop turn, nothing while the connection is not writable. Futures hold the
+engine, not the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from ...protocol.errors import ClientClosed
+from ...protocol.failure import Failure
+from ..core.events import (
+    Action,
+    Closed,
+    Confirm,
+    Event,
+    FetchFrom,
+    Forget,
+    Notify,
+    Operations,
+    Tick,
+    Unreadable,
+    Unwatch,
+    Warn,
+    Watch,
+    WatchCluster,
+)
+from ..core.operating import note_unreadable
+from ..core.state import ClientState
+from ..core.table import FutureTable
+from ..core.tasks import FutureState
+from ..lending import Loan
+from .data_links import DataLinks
+from .link import Finder, SchedulerLink
+from .patience import check_seconds
+from .watchers import AsyncWaiter, ThreadWaiter, Waiter
+
+logger: Final = logging.getLogger("weft.client")
+
+_CLOSE_TIMEOUT_S: Final = 2.0
+#: How long a release may wait for company after the scheduler was heard of.
+_SWEEP_S: Final = 0.01
+
+
+#: How long a future that is pickled waits until the scheduler has its task.
+_CONFIRM_TIMEOUT_S: Final = 10.0
+
+#: Engines of this process, for `_close_in_fork` and `Engine.is_alone`.
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _close_in_fork() -> None:
+    """Close what a forked child has inherited: its loop's thread stayed with the parent."""
+    for engine in list(_engines):
+        engine.is_closed = True
+        # Nobody would come: what is posted (releases, by finalizers) stays in the queue.
+        engine._is_woken = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_fork)
+
+
+class Engine:
+    """One client's machinery. Methods that say so may be called from any thread."""
+
+    def __init__(
+        self,
+        client_id: str,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        is_asynchronous: bool,
+        client: Callable[[], Any],
+    ) -> None:
+        self.client_id = client_id
+        #: The caller's own loop is the client's, and so nothing may block.
+        self.is_asynchronous = is_asynchronous
+        #: Returns the client, or None if nobody holds it any more.
+        self.client = client
+        self.name = name
+        self.loop = loop
+        self.table = FutureTable(threading.Lock())
+        self.core = ClientState(self.table)
+        self.link: SchedulerLink | None = None
+        self.data: DataLinks | None = None
+        #: True from just before the last look into the queue: what is posted later is not handled.
+        self.is_closed = False
+        _engines.add(self)
+        #: What users did and the core has not seen; any thread appends.
+        self._operations: deque[Any] = deque()
+        #: The loans among them, each appended before and removed after it stands there.
+        self._loans: deque[Loan] = deque()
+        #: Times that the queue was read, and up to which of them the scheduler has read the rest.
+        self._n_flushes = 0
+        self._confirmed = -1
+        #: A flush is due. Set by whoever wakes the loop, cleared before the queue is read.
+        self._is_woken = False
+        #: A sweep is due. Cleared before the sweep reads the queue: whoever appends and then sees
+        #: it set knows that the sweep is still to come.
+        self._is_sweeping = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._thread_id = 0
+        self._ticker: asyncio.TimerHandle | None = None
+        #: To be called when no future is left: the client is gone.
+        self._when_unused: Callable[[], None] | None = None
+        self._callbacks: ThreadPoolExecutor | None = None
+        self._callbacks_lock = threading.Lock()
+
+    # --- Any thread -------------------------------------------------------------------------------
+
+    def post(self, operation: Any) -> None:
+        """Hand an operation to the core. Takes no lock, so finalizers may call it."""
+        self._operations.append(operation)
+        if not self._is_woken:
+            self._wake()
+
+    def post_release(self, state: FutureState) -> None:
+        """Hand in a future that is gone: at once if nothing goes on, else with what comes next.
+
+        The loop looks into the queue soon after it was busy (`_sweep`). So a release does not cost
+        a frame of its own when the next submission follows it, as in `submit(...).result()`.
+        """
+        self._operations.append(state)
+        if not (self._is_woken or self._is_sweeping):
+            self._wake()
+
+    def _wake(self) -> None:
+        try:
+            # First the mark, then the call: the flush, which may come at once, takes it away.
+            self._is_woken = True
+            if threading.get_ident() == self._thread_id:
+                self.loop.call_soon(self._flush)
+            else:
+                self.loop.call_soon_threadsafe(self._flush)
+        except RuntimeError:
+            # The loop is closed, and so is the client. The mark stays: nobody need try again.
+            if not self.loop.is_closed():
+                self._is_woken = False
+                raise
+        except BaseException:  # an interrupt: it must not leave a mark without a call
+            self._is_woken = False
+            raise
+
+    def check_open(self) -> None:
+        """Raise ClientClosed if nothing that is posted now would be handled."""
+        if self.is_closed:
+            raise ClientClosed()
+
+    def wait(self, waiter: ThreadWaiter, operation: Any, timeout: float | None) -> bool:
+        """Post an operation that `waiter` is part of, and wait. Return whether it was done in time.
+
+        Raises:
+            ClientClosed: nobody would answer.
+        """
+        check_seconds(timeout, "timeout")
+        self._check_may_block()
+        done = False
+        try:
+            self.post(operation)
+            self.check_open()
+            done = waiter.wait(timeout)
+        finally:
+            if not done:  # also when interrupted
+                self._forget(waiter, operation)
+        return done
+
+    async def wait_async(self, waiter: AsyncWaiter, operation: Any, timeout: float | None) -> bool:
+        """Do what `wait` does, in a coroutine of any loop."""
+        check_seconds(timeout, "timeout")
+        done = False
+        try:
+            self.post(operation)
+            self.check_open()
+            done = await waiter.wait(timeout)
+        finally:
+            if not done:
+                self._forget(waiter, operation)
+        return done
+
+    def _forget(self, waiter: Waiter, operation: Any) -> None:
+        if isinstance(operation, Watch):
+            self.post(Unwatch(waiter, operation.states))
+        else:
+            self.post(Forget(waiter))
+
+    def wait_for(
+        self,
+        states: list[FutureState],
+        timeout: float | None,
+        *,
+        wants_data: bool,
+        n: int | None = None,
+        stops_at_failure: bool = False,
+    ) -> bool:
+        """Wait for states that are not ready, all or `n` of them."""
+        waiter = ThreadWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
+        return self.wait(waiter, Watch(waiter, states), timeout)
+
+    async def wait_for_async(
+        self,
+        states: list[FutureState],
+        timeout: float | None,
+        *,
+        wants_data: bool,
+        n: int | None = None,
+        stops_at_failure: bool = False,
+    ) -> bool:
+        """Do what `wait_for` does, in a coroutine."""
+        waiter = AsyncWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
+        return await self.wait_async(waiter, Watch(waiter, states), timeout)
+
+    def attach(
+        self, keys: list[str], spec_hashes: list[bytes] | None
+    ) -> tuple[list[FutureState], list[FutureState]]:
+        """Attach to keys that are perhaps in use, for the user's thread; see `FutureTable.attach`.
+
+        Raises:
+            ValueError: a key is in use for another task, by a future that nobody let go.
+            ClientClosed: while it waited to know.
+        """
+        try:
+            return self.table.attach(keys, spec_hashes)
+        except ValueError:
+            self.settle()  # the release of that future may still be in the queue
+            return self.table.attach(keys, spec_hashes)
+
+    def settle(self) -> None:
+        """Wait until the core has seen what was posted before."""
+        if threading.get_ident() == self._thread_id:
+            self._flush()
+        else:
+            waiter = ThreadWaiter(1, wants_data=False)
+            self.wait(waiter, WatchCluster(waiter, 0), None)
+
+    async def settle_async(self) -> None:
+        """Do what `settle` does, in a coroutine."""
+        waiter = AsyncWaiter(1, wants_data=False)
+        await self.wait_async(waiter, WatchCluster(waiter, 0), None)
+
+    @staticmethod
+    def is_alone() -> bool:
+        """Whether no other client of this process can have made a future."""
+        return len(_engines) < 2
+
+    def confirm(self) -> None:
+        """Wait until the scheduler has read what was submitted before, if this thread may wait."""
+        if self.is_asynchronous or self.is_closed or threading.get_ident() == self._thread_id:
+            return
+        # In this order: the loop counts before it takes anything from the queue.
+        if not self._operations and self._n_flushes == self._confirmed:
+            return
+        n_flushes = self._n_flushes
+        waiter = ThreadWaiter(1, wants_data=False)
+        with contextlib.suppress(ClientClosed):
+            if self.wait(waiter, Confirm(waiter), _CONFIRM_TIMEOUT_S):
+                # The request came with the next flush at the earliest, behind all that was in it.
+                self._confirmed = n_flushes + 1
+
+    def wait_for_loan(self, loan: Loan) -> None:
+        """Handle nothing that is posted from now on before `loan.is_ready`; any thread."""
+        self._loans.append(loan)
+        self.post(loan)
+
+    def go_on(self) -> None:
+        """Look whether the loan that is waited for is ready; any thread."""
+        if not self._is_woken:
+            self._wake()
+
+    def fail_unreadable(self, state: FutureState, failure: Failure) -> None:
+        """Let the core know that a result cannot be unpickled; return when `state` says so."""
+        if not self.is_closed:
+            if threading.get_ident() == self._thread_id:
+                # Not through the queue, which may wait for a loan.
+                self._on_event(Operations([Unreadable(state, failure)]))
+                return
+            self.post(Unreadable(state, failure))
+            with contextlib.suppress(ClientClosed):  # meanwhile
+                self.settle()
+                return
+        # The core is at its end and looks at no state any more.
+        note_unreadable(state, failure)
+
+    def when_unused(self, callback: Callable[[], None]) -> None:
+        """Call `callback`, in the loop, when no future is left. Takes no lock: see `post`."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be done
+            self.loop.call_soon_threadsafe(self._set_when_unused, callback)
+
+    def _check_may_block(self) -> None:
+        if threading.get_ident() == self._thread_id:
+            raise RuntimeError(
+                "this call would block the event loop that it waits for; await it, with "
+                "Client(asynchronous=True)"
+            )
+
+    def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
+        """Call a user's function: in the user's loop, or where it cannot hold up ours."""
+        if self.is_asynchronous:
+            self.loop.call_soon(_call_logged, callback, argument)
+            return
+        with self._callbacks_lock:
+            if self._callbacks is None:
+                self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="weft-callbacks")
+            try:
+                self._callbacks.submit(_call_logged, callback, argument)
+            except RuntimeError:  # closed, or the interpreter is ending
+                logger.debug("a callback came too late to be called: %r", callback)
+
+    # --- The loop's thread ------------------------------------------------------------------------
+
+    async def open(
+        self, find: Finder, facts: dict[str, Any], timeout_s: float, reconnect_timeout_s: float
+    ) -> None:
+        """Connect to the scheduler."""
+        self._thread_id = threading.get_ident()
+        self.link = SchedulerLink(
+            find,
+            self.client_id,
+            self.name,
+            facts,
+            self._on_event,
+            self._drain,
+            reconnect_timeout_s,
+            self._count_pending,
+        )
+        link = self.link
+        self.data = DataLinks(lambda: link.security, self._on_event)
+        await self.link.open(timeout_s)
+        self._ticker = self.loop.call_later(self.link.tick_s, self._on_tick)
+
+    def _set_when_unused(self, callback: Callable[[], None]) -> None:
+        self._when_unused = callback
+        self._flush()
+        self._check_unused()
+
+    def _check_unused(self) -> None:
+        callback = self._when_unused
+        if callback is not None and not self.table.states and not self.is_closed:
+            self._when_unused = None
+            callback()
+
+    def _count_pending(self) -> int:
+        return sum(state.status == "pending" for state in self.core.table.snapshot())
+
+    def _flush(self) -> None:
+        self._is_woken = False
+        queue = self._operations
+        n = len(queue)
+        if n:
+            self._n_flushes += 1
+            pop = queue.popleft
+            operations = self._until_loan(n) if self._loans else [pop() for _ in range(n)]
+            self.core.handle(Operations(operations), time.monotonic())
+            self._drain()
+
+    def _until_loan(self, n: int) -> list[Any]:
+        """Take up to `n` operations, as far as no loan is waited for."""
+        queue = self._operations
+        operations: list[Any] = []
+        for _ in range(n):
+            if queue[0].__class__ is Loan:
+                if not (queue[0].is_ready or self.is_closed):
+                    break
+                queue.popleft()
+                self._loans.popleft()
+            else:
+                operations.append(queue.popleft())
+        return operations
+
+    def _sweep(self) -> None:
+        self._is_sweeping = False
+        if self._operations:
+            self._flush()
+
+    def _on_event(self, event: Event) -> None:
+        self.core.handle(event, time.monotonic())
+        self._drain()
+        if not (self._is_sweeping or self.is_closed):
+            self._sweeper = self.loop.call_later(_SWEEP_S, self._sweep)
+            self._is_sweeping = True
+
+    def _drain(self) -> None:
+        core = self.core
+        # An action may lead to the next event at once, and so to another _drain within this one:
+        # each takes what is there, and order holds.
+        if core.actions:
+            actions, core.actions = core.actions, []
+            for action in actions:
+                self._act(action)
+        link = self.link
+        if core.to_scheduler and link is not None and link.writable:
+            messages, core.to_scheduler = core.to_scheduler, []
+            link.send(messages)
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Notify):
+            action.watcher.on_ready(action.items)
+        elif isinstance(action, FetchFrom):
+            assert self.data is not None
+            self.data.fetch(action)
+        else:
+            assert isinstance(action, Warn)
+            logger.warning("%s", action.text)
+
+    def _on_tick(self) -> None:
+        now = time.monotonic()
+        assert self.link is not None
+        assert self.data is not None
+        self._ticker = self.loop.call_later(self.link.tick_s, self._on_tick)
+        self.link.on_tick(now)
+        self.data.on_tick(now)
+        self._on_event(Tick())
+        self._check_unused()
+
+    async def close(self, reason: str = "the client was closed") -> None:
+        """Say goodbye. What is pending is cancelled; what is here stays readable."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._flush()
+        self.is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._is_sweeping = False
+        self._flush()
+        self._on_event(Closed())
+        try:
+            if self.data is not None:
+                await self.data.close()
+            if self.link is not None:
+                await self.link.close(reason, _CLOSE_TIMEOUT_S)
+        finally:
+            if self.link is not None:  # also when this is cancelled: the scheduler must hear of it
+                self.link.abort()
+            with self._callbacks_lock:
+                if self._callbacks is not None:
+                    self._callbacks.shutdown(wait=False)
+
+
+def _call_logged(callback: Callable[[Any], object], argument: Any) -> None:
+    try:
+        callback(argument)
+    except Exception:  # the user's own function
+        logger.exception("a done-callback raised: %r", callback)

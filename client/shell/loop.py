@@ -1,0 +1,156 @@
+"""An event loop in a thread of its own, for callers that block.
+
+The client's connections live there, and so does a cluster without processes: whoever needs a loop
+beside a blocking program takes a `LoopThread`. It uses uvloop where that is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ...protocol.errors import ClientClosed
+from .patience import acquire
+
+T = TypeVar("T")
+
+_STOP_TIMEOUT_S = 10.0
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Make a loop of the fastest kind that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class LoopThread:
+    """Runs an event loop from `start` to `stop`. Any thread may call any method."""
+
+    def __init__(self, name: str = "weft-loop") -> None:
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        #: {future: None}: what is waited for; None once the loop is closed and nothing will come.
+        self._waited: dict[Future[Any], None] | None = {}
+        self._lock = threading.Lock()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, which runs."""
+        if self._loop is None:
+            raise ClientClosed("the event loop's thread does not run")
+        return self._loop
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread, and so must not block."""
+        return threading.current_thread() is self._thread
+
+    def start(self) -> None:
+        """Start the thread; return when the loop runs."""
+        assert self._thread is None, "it was started already"
+        loop = new_event_loop()
+        started = threading.Event()
+        loop.call_soon(started.set)
+        # A daemon: a program that forgets to close must still end.
+        thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            loop.close()
+            raise
+        # From here on `stop` ends it, also if the wait is interrupted.
+        self._loop, self._thread = loop, thread
+        started.wait()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            try:
+                _cancel_all(loop)
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.run_until_complete(loop.shutdown_default_executor())
+                _cancel_all(loop)  # what was posted meanwhile
+            finally:
+                asyncio.set_event_loop(None)
+                loop.close()
+                with self._lock:
+                    left, self._waited = self._waited or {}, None
+                # What came too late even for that.
+                for future in left:
+                    future.cancel()
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call `callback(*args)` in the loop's thread, soon."""
+        self.loop.call_soon_threadsafe(callback, *args)
+
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Run a coroutine in the loop and wait for its result.
+
+        An interrupted or timed out wait cancels the coroutine.
+
+        Raises:
+            TimeoutError: it took more than `timeout` seconds.
+        """
+        if self.is_current:
+            coroutine.close()
+            raise RuntimeError(
+                "this would block the event loop that it waits for; use an asynchronous client"
+            )
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except BaseException:
+            coroutine.close()
+            raise
+        done = threading.Lock()
+        done.acquire()
+        future.add_done_callback(lambda _: done.release())
+        with self._lock:
+            if self._waited is not None:
+                self._waited[future] = None
+            else:
+                future.cancel()
+        is_done = False
+        try:
+            is_done = acquire(done, timeout)
+        finally:
+            with self._lock:
+                if self._waited is not None:
+                    del self._waited[future]
+                else:
+                    coroutine.close()  # it was never started, or has ended
+            if not is_done:  # also when interrupted
+                future.cancel()
+        if not is_done:
+            raise TimeoutError(f"not done within {timeout:g} s")
+        return future.result()
+
+    def stop(self) -> None:
+        """Cancel what runs in the loop, end the thread and wait for it. Again: does nothing."""
+        loop, thread = self._loop, self._thread
+        self._loop = None
+        if loop is None or thread is None:
+            return
+        if thread is threading.current_thread():
+            loop.stop()
+            return
+        try:
+            loop.call_soon_threadsafe(loop.stop)
+        except RuntimeError:
+            return  # it was closed meanwhile, by another caller of stop
+        thread.join(_STOP_TIMEOUT_S)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    while tasks := asyncio.all_tasks(loop):
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

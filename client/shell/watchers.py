@@ -1,0 +1,112 @@
+"""Waiting for states: by blocking a thread, by awaiting, or by calling back.
+
+One watcher waits for many states and is told in batches, so that a thread which waits for a
+million of them is woken once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from ..core.tasks import NO_VALUE, FutureState, Watcher
+from .patience import acquire
+
+
+def unready(states: list[FutureState]) -> list[FutureState]:
+    """Return those whose result or failure is not in this process."""
+    # `blob` first: who unpickles sets `value` before it clears `blob`.
+    return [s for s in states if s.blob is None and s.value is NO_VALUE and s.failure is None]
+
+
+def pending(states: list[FutureState]) -> list[FutureState]:
+    """Return those without a final status."""
+    return [state for state in states if state.status == "pending"]
+
+
+class Waiter(Watcher):
+    """Waits until `n_left` states are ready, or earlier if it stops at failures."""
+
+    __slots__ = ("answer", "n_left", "stops_at_failure")
+
+    def __init__(self, n: int, wants_data: bool, stops_at_failure: bool = False) -> None:
+        super().__init__(wants_data)
+        self.n_left = n
+        self.stops_at_failure = stops_at_failure
+        #: The last thing that came, for those who wait for an answer and not for states.
+        self.answer: Any = None
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        if self.n_left <= 0:
+            return
+        self.n_left -= len(items)
+        self.answer = items[-1]
+        if self.stops_at_failure and any([s.failure is not None for s in items]):  # noqa: C419
+            self.n_left = 0
+        if self.n_left <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake whoever waits. Called once."""
+        raise NotImplementedError
+
+
+class ThreadWaiter(Waiter):
+    """Blocks a thread."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, n: int, wants_data: bool, stops_at_failure: bool = False) -> None:
+        super().__init__(n, wants_data, stops_at_failure)
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wake(self) -> None:
+        """See `Waiter`."""
+        self._lock.release()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait, at most `timeout` seconds; return whether it is done. Ctrl-C interrupts."""
+        return acquire(self._lock, timeout)
+
+
+class AsyncWaiter(Waiter):
+    """Blocks a coroutine, in any loop."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, n: int, wants_data: bool, stops_at_failure: bool = False) -> None:
+        super().__init__(n, wants_data, stops_at_failure)
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+
+    def wake(self) -> None:
+        """See `Waiter`."""
+        call_in(self._loop, self._set)
+
+    def _set(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, timeout: float | None) -> bool:
+        """Wait, at most `timeout` seconds; return whether it is done."""
+        if timeout is None:
+            await self._future
+            return True
+        await asyncio.wait([self._future], timeout=max(timeout, 0.0))
+        return self._future.done()
+
+
+def call_in(loop: asyncio.AbstractEventLoop, callback: Any, *args: Any) -> None:
+    """Call `callback` in `loop`, which may be the caller's own or that of another thread."""
+    try:
+        if asyncio._get_running_loop() is loop:
+            loop.call_soon(callback, *args)
+        else:
+            loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        # Whoever waited there is gone with the loop.

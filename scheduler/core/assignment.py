@@ -1,0 +1,367 @@
+"""The assignment pass: ready tasks to workers with room, once after each batch of events.
+
+Shares. The workers with room get contiguous stretches of the queue, each its equal share or until
+its backlog is full: neighbours in the queue mostly share inputs, and few tasks spread over all
+workers. A worker holds work for `BACKLOG_NS` a thread as measured for each function: thousands of
+10 us tasks, and none behind one that holds its thread for longer than that.
+
+Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once;
+that worker starts it without asking. A long chain therefore runs at the speed of its worker.
+
+Back. When somebody is idle and nothing is queued, unstarted backlog is asked back; the answer is
+exact.
+
+Nothing here looks at all workers or all tasks: `TaskClass.open`, `idle`, `loaded` are kept up to
+date by `_refresh`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import messages as m
+from ...protocol.message import MAX_ITEMS
+from ...protocol.payload import Blob
+from .peers import RESOURCE_DIGITS, WorkerHandle
+from .placement import decide_worker, queue_cost_ns
+from .tasks import (
+    MEMORY,
+    PROCESSING,
+    WAITING,
+    Function,
+    SchedulerTask,
+    TaskClass,
+    TaskGroup,
+)
+from .transitions import abandon, lay_to_rest, take_back
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: A task with more missing inputs than this is not looked at for assignment ahead (keeps the look
+#: constant).
+AHEAD_MAX_MISSING: Final = 4
+#: Backlog that is worked off sooner than this (per thread) is not worth asking back.
+WORTH_RETURNING_NS: Final = 5_000_000
+#: A worker is asked no more often, and less often each time that it has finished nothing since:
+#: what it gave back may have had to come back to it.
+RETURN_INTERVAL_S: Final = 0.02
+#: Loaded workers looked at in one pass.
+MAX_VICTIMS_SEEN: Final = 8
+
+
+class Draft:
+    """The AssignTasks message of one worker, while a pass fills its columns."""
+
+    __slots__ = (
+        "args",
+        "attempts",
+        "dependencies",
+        "function_index",
+        "function_of",
+        "group",
+        "index",
+        "keys",
+        "located",
+        "n_inputs",
+        "priorities",
+        "wanted",
+    )
+
+    def __init__(self) -> None:
+        #: {(function, client): place}, in order
+        self.function_index: dict[tuple[Function, int], int] = {}
+        #: of the last row: its group and the place of that
+        self.group: TaskGroup | None = None
+        self.index = 0
+        self.function_of: list[int] = []
+        self.keys: list[str] = []
+        self.attempts: list[int] = []
+        self.priorities: list[int] = []
+        self.args: list[Blob | None] = []
+        self.wanted: list[int] = []
+        #: empty until the first task with dependencies
+        self.dependencies: list[list[str]] = []
+        #: their keys in all
+        self.n_inputs = 0
+        #: inputs in memory elsewhere
+        self.located: dict[SchedulerTask, None] = {}
+
+
+def settle(state: SchedulerState) -> None:
+    """Give out what can be given out; called at the end of every `handle`."""
+    if state.touched:
+        _refresh(state)
+    if state.ready or state.ahead:
+        drafts: dict[WorkerHandle, Draft] = {}
+        for task in state.ahead:
+            ws = _ahead_worker(task)
+            if ws is not None and ws.has_room:
+                assign(state, drafts, task, ws)
+        state.ahead.clear()
+        for task_class in _in_turns(state.ready):
+            _assign_class(state, drafts, task_class)
+        for ws, draft in drafts.items():
+            _send_draft(state, ws, draft)
+        if state.touched:
+            _refresh(state)
+    if state.idle and state.loaded and not state.ready:
+        _ask_back(state)
+
+
+def _in_turns(ready: dict[TaskClass, None]) -> list[TaskClass]:
+    """List the classes by their best task's user priority, and equal ones in another order each
+    time: what room there is, the first ones take.
+    """
+    classes = list(ready)
+    if len(classes) > 1:
+        del ready[classes[0]]
+        ready[classes[0]] = None
+        classes.sort(key=lambda task_class: task_class.queue.best_level())
+    return classes
+
+
+def _assign_class(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task_class: TaskClass
+) -> None:
+    queue = task_class.queue
+    members_open = task_class.open
+    scarce = bool(task_class.resources)
+    n_unvisited = 0
+    while queue and members_open:
+        if n_unvisited == 0:
+            n_unvisited = len(members_open)
+        ws = next(iter(members_open))
+        if not ws.has_room_for(task_class) or ws.is_stuck(state.now):
+            # Another class, or a chain, has filled it in this very pass; or whatever it got now
+            # would wait for a long task. It is back with the next thing that it finishes.
+            del members_open[ws]
+            n_unvisited -= 1
+            continue
+        share = -(-len(queue) // n_unvisited)
+        n_unvisited -= 1
+        while share > 0:
+            task = queue.pop()
+            if task is None:
+                break
+            share -= 1
+            target = decide_worker(task, ws, state.now) if task.dependencies else ws
+            queue.left_ns -= task.group.prefix.estimate_ns
+            assign(state, drafts, task, target)
+            if ws.occupancy_ns >= ws.backlog_ns and ws.n_busy >= ws.nthreads:
+                break
+            if scarce and not ws.has_room_for(task_class):
+                break
+        # To the end of the line, or out of it.
+        del members_open[ws]
+        if ws.has_room_for(task_class):
+            members_open[ws] = None
+    if not queue:
+        state.ready.pop(task_class, None)
+
+
+def assign(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
+) -> None:
+    """Move a task to processing, and what may follow it ahead.
+
+    The task is out of its queue already, or waiting.
+    """
+    stack = [task]
+    draft = drafts.get(ws)
+    if draft is None:
+        draft = drafts[ws] = Draft()
+    touched = state.touched
+    touched[ws] = None
+    if not ws.processing and not ws.zombies:
+        ws.last_progress = state.now
+    while stack:
+        task = stack.pop()
+        if task.worker is not None:
+            continue  # two of its inputs put it on the stack
+        attempt = state.next_attempt
+        state.next_attempt = attempt + 1
+        if task.state == WAITING:
+            task.waiting_on = None
+            state.counters.tasks_assigned_ahead += 1
+        task.state = PROCESSING
+        task.worker = ws
+        task.attempt = attempt
+        group = task.group
+        dependencies = task.dependencies
+        if dependencies:
+            draft.n_inputs += len(dependencies)
+            if draft.n_inputs > MAX_ITEMS and draft.keys:
+                _send_draft(state, ws, draft)
+                draft = drafts[ws] = Draft()
+                draft.n_inputs = len(dependencies)
+        estimate = group.prefix.estimate_ns
+        task.estimate_ns = estimate
+        ws.occupancy_ns += estimate
+        ws.processing[attempt] = task
+        for name, amount in group.task_class.resources:
+            ws.free_resources[name] = round(ws.free_resources[name] - amount, RESOURCE_DIGITS)
+
+        if group is not draft.group:
+            draft.group = group
+            places = draft.function_index
+            draft.index = places.setdefault((group.function, group.client), len(places))
+        draft.function_of.append(draft.index)
+        draft.keys.append(task.key)
+        draft.attempts.append(attempt)
+        draft.priorities.append(task.priority)
+        draft.args.append(task.args)
+        draft.wanted.append(1 if task.wanted_by else 0)
+        if dependencies:
+            if not draft.dependencies:
+                draft.dependencies = [[] for _ in range(len(draft.keys) - 1)]
+            draft.dependencies.append([d.key for d in dependencies])
+            for dependency in dependencies:
+                if dependency.state == MEMORY and ws not in dependency.replicas:
+                    draft.located[dependency] = None
+        elif draft.dependencies:
+            draft.dependencies.append([])
+        if task.dependents:
+            stack.extend(
+                dependent
+                for dependent in task.dependents
+                if dependent.state == WAITING
+                and ws.occupancy_ns < ws.backlog_ns
+                and _ahead_worker(dependent) is ws
+            )
+
+
+def _ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
+    """Return the worker on which all missing inputs of a task run or queue, if it may run there."""
+    missing = task.waiting_on
+    if missing is None or len(missing) > AHEAD_MAX_MISSING:
+        return None
+    found = None
+    for dependency in missing:
+        ws = dependency.worker
+        if ws is None or (found is not None and ws is not found):
+            return None
+        found = ws
+    task_class = task.group.task_class
+    if found is None or task_class.resources or found not in task_class.members:
+        return None
+    return found
+
+
+def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
+    functions = []
+    clients = []
+    blobs: list[Blob | None] = []
+    for function, client in draft.function_index:
+        clients.append(client)
+        functions.append(function.function_id)
+        if ws in function.workers:
+            blobs.append(None)
+        else:
+            function.workers[ws] = None
+            blobs.append(function.blob)
+    located = draft.located
+    state.counters.tasks_assigned += len(draft.keys)
+    state.story.note(state.now, f"assigned to {ws.name}", draft.keys)
+    state.send(
+        ws.peer,
+        m.AssignTasks(
+            functions=functions,
+            function_blobs=blobs,
+            function_clients=clients,
+            function_of=draft.function_of,
+            keys=draft.keys,
+            attempts=draft.attempts,
+            priorities=draft.priorities,
+            args=draft.args,
+            wanted=draft.wanted,
+            dependencies=draft.dependencies,
+            located_keys=[t.key for t in located],
+            located_attempts=[t.attempt for t in located],
+            located_nbytes=[t.nbytes for t in located],
+            located_holders=[[holder.address for holder in t.replicas[:4]] for t in located],
+        ),
+    )
+
+
+def _refresh(state: SchedulerState) -> None:
+    """Bring `open`, `idle` and `loaded` up to date for the workers whose load changed."""
+    for ws in state.touched:
+        if ws.peer not in state.workers or ws.is_leaving:
+            continue
+        n_busy = ws.n_busy
+        if n_busy:
+            state.idle.pop(ws, None)
+        else:
+            state.idle[ws] = None
+        if len(ws.processing) and n_busy > ws.nthreads:
+            state.loaded[ws] = None
+        else:
+            state.loaded.pop(ws, None)
+        is_stuck = ws.is_stuck(state.now)
+        for task_class in ws.classes:
+            if not is_stuck and ws.has_room_for(task_class):
+                task_class.open[ws] = None
+                if not n_busy:
+                    task_class.open.move_to_end(ws, last=False)
+            else:
+                task_class.open.pop(ws, None)
+    state.touched.clear()
+
+
+# -- asking unstarted work back -------------------------------------------------------------------
+def _ask_back(state: SchedulerState) -> None:
+    """Somebody is idle and nothing is queued.
+
+    Let loaded workers return half of what they have not started, and all of it if they are stuck.
+    """
+    n_wanted = len(state.idle)
+    for ws in list(islice(state.loaded, MAX_VICTIMS_SEEN)):
+        interval = RETURN_INTERVAL_S * 2 ** min(ws.n_fruitless, 6)
+        too_soon = state.now - ws.last_asked < interval
+        if ws.return_asked or too_soon or queue_cost_ns(ws, state.now) < WORTH_RETURNING_NS:
+            # Others get their turn at the next pass.
+            del state.loaded[ws]
+            state.loaded[ws] = None
+            continue
+        ws.return_asked = True
+        ws.last_asked = state.now
+        ws.n_fruitless += 1
+        surplus = len(ws.processing)
+        if not ws.is_stuck(state.now):
+            surplus = max(1, (surplus - ws.nthreads) // 2)
+        state.send(ws.peer, m.ReturnAttempts(count=surplus))
+        n_wanted -= 1
+        if n_wanted <= 0:
+            return
+
+
+def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsReturned) -> None:
+    """A worker gave back attempts that never started.
+
+    Place them again, and what was assigned behind them.
+    """
+    ws.return_asked = False
+    tasks: dict[SchedulerTask, None] = {}
+    behind: dict[SchedulerTask, None] = {}
+    for attempt in message.attempts:
+        task = ws.processing.get(attempt)
+        if task is None:
+            state.counters.reports_stale += 1
+            lay_to_rest(state, ws, attempt)
+            continue
+        tasks[task] = None
+    stack = list(tasks)
+    while stack:
+        task = stack.pop()
+        for dependent in task.dependents or ():
+            if dependent.worker is ws and dependent not in tasks and dependent not in behind:
+                behind[dependent] = None
+                stack.append(dependent)
+    for task in behind:
+        # The worker still holds these, waiting for an input that will not come there.
+        abandon(state, task)
+    state.counters.tasks_returned += len(tasks)
+    take_back(state, [*tasks, *behind])
+    state.story.note(state.now, f"returned by {ws.name}", [task.key for task in tasks])

@@ -1,0 +1,200 @@
+"""What workers report of attempts: finished, raised.
+
+`on_finished` is the hottest loop of the scheduler: one pass over the columns, results straight into
+the columns of the clients that want them. It is the fused form of `move(processing -> memory)` plus
+`stop_waiting` plus waking dependents; a property test compares the two.
+
+A report of an attempt that is not current is stale: counted, and the worker is told to drop what it
+has for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol import messages as m
+from ...protocol.failure import after_attempts
+from ...protocol.payload import Blob
+from .peers import ClientHandle, WorkerHandle
+from .prefixes import Prefix
+from .tasks import MEMORY, WAITING, SchedulerTask
+from .transitions import (
+    abandon,
+    drop_attempt,
+    enqueue,
+    err,
+    free_resources,
+    lay_to_rest,
+    release_unneeded,
+    take_back,
+)
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
+    """Attempts finished: their data is at `ws`, small wanted results are in the message."""
+    processing = ws.processing
+    out_of_reach = state.out_of_reach
+    has_what = ws.has_what
+    here = ws.alone
+    unneeded: list[SchedulerTask] = []
+    sole_client: tuple[ClientHandle, ...] = ()
+    ready_keys: list[str] = []
+    ready_blobs: list[Blob | None] = []
+    others: list[tuple[SchedulerTask, Blob | None]] = []
+    prefix: Prefix | None = None
+    prefix_n = prefix_us = 0
+    occupancy_ns = nbytes_total = n_stale = 0
+    for attempt, nbytes, duration_us, blob in zip(
+        message.attempts, message.nbytes, message.durations_us, message.results, strict=True
+    ):
+        task = processing.pop(attempt, None)
+        if task is None:
+            n_stale += 1
+            lay_to_rest(state, ws, attempt)
+            drop_attempt(state, ws, attempt)
+            continue
+        occupancy_ns += task.estimate_ns
+        task.state = MEMORY
+        task.worker = None
+        task.estimate_ns = 0
+        task.replicas = here
+        task.nbytes = nbytes
+        has_what[task] = None
+        nbytes_total += nbytes
+        group = task.group
+        if group.task_class.resources:
+            free_resources(ws, group.task_class.resources)
+        if group.prefix is not prefix:
+            if prefix is not None:
+                prefix.learn(prefix_n, prefix_us * 1000)
+            prefix = group.prefix
+            prefix_n = prefix_us = 0
+        prefix_n += 1
+        prefix_us += duration_us
+        if task.dependents:
+            for dependent in task.dependents:
+                if dependent.state == WAITING:
+                    missing = dependent.waiting_on
+                    assert missing is not None
+                    del missing[task]
+                    if not missing:
+                        enqueue(state, dependent)
+                    else:
+                        state.ahead[dependent] = None
+        if task.dependencies:
+            if out_of_reach:
+                out_of_reach.pop(task, None)
+            for dependency in task.dependencies:
+                dependency.n_waiters -= 1
+                if not dependency.n_waiters and not dependency.wanted_by:
+                    unneeded.append(dependency)
+        wanted_by = task.wanted_by
+        if wanted_by:
+            if blob is not None and (wanted_by is sole_client or not sole_client):
+                sole_client = wanted_by
+                ready_keys.append(task.key)
+                ready_blobs.append(blob)
+                task.delivered = True
+            else:
+                others.append((task, blob))
+        elif not task.n_waiters:
+            unneeded.append(task)
+    if prefix is not None:
+        prefix.learn(prefix_n, prefix_us * 1000)
+    n_finished = len(message.attempts) - n_stale
+    ws.occupancy_ns -= occupancy_ns
+    ws.nbytes += nbytes_total
+    ws.last_progress = state.now
+    ws.n_fruitless = 0
+    state.touched[ws] = None
+    state.counters.n_memory += n_finished
+    state.counters.tasks_completed += n_finished
+    state.counters.reports_stale += n_stale
+    for client in sole_client:
+        state.send_client(client, m.ResultsReady(keys=ready_keys, results=ready_blobs))
+    if ready_keys:
+        state.story.note(state.now, f"finished on {ws.name}", ready_keys)
+    if others:
+        _tell_others(state, ws, others)
+    if unneeded:
+        release_unneeded(state, unneeded)
+
+
+def _tell_others(
+    state: SchedulerState, ws: WorkerHandle, rows: list[tuple[SchedulerTask, Blob | None]]
+) -> None:
+    """Results that are too large to ride along, or that several clients want."""
+    inline: dict[ClientHandle, m.ResultsReady] = {}
+    remote: dict[ClientHandle, m.KeysInMemory] = {}
+    for task, blob in rows:
+        for client in task.wanted_by:
+            if blob is not None:
+                ready = inline.get(client)
+                if ready is None:
+                    ready = inline[client] = m.ResultsReady(keys=[], results=[])
+                ready.keys.append(task.key)
+                ready.results.append(blob)
+            else:
+                known = remote.get(client)
+                if known is None:
+                    known = remote[client] = m.KeysInMemory(
+                        keys=[], nbytes=[], holder_of=[], holders=[ws.address]
+                    )
+                known.keys.append(task.key)
+                known.nbytes.append(task.nbytes)
+                known.holder_of.append(0)
+        task.delivered = blob is not None
+    for client, ready in inline.items():
+        state.send_client(client, ready)
+    for client, known in remote.items():
+        state.send_client(client, known)
+    state.story.note(state.now, f"finished on {ws.name}", [task.key for task, _ in rows])
+
+
+def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
+    """Attempts raised.
+
+    They are run again while their group's `retries` last; after that they fail, with all that
+    depends on them.
+    """
+    again: dict[SchedulerTask, None] = {}
+    for attempt, failure in zip(message.attempts, message.failures, strict=True):
+        task = ws.processing.get(attempt)
+        if task is None:
+            state.counters.reports_stale += 1
+            lay_to_rest(state, ws, attempt)
+            continue
+        n_before = state.n_exceptions.get(task, 0)
+        if n_before < task.group.retries:
+            state.n_exceptions[task] = n_before + 1
+            state.counters.tasks_retried += 1
+            again[task] = None
+            continue
+        if n_before and failure[0] == "exception":
+            failure = after_attempts(failure, n_before + 1)
+        task.group.prefix.n_erred += 1
+        state.counters.tasks_failed_exception += 1
+        err(state, task, state.failures.fit(failure), reported=True)
+    ws.last_progress = state.now
+    # A failure in the same message may have taken away the need for a retry.
+    again = {task: None for task in again if task.worker is ws}
+    # What waits behind a task that is run again waits on: it may have to run elsewhere now.
+    behind: dict[SchedulerTask, None] = {}
+    stack = list(again)
+    while stack:
+        task = stack.pop()
+        for dependent in task.dependents or ():
+            if dependent.worker is ws and dependent not in behind and dependent not in again:
+                behind[dependent] = None
+                stack.append(dependent)
+                abandon(state, dependent)
+    take_back(state, [*again, *behind])
+
+
+def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) -> None:
+    """Dropped attempts hold no thread and no resources any more."""
+    for attempt in message.attempts:
+        lay_to_rest(state, ws, attempt)

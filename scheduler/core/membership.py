@@ -1,0 +1,433 @@
+"""Who comes and goes: registration, leases, liveness, the size of the cluster.
+
+A connection is a *session*; identity is the uuid in the registration. A worker that comes back is a
+new handle: what it ran was placed again when its connection closed. A client's wishes outlive its
+connection by `client_lease_s`.
+
+Liveness is judged by the socket first, then by the worker's supervisor, which answers even while
+user code holds the interpreter lock: a worker that is merely silent is lost only when its
+supervisor is silent (or absent), too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol import messages as m
+from ...protocol.handshake import Role
+from ...protocol.liveness import MISSED_HEARTBEATS
+from ...protocol.message import Message
+from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .placement import fill_class
+from .recovery import blame, lose_worker, tell_peers
+from .refusals import explain_unrunnable, forget_refusal, remember_refusal
+from .submission import unwant
+from .tasks import NO_WORKER, SchedulerTask, TaskClass
+from .transitions import enqueue, move, release_unneeded, set_aside
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: A worker's supervisor has this long to say what ran when it died.
+EXIT_REPORT_WAIT_S: Final = 60.0
+#: Threads of one worker.
+MAX_NTHREADS: Final = 1 << 16
+#: Keys named in one KeysUnrunnable message.
+MAX_KEYS_NAMED: Final = 20
+
+
+# -- registration ---------------------------------------------------------------------------------
+def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
+    """Open a session with the first message of a peer; False if it is refused."""
+    if isinstance(message, (m.RegisterClient, m.RegisterWorker, m.RegisterSupervisor)):
+        if message.last_epoch > state.epoch:
+            _refuse_politely(
+                state,
+                peer,
+                f"this peer has seen epoch {message.last_epoch}, this scheduler is epoch "
+                f"{state.epoch}: an older scheduler must not go on",
+            )
+            return False
+        pythons = _other_python(state, peer, message)
+        if pythons is not None:
+            mine, theirs = pythons
+            reason = (
+                f"Python {mine} here, Python {theirs} on the cluster: functions pickled by one can "
+                "fail in the other. Use the same minor version of Python for clients and workers."
+            )
+            _refuse_for_good(
+                state, peer, message, reason, f"Python {mine}, the cluster has {theirs}"
+            )
+            return False
+    if isinstance(message, m.RegisterWorker) and message.nthreads > MAX_NTHREADS:
+        # Sums of them must stay numbers that a message can hold.
+        reason = f"{message.nthreads} threads are more than {MAX_NTHREADS}"
+        _refuse_for_good(state, peer, message, reason, reason)
+        return False
+    state.strangers.pop(peer, None)
+    session = state.next_session
+    state.next_session = session + 1
+    state.send(
+        peer,
+        m.Welcome(
+            epoch=state.epoch,
+            session=session,
+            heartbeat_ms=int(state.heartbeat_s * 1000),
+            lease_ms=int(state.client_lease_s * 1000),
+            facts=dict(state.facts),
+        ),
+    )
+    if isinstance(message, m.RegisterWorker):
+        _add_worker(state, WorkerHandle(peer, message, session, state.now))
+    elif isinstance(message, m.RegisterClient):
+        _add_client(state, peer, message, session)
+    elif isinstance(message, m.RegisterSupervisor):
+        state.supervisors[peer] = SupervisorHandle(
+            peer, message.supervisor_id, message.facts, state.now
+        )
+    return True
+
+
+def _refuse_politely(state: SchedulerState, peer: int, reason: str) -> None:
+    state.send(peer, m.Refused(reason=reason))
+    state.refuse(peer, reason)
+
+
+def _refuse_for_good(
+    state: SchedulerState, peer: int, message: Message, reason: str, why: str
+) -> None:
+    """Refuse a peer that can never join as it is; log the same of one worker only once."""
+    state.send(peer, m.Refused(reason=reason, is_final=True))
+    if not isinstance(message, m.RegisterWorker):
+        state.refuse(peer, reason)
+        return
+    host = str(message.facts.get("host", ""))
+    is_news = remember_refusal(state, message.name, host, why)
+    state.refuse(peer, f"worker {message.name} on {host} is refused: {why}" if is_news else "")
+
+
+def _python_minor(facts: dict[str, Any]) -> str:
+    return ".".join(str(facts.get("python", "")).split(".")[:2])
+
+
+def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, str] | None:
+    """Return the minor versions of Python of the peer and of the cluster, if they differ.
+
+    Code pickled by one may fail in the other.
+    """
+    if isinstance(message, m.RegisterSupervisor):
+        return None
+    mine = _python_minor(message.facts)
+    facts: list[dict[str, Any]] = [ws.facts for ws in state.workers.values()]
+    if isinstance(message, m.RegisterWorker):
+        facts = facts[:1] + [c.facts for c in state.clients_by_peer.values()][:1]
+    for other in facts[:1]:
+        theirs = _python_minor(other)
+        if mine and theirs and mine != theirs:
+            return mine, theirs
+    return None
+
+
+def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient, session: int) -> None:
+    client = state.clients.get(message.client_id)
+    if client is None:
+        client = ClientHandle(message.client_id, message.name, state.next_client, state.now)
+        state.next_client += 1
+        state.clients[message.client_id] = client
+        state.counters.clients_joined += 1
+    elif client.peer is not None:
+        state.supersede(client.peer)
+    client.peer = peer
+    client.session = session
+    client.lost_at = None
+    client.facts = message.facts
+    client.last_seen = state.now
+    state.clients_by_peer[peer] = client
+    state.log("info", f"client {client.name} connected")
+    state.send(peer, _cluster_changed(state))
+
+
+def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    old = state.workers_by_id.get(ws.worker_id)
+    if old is not None:
+        state.supersede(old.peer)
+    # Who listened there before is gone, or this one could not listen there.
+    old = state.workers_by_address.get(ws.address)
+    if old is not None:
+        state.supersede(old.peer)
+    names = {other.name for other in state.workers.values() if not other.is_leaving}
+    if ws.name in names:
+        ws.name = f"{ws.name}-{ws.worker_id[:6]}"
+    state.workers[ws.peer] = ws
+    state.workers_by_id[ws.worker_id] = ws
+    state.workers_by_address[ws.address] = ws
+    state.idle[ws] = None
+    forget_refusal(state, ws.name, ws.host)
+    state.counters.workers_joined += 1
+    state.log("info", f"worker {ws.name} joined from {ws.address} with {_threads(ws.nthreads)}")
+    _cluster_change(state)
+
+
+def _cluster_changed(state: SchedulerState) -> m.ClusterChanged:
+    nthreads = [ws.nthreads for ws in state.workers.values() if not ws.is_leaving]
+    return m.ClusterChanged(n_workers=len(nthreads), nthreads=sum(nthreads))
+
+
+def _cluster_change(state: SchedulerState) -> None:
+    """Find every class's members anew.
+
+    Queue what can run now, set aside what cannot. O(workers x classes).
+    """
+    for task_class in list(state.classes.values()):
+        fill_class(state, task_class)
+        if task_class.members and task_class.unrunnable:
+            for task in list(task_class.unrunnable):
+                enqueue(state, task)
+        elif not task_class.members and len(task_class.queue):
+            _set_all_aside(state, task_class)
+    for client in state.clients_by_peer.values():
+        state.send_client(client, _cluster_changed(state))
+
+
+def _set_all_aside(state: SchedulerState, task_class: TaskClass) -> None:
+    for task in task_class.queue.items():
+        move(state, task, NO_WORKER)
+        set_aside(state, task)
+
+
+# -- ends -----------------------------------------------------------------------------------------
+def on_closed(state: SchedulerState, peer: int) -> None:
+    """A connection is gone (a second report of it has no effect)."""
+    role = state.roles.pop(peer, None)
+    state.strangers.pop(peer, None)
+    if role is Role.WORKER:
+        ws = state.workers.get(peer)
+        if ws is not None:
+            _remove_worker(state, ws, "connection closed")
+    elif role is Role.CLIENT:
+        client = state.clients_by_peer.pop(peer, None)
+        if client is not None:
+            client.peer = None
+            client.lost_at = state.now
+            state.log("info", f"client {client.name} disconnected")
+    elif role is Role.SUPERVISOR:
+        state.supervisors.pop(peer, None)
+
+
+def _remove_worker(
+    state: SchedulerState, ws: WorkerHandle, reason: str, *, is_planned: bool = False
+) -> None:
+    del state.workers[ws.peer]
+    if state.workers_by_id.get(ws.worker_id) is ws:
+        del state.workers_by_id[ws.worker_id]
+    if state.workers_by_address.get(ws.address) is ws:
+        del state.workers_by_address[ws.address]
+    state.idle.pop(ws, None)
+    state.loaded.pop(ws, None)
+    for task_class in ws.classes:
+        del task_class.members[ws]
+        task_class.open.pop(ws, None)
+    ws.classes.clear()
+    n_processing, n_keys = len(ws.processing), len(ws.has_what)
+    text = f"({reason}): {n_processing} tasks are placed again, {n_keys} results were there"
+    if is_planned:
+        state.counters.workers_left += 1
+        state.log("info", f"worker {ws.name} is gone {text}")
+    else:
+        state.counters.workers_lost += 1
+        level = "warning" if n_processing or n_keys else "info"
+        state.log(level, f"worker {ws.name} is lost {text}")
+        tell_peers(state, ws)
+    lose_worker(state, ws)
+    state.outboxes.pop(ws.peer, None)
+    state.touched.pop(ws, None)
+    _cluster_change(state)
+
+
+def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
+    """A worker finishes what it runs: ask everything else back, and give it nothing more."""
+    if ws.is_leaving:
+        return
+    ws.is_leaving = True
+    state.idle.pop(ws, None)
+    state.loaded.pop(ws, None)
+    if ws.processing:
+        # It comes after all that was sent before, so the answer leaves only what runs there.
+        ws.return_asked = True
+        state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
+    state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets nothing more")
+    _cluster_change(state)
+
+
+def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:
+    """A worker leaves in order."""
+    del state.roles[ws.peer]
+    _remove_worker(state, ws, f"left: {message.reason}", is_planned=True)
+    # What still ran there was not the reason for its end, whatever its supervisor will say.
+    state.lost_workers.pop(ws.worker_id, None)
+
+
+def on_client_bye(state: SchedulerState, client: ClientHandle, message: m.Bye) -> None:
+    """A client leaves for good: its wishes end now."""
+    assert client.peer is not None
+    on_closed(state, client.peer)
+    _expire(state, client)
+
+
+def on_supervisor_bye(state: SchedulerState, supervisor: SupervisorHandle, message: m.Bye) -> None:
+    """A supervisor leaves in order."""
+    on_closed(state, supervisor.peer)
+
+
+def _expire(state: SchedulerState, client: ClientHandle) -> None:
+    del state.clients[client.client_id]
+    tasks = list(client.wants)
+    for task in tasks:
+        unwant(client, task)
+    tasks.reverse()
+    release_unneeded(state, tasks)
+
+
+def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:
+    """A client asks everybody to stop."""
+    state.log("info", f"shutdown asked for by client {client.name}: {message.reason}")
+    for supervisor in state.supervisors.values():
+        state.send(supervisor.peer, m.Stop(reason=message.reason))
+    for ws in state.workers.values():
+        state.send(ws.peer, m.Stop(reason=message.reason))
+    state.stop(message.reason)
+
+
+# -- liveness -------------------------------------------------------------------------------------
+def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
+    """Somebody is alive."""
+    if isinstance(who, (WorkerHandle, ClientHandle, SupervisorHandle)):
+        who.last_seen = state.now
+        if isinstance(who, WorkerHandle):
+            who.metrics = message.facts
+        _answer_heartbeat(state, who.peer)
+
+
+def _answer_heartbeat(state: SchedulerState, peer: int | None) -> None:
+    assert peer is not None, "messages come over connections"
+    state.send(peer, m.Heartbeat(facts={}))
+
+
+def on_workers_alive(
+    state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkersAlive
+) -> None:
+    """A supervisor vouches for its workers' processes."""
+    supervisor.last_seen = state.now
+    _answer_heartbeat(state, supervisor.peer)
+    supervisor.alive = dict(zip(message.worker_ids, message.rss, strict=True))
+    for worker_id in message.worker_ids:
+        ws = state.workers_by_id.get(worker_id)
+        if ws is not None:
+            ws.last_seen = state.now
+
+
+def _threads(n: int) -> str:
+    return f"{n} thread" if n == 1 else f"{n} threads"
+
+
+def on_worker_exited(
+    state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkerExited
+) -> None:
+    """A worker's process ended. Its connection's end may be seen before or after this report."""
+    supervisor.last_seen = state.now
+    ws = state.workers_by_id.get(message.worker_id)
+    if ws is None and message.worker_id in state.lost_workers:
+        ws = state.lost_workers[message.worker_id][1]
+    name = f"{message.worker_id[:8]}, which had not joined," if ws is None else ws.name
+    state.log("warning", f"the process of worker {name} ended: {message.reason}")
+    if message.worker_id in state.lost_workers:
+        blame(state, message)
+    else:
+        state.exit_reports[message.worker_id] = (state.now, message)
+
+
+def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
+    """Leases that ended, workers that fell silent, tasks that nobody can run."""
+    now = state.now
+    for client in list(state.clients.values()):
+        if client.lost_at is not None and now - client.lost_at > state.client_lease_s:
+            state.counters.clients_expired += 1
+            state.log("info", f"client {client.name} did not come back: its futures are released")
+            _expire(state, client)
+    _note_unread(state, unread)
+    _end_silent(state)
+    for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
+        del state.lost_workers[worker_id]
+    for worker_id in [w for w, entry in state.exit_reports.items() if _is_old(now, entry[0])]:
+        del state.exit_reports[worker_id]
+    for task_class in list(state.classes.values()):
+        if task_class.members:
+            for task in list(task_class.unrunnable):
+                enqueue(state, task)  # its inputs may be within reach by now
+        if (
+            task_class.unrunnable
+            and not task_class.warned
+            and now - task_class.unrunnable_since > state.unrunnable_after_s
+        ):
+            task_class.warned = True
+            _say_unrunnable(state, task_class)
+
+
+def _note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
+    """Count those as heard whose messages wait: their heartbeats stand behind these."""
+    for peer in unread:
+        if peer in state.strangers:
+            # To the end, because these are in order of time.
+            del state.strangers[peer]
+            state.strangers[peer] = state.now
+        who = state.workers.get(peer) or state.supervisors.get(peer)
+        if who is not None:
+            who.last_seen = state.now
+
+
+def _end_silent(state: SchedulerState) -> None:
+    """End the sessions of those who were not heard for too long.
+
+    Clients are not judged: a program that is suspended, or computes in the loop of its client,
+    keeps what it wants for as long as its connection lasts.
+    """
+    now, silence = state.now, state.heartbeat_s * MISSED_HEARTBEATS
+    # What was said while we were held up ourselves is still to be read.
+    deaf = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
+    state.last_tick = now
+    if deaf > 0:
+        for ws in state.workers.values():
+            ws.last_seen += deaf
+        for supervisor in state.supervisors.values():
+            supervisor.last_seen += deaf
+        for peer in state.strangers:
+            state.strangers[peer] += deaf
+    for ws in list(state.workers.values()):
+        if now - ws.last_seen > silence:
+            state.refuse(
+                ws.peer, f"worker {ws.name} and its supervisor were silent for {silence:g} s"
+            )
+    for supervisor in list(state.supervisors.values()):
+        if now - supervisor.last_seen > silence:
+            state.refuse(supervisor.peer, f"the supervisor was silent for {silence:g} s")
+    for peer, since in list(state.strangers.items()):
+        if now - since <= silence:
+            break  # so is it with all that came later
+        role = state.roles[peer].name.lower()
+        state.refuse(peer, f"the {role} did not register within {silence:g} s")
+
+
+def _is_old(now: float, then: float) -> bool:
+    return now - then > EXIT_REPORT_WAIT_S
+
+
+def _say_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
+    reason = explain_unrunnable(state, task_class)
+    by_client: dict[ClientHandle, list[str]] = {}
+    task: SchedulerTask
+    for task in task_class.unrunnable:
+        for client in task.wanted_by:
+            by_client.setdefault(client, []).append(task.key)
+    for client, keys in by_client.items():
+        state.send_client(client, m.KeysUnrunnable(keys=keys[:MAX_KEYS_NAMED], reason=reason))

@@ -1,0 +1,181 @@
+"""The scheduler's view of workers, clients, supervisors. Records only.
+
+`membership.py` says when they change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.messages import RegisterWorker
+
+if TYPE_CHECKING:
+    from .tasks import SchedulerTask, TaskClass
+
+#: A worker gets more while its unstarted and running work is shorter than this (per thread).
+BACKLOG_NS: Final = 30_000_000
+#: ... up to this, so that an assignment of the shortest tasks fits into one message.
+MAX_BACKLOG_NS: Final = 500_000_000
+#: A worker all of whose threads are busy and that has finished nothing for so long gets no more.
+STUCK_S: Final = 0.03
+#: Amounts of resources are kept to so many decimals: rounded sums and differences of such numbers
+#: are exact, so what ten tasks of 0.1 took and gave back is 1 again, not 0.9999999999999999.
+RESOURCE_DIGITS: Final = 9
+
+
+class WorkerHandle:
+    """One session of one worker process. A worker that comes back gets a new handle."""
+
+    __slots__ = (
+        "address",
+        "alone",
+        "backlog_ns",
+        "classes",
+        "facts",
+        "free_resources",
+        "has_what",
+        "host",
+        "is_leaving",
+        "last_asked",
+        "last_progress",
+        "last_seen",
+        "memory_limit",
+        "metrics",
+        "n_fruitless",
+        "name",
+        "nbytes",
+        "nthreads",
+        "occupancy_ns",
+        "peer",
+        "processing",
+        "resources",
+        "return_asked",
+        "session",
+        "supervisor_id",
+        "unreachable",
+        "worker_id",
+        "zombies",
+    )
+
+    def __init__(self, peer: int, hello: RegisterWorker, session: int, now: float) -> None:
+        self.peer = peer
+        self.worker_id = hello.worker_id
+        self.name = hello.name
+        self.session = session
+        self.address = hello.address
+        self.host = str(hello.facts.get("host", ""))
+        self.nthreads = max(1, hello.nthreads)
+        self.memory_limit = hello.memory_limit
+        self.supervisor_id = hello.supervisor_id
+        self.facts: dict[str, Any] = hello.facts
+        #: its last heartbeat's measurements
+        self.metrics: dict[str, Any] = {}
+        #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
+        self.processing: dict[int, SchedulerTask] = {}
+        #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its
+        #: resources, until the worker says that it ended
+        self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
+        #: {worker: when}: peers that this worker could not fetch from lately
+        self.unreachable: dict[WorkerHandle, float] = {}
+        #: sum of `estimate_ns` over `processing`, exact
+        self.occupancy_ns = 0
+        #: {task: None}: all and only tasks in memory with self among their replicas
+        self.has_what: dict[SchedulerTask, None] = {}
+        #: sum of `nbytes` over `has_what`, exact
+        self.nbytes = 0
+        self.resources = {n: round(float(a), RESOURCE_DIGITS) for n, a in hello.resources.items()}
+        #: resources minus the sums over `processing` and `zombies`, >= 0
+        self.free_resources = dict(self.resources)
+        #: task classes that this worker may run; symmetric with `TaskClass.members`
+        self.classes: dict[TaskClass, None] = {}
+        #: (self,), shared by all tasks whose only replica is here
+        self.alone: tuple[WorkerHandle, ...] = (self,)
+        self.backlog_ns = min(BACKLOG_NS * self.nthreads, MAX_BACKLOG_NS)
+        #: unanswered requests for unstarted work since it last finished something
+        self.n_fruitless = 0
+        #: a ReturnAttempts is unanswered
+        self.return_asked = False
+        #: it finishes what it runs and gets nothing more: it is in no class, not idle, not loaded
+        self.is_leaving = False
+        self.last_asked = float("-inf")
+        self.last_seen = now
+        #: when it last finished something, or was given something while idle
+        self.last_progress = now
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be given one more task (resources apart)."""
+        return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
+
+    @property
+    def n_busy(self) -> int:
+        """How many attempts have a claim on its threads."""
+        return len(self.processing) + len(self.zombies)
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether all its threads have been busy for so long that others should be preferred."""
+        return self.n_busy >= self.nthreads and now - self.last_progress > STUCK_S
+
+    def has_room_for(self, task_class: TaskClass) -> bool:
+        """Whether it may be given one more task of this class.
+
+        Scarce resources allow no backlog.
+        """
+        if not self.has_room:
+            return False
+        free = self.free_resources
+        return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
+
+    def __repr__(self) -> str:
+        return f"<WorkerHandle {self.name} {self.address}>"
+
+
+class ClientHandle:
+    """One client; it survives its connections until its lease ends."""
+
+    __slots__ = (
+        "alone",
+        "client_id",
+        "facts",
+        "last_seen",
+        "lost_at",
+        "name",
+        "number",
+        "peer",
+        "session",
+        "wants",
+    )
+
+    def __init__(self, client_id: str, name: str, number: int, now: float) -> None:
+        self.client_id = client_id
+        #: of no other client of this epoch, nor of an earlier life of this one
+        self.number = number
+        self.name = name
+        self.facts: dict[str, Any] = {}
+        #: connection, None while lost
+        self.peer: int | None = None
+        self.session = 0
+        #: {task: None}; symmetric with `SchedulerTask.wanted_by`
+        self.wants: dict[SchedulerTask, None] = {}
+        #: (self,), shared by all tasks that only this client wants
+        self.alone: tuple[ClientHandle, ...] = (self,)
+        self.last_seen = now
+        #: when its connection closed without a Bye; None while connected
+        self.lost_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<ClientHandle {self.name}>"
+
+
+class SupervisorHandle:
+    """The liveness line of one supervisor."""
+
+    __slots__ = ("alive", "facts", "last_seen", "peer", "supervisor_id")
+
+    def __init__(self, peer: int, supervisor_id: str, facts: dict[str, Any], now: float) -> None:
+        self.peer = peer
+        self.supervisor_id = supervisor_id
+        self.facts = facts
+        self.last_seen = now
+        #: {worker_id: resident bytes} as last reported
+        self.alive: dict[str, int] = {}

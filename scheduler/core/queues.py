@@ -1,0 +1,176 @@
+"""The ready queue: best user priority first, then clients in turns, then the best priority.
+
+Each client has a lane at each user priority (`protocol/rotation.py`). A lane is served for a
+*stretch*, about as long as one worker's chunk; then it is the next client's turn. So neighbours in
+a graph stay together, and nobody's few tasks wait for another's million.
+
+Submissions arrive in ascending priority, and what becomes ready later is few: so a lane has two
+parts. An item that is not better than the last one of the *run* (a deque) goes to its end; any
+other goes to a heap. The best item is the better of both heads. A heap alone costs 1.6 us a pop at
+a million items, the run 0.1 us.
+
+Removal is lazy: an item carries a ticket, and an entry whose ticket is not the item's current one
+is skipped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, Protocol, TypeVar
+
+from ...protocol.rotation import Rotation
+from .priority import level_of
+
+#: A client's turn ends when what it got is expected to take so long.
+STRETCH_NS: Final = 1_000_000
+
+
+class Queueable(Protocol):
+    """What the queue needs of an item."""
+
+    priority: int
+    ticket: int
+
+
+_Item = TypeVar("_Item", bound=Queueable)
+
+
+class Lane(Generic[_Item]):
+    """What one client has queued at one user priority. Pushed to and popped from by the queue."""
+
+    __slots__ = ("_place", "_queue", "heap", "n", "run")
+
+    def __init__(self, queue: ReadyQueue[_Item], level: int, client: int) -> None:
+        self._queue = queue
+        self._place = level, client
+        #: entries (priority, ticket, item), ascending in (priority, ticket)
+        self.run: deque[tuple[int, int, _Item]] = deque()
+        self.heap: list[tuple[int, int, _Item]] = []
+        #: live entries
+        self.n = 0
+
+    def push(self, item: _Item) -> None:
+        """Add an item that is in no queue."""
+        queue = self._queue
+        if not self.n:
+            current = queue.rotation.lanes.get(self._place)
+            if current is None:
+                queue.rotation.enrol(*self._place, self)
+            elif current is not self:
+                current.push(item)
+                return
+        ticket = queue.next_ticket
+        queue.next_ticket = ticket + 1
+        queue.n += 1
+        self.n += 1
+        item.ticket = ticket
+        priority = item.priority
+        run = self.run
+        if not run or priority >= run[-1][0]:
+            run.append((priority, ticket, item))
+        else:
+            heappush(self.heap, (priority, ticket, item))
+
+    def sweep(self) -> None:
+        """Take the dead entries out."""
+        self.run = deque(e for e in self.run if e[2].ticket == e[1])
+        self.heap = [e for e in self.heap if e[2].ticket == e[1]]
+        heapify(self.heap)
+
+
+class ReadyQueue(Generic[_Item]):
+    """Queue of items with `priority` (smaller is better) and `ticket` (0 = not queued)."""
+
+    __slots__ = ("_lane", "left_ns", "n", "next_ticket", "rotation")
+
+    def __init__(self) -> None:
+        self.rotation: Rotation[Lane[_Item]] = Rotation()
+        #: whose turn it is
+        self._lane: Lane[_Item] | None = None
+        #: until its end; whoever pops subtracts what the item is expected to take
+        self.left_ns = 0
+        self.next_ticket = 1
+        #: sum of the lanes' `n`
+        self.n = 0
+
+    def __len__(self) -> int:
+        return self.n
+
+    def lane(self, priority: int, client: int) -> Lane[_Item]:
+        """Return where a client's items of this (user) priority go, to push something there."""
+        level = level_of(priority)
+        return self.rotation.lanes.get((level, client)) or Lane(self, level, client)
+
+    def push(self, item: _Item, client: int = 0) -> None:
+        """Add an item that is in no queue."""
+        self.lane(item.priority, client).push(item)
+
+    def pop(self) -> _Item | None:
+        """Take the next item, or None."""
+        lane = self._lane
+        while True:
+            if lane is None or self.left_ns <= 0 or self.rotation.is_news:
+                lane = self._lane = self.rotation.turn()
+                self.left_ns = STRETCH_NS
+                if lane is None:
+                    return None
+            run, heap = lane.run, lane.heap
+            while run or heap:
+                if heap and (not run or heap[0] < run[0]):
+                    _, ticket, item = heappop(heap)
+                else:
+                    _, ticket, item = run.popleft()
+                if item.ticket == ticket:
+                    item.ticket = 0
+                    self.n -= 1
+                    lane.n -= 1
+                    if not self.n:
+                        self._end()
+                    return item
+            self.left_ns = 0
+
+    def best_level(self) -> int:
+        """Return the best user priority of a queued item, as a level; there must be one."""
+        level = self.rotation.best_level()
+        assert level is not None, "something is queued"
+        return level
+
+    def discard(self, item: _Item, client: int = 0) -> None:
+        """Take out a queued item.
+
+        Its entry is skipped later, or swept when dead entries outnumber live ones.
+        """
+        lane = self.rotation.lanes[level_of(item.priority), client]
+        item.ticket = 0
+        self.n -= 1
+        lane.n -= 1
+        if len(lane.run) + len(lane.heap) > 2 * lane.n + 1024:
+            lane.sweep()
+        if not self.n:
+            self._end()
+
+    def _end(self) -> None:
+        """Forget the lanes of clients that may never come back. All are empty."""
+        self._lane = None
+        self.rotation.clear()
+
+    def items(self) -> list[_Item]:
+        """List the live items, best priority first (for cluster changes and checks; O(n log n))."""
+        lanes = self.rotation.lanes.values()
+        entries = [entry for lane in lanes for entry in (*lane.run, *lane.heap)]
+        return [
+            item
+            for _, ticket, item in sorted(entries, key=lambda e: e[:2])
+            if item.ticket == ticket
+        ]
+
+    def validate(self) -> None:
+        """Assert what the comments claim."""
+        self.rotation.validate()
+        for lane in self.rotation.lanes.values():
+            entries = [*lane.run, *lane.heap]
+            assert lane.n == sum(ticket == item.ticket for _, ticket, item in entries)
+            places = [entry[:2] for entry in lane.run]
+            assert places == sorted(places)
+        assert self.n == sum(lane.n for lane in self.rotation.lanes.values())

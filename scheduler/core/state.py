@@ -1,0 +1,368 @@
+"""`SchedulerState`: the scheduler as a pure state machine.
+
+    state.handle(event, now)      # mutates the state, fills the out-boxes
+
+Owns: the containers, the door, the out-boxes. What happens behind the door stands in one module a
+subject, each of functions over this state: `submission` (what clients ask for), `assignment` (who
+runs what), `completion` (what workers report), `recovery` (what is lost with a peer, or missing),
+`membership` (who comes and goes), `transitions` (a task's life, as a table), `validate` (every
+invariant).
+
+Must never: wait, open, read a clock, draw a random number, look inside a `Blob`, or iterate over a
+set (the order of a set of objects differs between runs; simulated runs must replay).
+
+The shell (`server.py`) turns connections into events and out-boxes into frames:
+
+    Connected(peer, role) -> Received(peer, messages)* -> Closed(peer)     and Ticks in between
+
+A peer is a number that the shell never uses twice. After each `handle` the shell drains `outboxes`
+(messages in order, one list a peer) and `actions`. A whole batch of messages is handled first, then
+one assignment pass is made.
+
+Peers can be wrong: what they may not say is answered by `CloseConnection` and counted. Only we can
+be buggy: a broken invariant raises `InvalidTransition` or `InvalidState`, with the task's story.
+
+The shape (one door in, one batch out, time as data) is etcd/raft's; the vocabulary is
+dask.distributed's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...protocol import messages as m
+from ...protocol.handshake import Role
+from ...protocol.message import Message
+from . import assignment, completion, membership, recovery, submission
+from .counters import Counters
+from .failures import Failures
+from .info import cluster_info, metrics
+from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .prefixes import Prefixes
+from .refusals import Refusal
+from .story import Story
+from .tasks import Function, SchedulerTask, TaskClass
+
+
+# -- events ---------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class Connected:
+    """A peer has proved its token; `role` is what it proved to be."""
+
+    peer: int
+    role: Role
+
+
+@dataclass(slots=True)
+class Received:
+    """One frame's messages, in order."""
+
+    peer: int
+    messages: Sequence[Message]
+
+
+@dataclass(slots=True)
+class Closed:
+    """A connection is gone, for whatever reason."""
+
+    peer: int
+
+
+@dataclass(slots=True)
+class Tick:
+    """Time has passed (a few times a second): leases, stuck backlogs, unrunnable tasks."""
+
+    #: what the shell measured (bytes, refused handshakes), for `info.metrics`; never decided upon
+    measurements: dict[str, Any] = field(default_factory=dict)
+    #: peers that have sent something which was not handled yet: they are not silent
+    unread: Sequence[int] = ()
+
+
+Event = Connected | Received | Closed | Tick
+
+
+# -- actions --------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class CloseConnection:
+    """Send what is in the peer's out-box, then close.
+
+    `reason` is logged, at warning if `is_error`; an empty one was logged before.
+    """
+
+    peer: int
+    reason: str
+    is_error: bool
+
+
+@dataclass(slots=True)
+class StopServer:
+    """Everybody was told to stop; end the process."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class LogLine:
+    """A cluster change for the log; `level` is a logging level name."""
+
+    level: str
+    text: str
+
+
+Action = CloseConnection | StopServer | LogLine
+
+#: No scheduler assigns more than one task in so long. Attempts are numbered from the epoch on, so
+#: those of two epochs are never the same: a worker that comes back to a new scheduler may still be
+#: executing, or fetching, what the old one gave it.
+NS_PER_ATTEMPT: Final = 1000
+
+#: Which task-level handler serves which message, by role; anything else is refused.
+_ROLE_OPENERS: Final[dict[type[Message], Role]] = {
+    m.RegisterClient: Role.CLIENT,
+    m.RegisterWorker: Role.WORKER,
+    m.RegisterSupervisor: Role.SUPERVISOR,
+}
+
+
+class SchedulerState:
+    """All tasks, workers and clients of one epoch. Not thread-safe: one caller at a time."""
+
+    def __init__(
+        self,
+        epoch: int,
+        *,
+        client_lease_s: float = 60.0,
+        heartbeat_s: float = 2.0,
+        allowed_deaths: int = 3,
+        unrunnable_after_s: float = 3.0,
+        max_idle_functions: int = 64,
+    ) -> None:
+        self.epoch = epoch
+        #: told to every peer that registers: versions, where the HTTP pages are
+        self.facts: dict[str, Any] = {}
+        self.client_lease_s = client_lease_s
+        self.heartbeat_s = heartbeat_s
+        #: a task under which more workers than this died is erred
+        self.allowed_deaths = allowed_deaths
+        self.unrunnable_after_s = unrunnable_after_s
+
+        #: {key: task}, all tasks that are not forgotten
+        self.tasks: dict[str, SchedulerTask] = {}
+        #: {function: None}: those of `functions` that no task uses, longest unused first
+        self.idle_functions: dict[Function, None] = {}
+        #: sum of their blobs' sizes, exact
+        self.idle_functions_nbytes = 0
+        self.max_idle_functions = max_idle_functions
+        #: {function id: function} of all tasks, and of idle ones
+        self.functions: dict[bytes, Function] = {}
+        #: what was learned, by function name
+        self.prefixes: Prefixes = Prefixes()
+        self.default_class = TaskClass((), (), False, ())
+        #: {(workers, allow_other_workers, resources): class}
+        self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
+        #: {class: None} of all classes with a queued task
+        self.ready: dict[TaskClass, None] = {}
+
+        #: {peer: role} of all open connections
+        self.roles: dict[int, Role] = {}
+        #: {peer: since when} of those that must register and have not yet, in order of time
+        self.strangers: dict[int, float] = {}
+        #: {peer: worker} of all registered workers
+        self.workers: dict[int, WorkerHandle] = {}
+        self.workers_by_id: dict[str, WorkerHandle] = {}
+        self.workers_by_address: dict[str, WorkerHandle] = {}
+        #: {client_id: client}, also those lost less than a lease ago
+        self.clients: dict[str, ClientHandle] = {}
+        self.clients_by_peer: dict[int, ClientHandle] = {}
+        self.supervisors: dict[int, SupervisorHandle] = {}
+        #: {(name, host): refusal} of workers refused for good, the latest last; at most MAX_REFUSED
+        self.refusals: dict[tuple[str, str], Refusal] = {}
+
+        #: {task: None}: waiting tasks that may be assigned ahead, looked at by the next settle
+        self.ahead: dict[SchedulerTask, None] = {}
+        #: {worker: None} of all workers that process nothing
+        self.idle: dict[WorkerHandle, None] = {}
+        #: {worker: None} of all workers that hold more tasks than threads
+        self.loaded: dict[WorkerHandle, None] = {}
+        #: {worker: None}: workers whose load changed since the last settle
+        self.touched: dict[WorkerHandle, None] = {}
+
+        #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
+        #: its worker. Of these, some are in state no_worker until the next tick.
+        self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
+        #: {task: own exceptions so far} of tasks with retries
+        self.n_exceptions: dict[SchedulerTask, int] = {}
+        #: {task: reasons} of tasks under which workers died
+        self.deaths: dict[SchedulerTask, list[str]] = {}
+        #: {worker_id: (when, worker, {attempt: task} processing, {attempt: task} whose only copy it
+        #: had)} of lost workers whose supervisor has not reported yet
+        self.lost_workers: dict[
+            str, tuple[float, WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
+        ] = {}
+        #: {worker_id: (when, report)} that came before the worker's connection closed
+        self.exit_reports: dict[str, tuple[float, m.WorkerExited]] = {}
+        #: {our request: relay}: clients' fetches that workers are answering, and which worker is
+        #: asked
+        self.relays: dict[int, recovery.Relay] = {}
+        self.relay_workers: dict[int, WorkerHandle] = {}
+
+        #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
+        self.next_attempt = epoch // NS_PER_ATTEMPT + 1
+        self.next_session = 1
+        self.next_request = 1
+        self.next_client = 1
+        self.generation = 0
+        self.next_rank = 0
+        self.last_submission = float("-inf")
+
+        #: {peer: messages}, in order; the shell drains it after each `handle`
+        self.outboxes: dict[int, list[Message]] = {}
+        self.actions: list[Action] = []
+        self.counters = Counters()
+        #: those of all erred tasks
+        self.failures = Failures()
+        self.measurements: dict[str, Any] = {}
+        self.story = Story()
+        self.now = 0.0
+        #: when the last Tick came; None before the first
+        self.last_tick: float | None = None
+
+        self._handlers: dict[Role, dict[type[Message], Callable[..., None]]] = {
+            Role.CLIENT: {
+                m.SubmitTasks: submission.on_submit,
+                m.WantKeys: submission.on_want,
+                m.ReleaseKeys: submission.on_release,
+                m.ReleaseOthers: submission.on_release_others,
+                m.CancelKeys: submission.on_cancel,
+                m.FetchKeys: recovery.on_client_fetch,
+                m.ReportMissing: recovery.on_report_missing,
+                m.GetClusterInfo: _on_get_cluster_info,
+                m.ShutdownCluster: membership.on_shutdown,
+                m.Heartbeat: membership.on_heartbeat,
+                m.Bye: membership.on_client_bye,
+            },
+            Role.WORKER: {
+                m.AttemptsFinished: completion.on_finished,
+                m.AttemptsErred: completion.on_erred,
+                m.AttemptsEnded: completion.on_ended,
+                m.AttemptsReturned: assignment.on_returned,
+                m.ReplicasAdded: recovery.on_replicas_added,
+                m.KeysMissing: recovery.on_keys_missing,
+                m.KeysData: recovery.on_worker_data,
+                m.WorkerLeaving: membership.on_worker_leaving,
+                m.Heartbeat: membership.on_heartbeat,
+                m.Bye: membership.on_worker_bye,
+            },
+            Role.SUPERVISOR: {
+                m.WorkersAlive: membership.on_workers_alive,
+                m.WorkerExited: membership.on_worker_exited,
+                m.Heartbeat: membership.on_heartbeat,
+                m.Bye: membership.on_supervisor_bye,
+            },
+            Role.VIEWER: {
+                m.GetMetrics: _on_get_metrics,
+                m.GetClusterInfo: _on_get_cluster_info,
+                m.Heartbeat: membership.on_heartbeat,
+            },
+        }
+
+    # -- the door ---------------------------------------------------------------------------------
+    def handle(self, event: Event, now: float) -> None:
+        """Take in one event at time `now` (seconds, never decreasing)."""
+        self.now = now
+        if type(event) is Received:
+            self._on_received(event.peer, event.messages)
+        elif type(event) is Tick:
+            self.measurements = event.measurements
+            membership.on_tick(self, event.unread)
+        elif type(event) is Connected:
+            self.roles[event.peer] = event.role
+            if event.role is not Role.VIEWER:
+                self.strangers[event.peer] = now
+        elif type(event) is Closed:
+            membership.on_closed(self, event.peer)
+        assignment.settle(self)
+
+    def _on_received(self, peer: int, batch: Sequence[Message]) -> None:
+        role = self.roles.get(peer)
+        if role is None:
+            return  # closed by us a moment ago; what was on the way is void
+        handlers = self._handlers[role]
+        for message in batch:
+            kind = type(message)
+            who: Any
+            if role is Role.WORKER:
+                who = self.workers.get(peer)
+            elif role is Role.CLIENT:
+                who = self.clients_by_peer.get(peer)
+            elif role is Role.SUPERVISOR:
+                who = self.supervisors.get(peer)
+            else:
+                who = peer
+            if who is None:
+                if _ROLE_OPENERS.get(kind) is not role:
+                    self.refuse(peer, f"{kind.__name__} before registration")
+                    return
+                if not membership.on_register(self, peer, message):
+                    return
+                continue
+            handler = handlers.get(kind)
+            if handler is None:
+                self.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
+                return
+            handler(self, who, message)
+            if peer not in self.roles:
+                return  # that message ended the session
+
+    @property
+    def next_tick_s(self) -> float:
+        """When the next Tick is due: soon while somebody is idle and others hold too much."""
+        return 0.01 if self.idle and self.loaded else 0.1
+
+    # -- out-boxes --------------------------------------------------------------------------------
+    def send(self, peer: int, message: Message) -> None:
+        """Append to a peer's out-box."""
+        outbox = self.outboxes.get(peer)
+        if outbox is None:
+            self.outboxes[peer] = [message]
+        else:
+            outbox.append(message)
+
+    def send_client(self, client: ClientHandle, message: Message) -> None:
+        """Tell a client, unless it is away: it asks for what it wants when it comes back."""
+        if client.peer is not None:
+            self.send(client.peer, message)
+
+    def refuse(self, peer: int, reason: str) -> None:
+        """A peer broke the rules: count it and end its connection; nobody else is touched.
+
+        An empty reason is not logged.
+        """
+        self.counters.protocol_errors += 1
+        self.actions.append(CloseConnection(peer, reason, is_error=True))
+        membership.on_closed(self, peer)
+
+    def supersede(self, peer: int) -> None:
+        """Somebody is back before we saw the end of its old connection: end that one."""
+        self.actions.append(CloseConnection(peer, "its peer has connected anew", is_error=False))
+        membership.on_closed(self, peer)
+
+    def log(self, level: str, text: str) -> None:
+        """Leave a line for the log; cluster changes only, never tasks."""
+        self.actions.append(LogLine(level, text))
+
+    def stop(self, reason: str) -> None:
+        """Ask the shell to end the process after the out-boxes are sent."""
+        self.actions.append(StopServer(reason))
+
+
+def _on_get_cluster_info(state: SchedulerState, who: Any, message: m.GetClusterInfo) -> None:
+    peer = who.peer if isinstance(who, ClientHandle) else who
+    assert peer is not None, "messages come over connections"
+    state.send(peer, m.ClusterInfo(request=message.request, info=cluster_info(state)))
+
+
+def _on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> None:
+    state.send(peer, m.Metrics(request=message.request, values=metrics(state)))

@@ -1,0 +1,437 @@
+"""What clients ask for: submit, want, release, cancel.
+
+The lane for a task without dependencies is fused (create -> queued, no moves through the table),
+because a `map` is made of nothing else; everything unusual about a row (a known key, dependencies,
+a spec hash) leaves that lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import messages as m
+from ...protocol.failure import cancelled as cancelled_failure
+from ...protocol.failure import data_lost, key_conflict
+from .peers import RESOURCE_DIGITS, ClientHandle
+from .placement import fill_class
+from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from .tasks import (
+    ERRED,
+    FORGOTTEN,
+    MEMORY,
+    PROCESSING,
+    QUEUED,
+    RELEASED,
+    Function,
+    SchedulerTask,
+    TaskClass,
+    TaskGroup,
+)
+from .transitions import (
+    ACTIVE,
+    activate,
+    drop_class,
+    err,
+    move,
+    release_unneeded,
+    retire_function,
+    revive_function,
+)
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+_UNKNOWN: Final = (
+    "task {task!r} needs it, and the scheduler does not have it: its last future was released or "
+    "cancelled before this call was submitted, or its client was closed, or it finished before "
+    "the scheduler was restarted; submit its call again, and keep the future until this one is"
+)
+_CIRCLE: Final = (
+    "task {task!r} needs it and it needs that task, so neither can run; somebody submitted an "
+    "earlier task of this name, so choose another key for one of them"
+)
+
+
+def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
+    """Create a task a row; the client wants each."""
+    if not message.keys:
+        return
+    if None in message.args:
+        state.refuse(_peer(client), "SubmitTasks has a task without arguments")
+        return
+    groups = _groups(state, message, client.number)
+    if groups is None:
+        state.refuse(_peer(client), "SubmitTasks names a function that the scheduler does not have")
+        return
+    keys = message.keys
+    tasks = state.tasks
+    wants = client.wants
+    alone = client.alone
+    task_class = groups[0].task_class if groups else state.default_class
+    runnable = bool(task_class.members)
+    push: Callable[[SchedulerTask], None] | None = None
+    base = base_priority(message.priority, state.generation)
+    rank = state.next_rank
+    dependencies = message.dependencies
+    hashes = message.spec_hashes
+    known: list[tuple[SchedulerTask, int]] = []
+    n_created = n_queued = 0
+    task_class.n_tasks += len(keys)  # while rows are worked off it must not be dropped
+    for i, (key, function_of, args) in enumerate(
+        zip(keys, message.function_of, message.args, strict=True)
+    ):
+        task = tasks.get(key)
+        if task is not None:
+            known.append((task, i))
+            if task.state == ERRED or task.args is None:
+                _start_afresh(state, client, message, task, i)
+            continue
+        group = groups[function_of]
+        rank += 1
+        tasks[key] = task = SchedulerTask(key, group, args, base | rank)
+        group.function.n_tasks += 1
+        n_created += 1
+        task.wanted_by = alone
+        wants[task] = None
+        if hashes:
+            task.spec_hash = hashes[i]
+        if dependencies and dependencies[i]:
+            state.counters.n_released += 1
+            _link(state, task, dependencies[i])
+        elif runnable:
+            task.state = QUEUED
+            if push is None:
+                push = task_class.queue.lane(base, client.number).push
+            push(task)
+            n_queued += 1
+        else:
+            state.counters.n_released += 1
+            activate(state, task)
+    state.next_rank = rank
+    task_class.n_tasks -= len(keys) - n_created
+    if n_queued:
+        state.ready[task_class] = None
+    state.counters.tasks_submitted += n_created
+    state.story.note(state.now, f"submitted by {client.name}", keys)
+    if known:
+        _on_known(state, client, message, known)
+    for group in groups:
+        group.function.n_tasks -= 1
+        if not group.function.n_tasks:
+            retire_function(state, group.function)
+    drop_class(state, task_class)
+
+
+def _peer(client: ClientHandle) -> int:
+    assert client.peer is not None, "messages come over connections"
+    return client.peer
+
+
+def _groups(state: SchedulerState, message: m.SubmitTasks, client: int) -> list[TaskGroup] | None:
+    """Make one group a function of the message; None, and nothing done, if a function is missing.
+
+    Each function counts one task more until `on_submit` is done, so that none is dropped meanwhile.
+    """
+    functions = message.functions
+    if not len(functions) == len(message.function_blobs) == len(message.function_names):
+        return None
+    if message.function_of and max(message.function_of) >= len(functions):
+        return None
+    for function_id, blob in zip(functions, message.function_blobs, strict=True):
+        if blob is None and function_id not in state.functions:
+            return None
+    is_late = state.now - state.last_submission > FIFO_TIMEOUT_S
+    if is_late or state.next_rank + len(message.keys) > MAX_RANK:
+        state.generation += 1
+        state.next_rank = 0
+    state.last_submission = state.now
+    task_class = _task_class(state, message)
+    groups = []
+    for function_id, name, blob in zip(
+        functions, message.function_names, message.function_blobs, strict=True
+    ):
+        function = state.functions.get(function_id)
+        if function is None:
+            assert blob is not None
+            prefix = state.prefixes.take(name)
+            function = state.functions[function_id] = Function(function_id, blob, prefix)
+        elif function in state.idle_functions:
+            revive_function(state, function)
+        function.n_tasks += 1
+        groups.append(TaskGroup(function, task_class, state.generation, message.retries, client))
+    return groups
+
+
+def _task_class(state: SchedulerState, message: m.SubmitTasks) -> TaskClass:
+    if not message.workers and not message.resources:
+        return state.default_class
+    workers = tuple(sorted(message.workers))
+    amounts = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in message.resources.items())
+    resources = tuple(sorted((name, amount) for name, amount in amounts if amount > 0))
+    key = (workers, message.allow_other_workers, resources)
+    task_class = state.classes.get(key)
+    if task_class is None:
+        task_class = TaskClass(key, workers, message.allow_other_workers, resources)
+        state.classes[key] = task_class
+        fill_class(state, task_class)
+    return task_class
+
+
+def _link(state: SchedulerState, task: SchedulerTask, dependency_keys: list[str]) -> None:
+    """Tie a new task to its dependencies, put it behind the last of them, and start it."""
+    tasks = state.tasks
+    dependencies: dict[SchedulerTask, None] = {}
+    generation = task.group.generation
+    rank = -1
+    for key in dependency_keys:
+        dependency = tasks.get(key)
+        if dependency is None:
+            _fail_unlinked(state, task, key, _UNKNOWN)
+            return
+        if dependency is task or (task.dependents is not None and _needs(dependency, task)):
+            _fail_unlinked(state, task, key, _CIRCLE)
+            return
+        dependencies[dependency] = None
+        if dependency.group.generation == generation:
+            rank = max(rank, rank_of(dependency.priority))
+    if rank >= 0:
+        task.priority = task.priority & ~MAX_RANK | rank
+    task.dependencies = tuple(dependencies)
+    for dependency in dependencies:
+        if dependency.dependents is None:
+            dependency.dependents = {task: None}
+        else:
+            dependency.dependents[task] = None
+    activate(state, task)
+    if task.waiting_on and next(iter(task.waiting_on)).state == PROCESSING:
+        state.ahead[task] = None
+
+
+def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: str) -> None:
+    # Without its links it must never run: only a new submission can mend it.
+    task.args = None
+    err(state, task, data_lost(key, text.format(task=task.key)))
+
+
+def _needs(task: SchedulerTask, other: SchedulerTask) -> bool:
+    """Whether a task depends on another one, directly or not; O(graph), for the rarest case only.
+
+    A new task cannot close a cycle. One that is linked late, when others depend on it, can.
+    """
+    seen = {task: None}
+    stack = [task]
+    while stack:
+        for dependency in stack.pop().dependencies:
+            if dependency is other:
+                return True
+            if dependency not in seen:
+                seen[dependency] = None
+                stack.append(dependency)
+    return False
+
+
+def _start_afresh(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    task: SchedulerTask,
+    row: int,
+) -> None:
+    """A row's key exists and has failed: run it again at once, later rows may depend on it."""
+    if _is_conflict(message, task, row):
+        return
+    want(client, task)
+    if task.args is not None:
+        run_again(state, task)
+        return
+    if task.state == ERRED:
+        move(state, task, RELEASED)
+    task.args = message.args[row]
+    _link(state, task, message.dependencies[row] if message.dependencies else [])
+
+
+def _is_conflict(message: m.SubmitTasks, task: SchedulerTask, row: int) -> bool:
+    if not message.spec_hashes or not task.spec_hash:
+        return False
+    return message.spec_hashes[row] != task.spec_hash
+
+
+def _on_known(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    rows: list[tuple[SchedulerTask, int]],
+) -> None:
+    """Rows whose key exists: share the task, refuse other content under the same name."""
+    shared: list[str] = []
+    for task, row in rows:
+        if task.state == FORGOTTEN:
+            continue
+        if _is_conflict(message, task, row):
+            failure = key_conflict(task.key)
+            state.send_client(
+                client, m.KeysErred(keys=[task.key], failure_of=[0], failures=[failure])
+            )
+            continue
+        want(client, task)
+        task.delivered = False  # this client may not have got it, in an earlier session
+        if task.state == RELEASED:
+            activate(state, task)
+        shared.append(task.key)
+    tell(state, client, shared)
+
+
+def run_again(state: SchedulerState, task: SchedulerTask) -> None:
+    """Give a failed task, and whatever failed below it, a fresh start."""
+    stack = [task]
+    failed = []
+    while stack:
+        task = stack.pop()
+        if task.state == ERRED and task.args is not None:
+            move(state, task, RELEASED)
+            failed.append(task)
+            stack.extend(task.dependencies)
+    for task in failed:
+        if task.wanted_by:
+            activate(state, task)
+
+
+def want(client: ClientHandle, task: SchedulerTask) -> None:
+    """Note that a client holds a future of the task (again: no effect)."""
+    if task not in client.wants:
+        client.wants[task] = None
+        task.wanted_by = (*task.wanted_by, client) if task.wanted_by else client.alone
+        task.delivered = False
+
+
+def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) -> None:
+    """A client holds futures that it did not submit, or is back.
+
+    Take note, and tell it how they stand.
+    """
+    unknown = []
+    known = []
+    for i, key in enumerate(message.keys):
+        task = state.tasks.get(key)
+        if task is None or _is_other(message, task, i):
+            unknown.append(key)
+            continue
+        want(client, task)
+        task.delivered = False
+        if task.state == RELEASED:
+            activate(state, task)
+        known.append(key)
+    tell(state, client, known)
+    if unknown:
+        state.send_client(client, m.KeysUnknown(keys=unknown))
+
+
+def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
+    """Whether a task has the name that is wanted, and is another one."""
+    if not message.spec_hashes or not task.spec_hash or message.spec_hashes[row] == m.NO_HASH:
+        return False
+    return message.spec_hashes[row] != task.spec_hash
+
+
+def tell(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
+    """Send a client the present state of some keys."""
+    pending = []
+    in_memory = m.KeysInMemory(keys=[], nbytes=[], holder_of=[], holders=[])
+    holders: dict[str, int] = {}
+    for key in keys:
+        task = state.tasks.get(key)
+        if task is None:
+            continue
+        if task.state == MEMORY:
+            holder = task.replicas[0].address
+            in_memory.keys.append(key)
+            in_memory.nbytes.append(task.nbytes)
+            in_memory.holder_of.append(holders.setdefault(holder, len(holders)))
+        elif task.state == ERRED:
+            assert task.failure is not None
+            state.send_client(
+                client, m.KeysErred(keys=[key], failure_of=[0], failures=[task.failure])
+            )
+        else:
+            pending.append(key)
+    if in_memory.keys:
+        in_memory.holders = list(holders)
+        state.send_client(client, in_memory)
+    if pending:
+        state.send_client(client, m.KeysPending(keys=pending))
+
+
+def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKeys) -> None:
+    """The client's last future of each key is gone."""
+    _release(state, client, message.keys)
+
+
+def on_release_others(
+    state: SchedulerState, client: ClientHandle, message: m.ReleaseOthers
+) -> None:
+    """Release what the client had under these names, unless it is what it means now."""
+    tasks = state.tasks
+    keys = []
+    for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
+        task = tasks.get(key)
+        if task is not None and task.spec_hash and task.spec_hash != spec_hash:
+            keys.append(key)
+    _release(state, client, keys)
+
+
+def _release(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
+    tasks = state.tasks
+    unneeded = []
+    for key in keys:
+        task = tasks.get(key)
+        if task is not None and task in client.wants:
+            unwant(client, task)
+            if not task.wanted_by and not task.n_waiters:
+                unneeded.append(task)
+    unneeded.reverse()  # the work list is a stack: first released, first dropped
+    release_unneeded(state, unneeded)
+
+
+def unwant(client: ClientHandle, task: SchedulerTask) -> None:
+    """Undo `want`."""
+    del client.wants[task]
+    if task.wanted_by is client.alone:
+        task.wanted_by = ()
+    else:
+        task.wanted_by = tuple(c for c in task.wanted_by if c is not client)
+
+
+def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:
+    """Withdraw a client's wish.
+
+    With `force` everybody's. Dependents that are wanted fail as cancelled.
+    """
+    by_client: dict[ClientHandle, list[str]] = {}
+    cancelled = []
+    for key in message.keys:
+        task = state.tasks.get(key)
+        if task is None or task not in client.wants:
+            continue
+        # Force ends work. A result that others hold already stays theirs.
+        ends_for_all = message.force and task.state in ACTIVE
+        for other in task.wanted_by if ends_for_all else client.alone:
+            unwant(other, task)
+            by_client.setdefault(other, []).append(key)
+        if not task.wanted_by:
+            cancelled.append(task)
+    for other, keys in by_client.items():
+        state.send_client(other, m.KeysCancelled(keys=keys, reason=message.reason))
+    state.counters.tasks_cancelled += len(cancelled)
+    state.story.note(state.now, f"cancelled by {client.name}", message.keys)
+    for task in cancelled:
+        if task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
+            for dependent in list(task.dependents or ()):
+                cancel_dependents(state, dependent, task.key, message.reason)
+    release_unneeded(state, cancelled)
+
+
+def cancel_dependents(state: SchedulerState, task: SchedulerTask, key: str, reason: str) -> None:
+    """A dependent of a cancelled task can not run: it fails, and so does what depends on it."""
+    if task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
+        err(state, task, cancelled_failure(key, reason))

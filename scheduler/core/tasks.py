@@ -1,0 +1,201 @@
+"""What the scheduler remembers of tasks, functions and of the classes that tasks are queued by.
+
+Owns the records and the comments that state their invariants (`validate.py` asserts each of them,
+in this order). Must never decide anything. A record is kept small (about 300 bytes with its index
+entries, plus key and arguments): a million tasks have to fit beside each other, so nothing is
+allocated for a state that a task is not in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Literal
+
+from ...protocol.failure import Failure
+from ...protocol.payload import Blob
+from .prefixes import Prefix
+from .queues import ReadyQueue
+
+if TYPE_CHECKING:
+    from .peers import ClientHandle, WorkerHandle
+
+State = Literal[
+    "released", "waiting", "queued", "no_worker", "processing", "memory", "erred", "forgotten"
+]
+
+RELEASED: Final = "released"  #: known (as lineage of something), neither data nor a reason to run
+WAITING: Final = "waiting"  #: needed; some dependencies are not in memory
+QUEUED: Final = "queued"  #: could run now; in its class's ready queue
+NO_WORKER: Final = "no_worker"  #: could run now, but no worker of the cluster may run its class
+PROCESSING: Final = "processing"  #: assigned to one worker, under one attempt
+MEMORY: Final = "memory"  #: finished; at least one worker has the data
+ERRED: Final = "erred"  #: failed, or depends on one that failed
+FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can show this state
+
+
+class Function:
+    """One pickled function, opaque, shipped to a worker at most once."""
+
+    __slots__ = ("blob", "function_id", "n_tasks", "prefix", "workers")
+
+    def __init__(self, function_id: bytes, blob: Blob, prefix: Prefix) -> None:
+        self.function_id = function_id
+        self.blob = blob
+        self.prefix = prefix
+        #: tasks that use it; at 0 it is dropped here and on `workers`
+        self.n_tasks = 0
+        #: workers that have the blob
+        self.workers: dict[WorkerHandle, None] = {}
+
+
+class TaskClass:
+    """Tasks with equal restrictions and resources.
+
+    They share a queue and the workers that may run them.
+    """
+
+    __slots__ = (
+        "allow_other_workers",
+        "key",
+        "members",
+        "n_tasks",
+        "open",
+        "queue",
+        "resources",
+        "unrunnable",
+        "unrunnable_since",
+        "warned",
+        "workers",
+    )
+
+    def __init__(
+        self,
+        key: tuple[object, ...],
+        workers: tuple[str, ...],
+        allow_other_workers: bool,
+        resources: tuple[tuple[str, float], ...],
+    ) -> None:
+        self.key = key
+        #: names, hosts or addresses that may run it; empty = all
+        self.workers = workers
+        self.allow_other_workers = allow_other_workers
+        self.resources = resources
+        #: tasks in state queued, best first
+        self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
+        #: tasks in state no_worker; not empty only while `members` is empty
+        self.unrunnable: dict[SchedulerTask, None] = {}
+        #: when the first of them came (clock of the events), and whether clients were told
+        self.unrunnable_since = 0.0
+        self.warned = False
+        #: workers that may run it
+        self.members: dict[WorkerHandle, None] = {}
+        #: those of `members` that have room for one more (`WorkerHandle.has_room`)
+        #: idle ones come first
+        self.open: OrderedDict[WorkerHandle, None] = OrderedDict()
+        #: tasks of this class that are not forgotten; at 0 the class is dropped (the default class
+        #: stays)
+        self.n_tasks = 0
+
+    @property
+    def restrictions(self) -> str:
+        """Say in words what this class asks of a worker."""
+        parts = []
+        if self.workers:
+            parts.append("workers " + ", ".join(self.workers))
+        parts.extend(f"{name}: {amount:g}" for name, amount in self.resources)
+        return "; ".join(parts) or "any worker"
+
+
+class TaskGroup:
+    """What the tasks of one submission have in common."""
+
+    __slots__ = ("client", "function", "generation", "prefix", "retries", "task_class")
+
+    def __init__(
+        self,
+        function: Function,
+        task_class: TaskClass,
+        generation: int,
+        retries: int,
+        client: int,
+    ) -> None:
+        #: number of the client that submitted it first: clients take turns, whoever wants it now
+        self.client = client
+        self.function = function
+        self.prefix = function.prefix
+        self.task_class = task_class
+        #: submissions that came close together share one, see `SchedulerState._advance_generation`
+        self.generation = generation
+        #: how often a task of this group is run again after its own exception
+        self.retries = retries
+
+
+class SchedulerTask:
+    """One task. Which fields are set follows from `state`.
+
+    Leaving a state drops what belongs to it.
+    """
+
+    __slots__ = (
+        "args",
+        "attempt",
+        "delivered",
+        "dependencies",
+        "dependents",
+        "estimate_ns",
+        "failure",
+        "group",
+        "key",
+        "n_waiters",
+        "nbytes",
+        "priority",
+        "replicas",
+        "spec_hash",
+        "state",
+        "ticket",
+        "waiting_on",
+        "wanted_by",
+        "worker",
+    )
+
+    def __init__(self, key: str, group: TaskGroup, args: Blob | None, priority: int) -> None:
+        #: `tasks[key] is self` until forgotten
+        self.key = key
+        self.group = group
+        #: None = it named a dependency that is not known: erred, and not to be run again as it is
+        self.args = args
+        #: smaller runs earlier, see `priority.py`
+        self.priority = priority
+        self.spec_hash: bytes | None = None
+        self.state: State = RELEASED
+        #: symmetric with `dependents`; acyclic, because they existed before this task did
+        self.dependencies: tuple[SchedulerTask, ...] = ()
+        #: {task: None} of all tasks, not forgotten, that depend on this one; None = empty
+        self.dependents: dict[SchedulerTask, None] | None = None
+        #: how many `dependents` are waiting, queued, no_worker or processing: they will read the
+        #: data
+        self.n_waiters = 0
+        #: clients that hold a future of it; symmetric with `ClientHandle.wants`
+        self.wanted_by: tuple[ClientHandle, ...] = ()
+        #: every client of `wanted_by` got the value itself: losing the data needs no new run
+        self.delivered = False
+        #: waiting only: {dependency: None}, all and only dependencies that are not in memory; else
+        #: None
+        self.waiting_on: dict[SchedulerTask, None] | None = None
+        #: queued only: the entry of the ready queue that is this task's; else 0
+        self.ticket = 0
+        #: processing only: where; `worker.processing[attempt] is self`
+        self.worker: WorkerHandle | None = None
+        #: processing, memory: the current or producing attempt; else 0
+        self.attempt = 0
+        #: processing only: this task's share of `worker.occupancy_ns`; else 0
+        self.estimate_ns = 0
+        #: memory only: workers that have the data, at least one; exact inverse of
+        #: `WorkerHandle.has_what`
+        self.replicas: tuple[WorkerHandle, ...] = ()
+        self.nbytes = 0
+        #: erred only
+        self.failure: Failure | None = None
+
+    def __repr__(self) -> str:
+        return f"<SchedulerTask {self.key} {self.state}>"

@@ -1,0 +1,390 @@
+"""A task's life: which moves exist, what leaving a state drops, what entering one sets.
+
+    released -> waiting -> queued | no_worker -> processing -> memory | erred -> released
+                                                                     released -> forgotten
+
+`TRANSITIONS` is the whole table; a move that it lacks is a bug of ours and raises
+`InvalidTransition` with the task's story. Each move touches one task and its links; what it makes
+possible for others is collected and worked off in a loop, never by recursion. The hot path (create
+-> queued -> processing -> memory -> forgotten of tasks nobody depends on) is fused in `submission`,
+`assignment` and `completion`; a property test proves each fused lane equal to the moves of this
+table.
+
+*Active* states (waiting, queued, no_worker, processing) read their dependencies: each counts in
+`n_waiters` of each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import messages as m
+from ...protocol.errors import InvalidTransition
+from ...protocol.failure import Failure, data_lost
+from ...protocol.message import MAX_ITEMS
+from ...protocol.payload import blob_nbytes
+from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
+from .tasks import (
+    ERRED,
+    FORGOTTEN,
+    MEMORY,
+    NO_WORKER,
+    PROCESSING,
+    QUEUED,
+    RELEASED,
+    WAITING,
+    Function,
+    SchedulerTask,
+    State,
+    TaskClass,
+)
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: (start, finish) -> why such a move happens
+TRANSITIONS: Final[dict[tuple[State, State], str]] = {
+    (RELEASED, WAITING): "needed, but some inputs are not in memory",
+    (RELEASED, QUEUED): "needed, and every input is in memory",
+    (RELEASED, NO_WORKER): "needed, but no worker may run it",
+    (RELEASED, ERRED): "needed, but an input failed",
+    (RELEASED, FORGOTTEN): "nobody needs it, not even as lineage",
+    (WAITING, QUEUED): "the last input arrived",
+    (WAITING, NO_WORKER): "the last input arrived, but no worker may run it",
+    (WAITING, PROCESSING): "assigned ahead: its missing inputs run on the same worker",
+    (WAITING, ERRED): "an input failed",
+    (WAITING, RELEASED): "nobody needs it any more",
+    (QUEUED, PROCESSING): "assigned",
+    (QUEUED, WAITING): "an input was lost",
+    (QUEUED, NO_WORKER): "the last worker that might run it left, or nobody can get its inputs",
+    (QUEUED, ERRED): "too many workers died under it",
+    (QUEUED, RELEASED): "nobody needs it any more",
+    (NO_WORKER, QUEUED): "a worker came that may run it, or its inputs are tried again",
+    (NO_WORKER, WAITING): "an input was lost",
+    (NO_WORKER, ERRED): "too many workers died under it",
+    (NO_WORKER, RELEASED): "nobody needs it any more",
+    (PROCESSING, MEMORY): "finished",
+    (PROCESSING, ERRED): "raised, or an input failed",
+    (PROCESSING, WAITING): "taken back, and an input is missing",
+    (PROCESSING, QUEUED): "taken back: worker lost, returned unstarted, or to be retried",
+    (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",
+    (PROCESSING, RELEASED): "nobody needs it any more",
+    (MEMORY, RELEASED): "nobody needs the data any more, or its last copy was lost",
+    (ERRED, RELEASED): "nobody needs to know any more, or it is submitted again",
+}
+
+#: Functions that no task uses are kept up to this many bytes (and `max_idle_functions`).
+MAX_IDLE_FUNCTIONS_NBYTES: Final = 16 << 20
+
+ACTIVE: Final = frozenset((WAITING, QUEUED, NO_WORKER, PROCESSING))
+
+
+# -- single moves ---------------------------------------------------------------------------------
+def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
+    """Leave the present state, dropping all that belongs to it, and take the name of the next.
+
+    What belongs to the next state is set by the caller, right after.
+    """
+    start = task.state
+    if (start, finish) not in TRANSITIONS:
+        raise InvalidTransition(task.key, start, finish, state.story.of(task.key))
+    if start == WAITING:
+        task.waiting_on = None
+    elif start == QUEUED:
+        if task.ticket:
+            queue = task.group.task_class.queue
+            queue.discard(task, task.group.client)
+            if not queue:
+                state.ready.pop(task.group.task_class, None)
+    elif start == NO_WORKER:
+        task.group.task_class.unrunnable.pop(task)
+    elif start == PROCESSING:
+        _leave_processing(state, task)
+    elif start == MEMORY:
+        for ws in task.replicas:
+            del ws.has_what[task]
+            ws.nbytes -= task.nbytes
+        task.replicas = ()
+        task.attempt = 0
+        task.delivered = False
+        state.counters.n_memory -= 1
+    elif start == ERRED:
+        assert task.failure is not None
+        state.failures.remove(task.failure)
+        task.failure = None
+        state.counters.n_erred -= 1
+    elif start == RELEASED:
+        state.counters.n_released -= 1
+    task.state = finish
+    if finish == RELEASED:
+        state.counters.n_released += 1
+    elif finish == MEMORY:
+        state.counters.n_memory += 1
+    elif finish == ERRED:
+        state.counters.n_erred += 1
+
+
+def _leave_processing(state: SchedulerState, task: SchedulerTask) -> None:
+    ws = task.worker
+    assert ws is not None
+    del ws.processing[task.attempt]
+    ws.occupancy_ns -= task.estimate_ns
+    if task.attempt not in ws.zombies:
+        free_resources(ws, task.group.task_class.resources)
+    task.worker = None
+    task.attempt = 0
+    task.estimate_ns = 0
+    state.touched[ws] = None
+
+
+def free_resources(ws: WorkerHandle, resources: tuple[tuple[str, float], ...]) -> None:
+    """Give back what a task held of its worker's resources."""
+    for name, amount in resources:
+        ws.free_resources[name] = round(ws.free_resources[name] + amount, RESOURCE_DIGITS)
+
+
+def drop_at_workers(state: SchedulerState, task: SchedulerTask) -> None:
+    """Tell whoever has something of this task's attempt (unstarted, running or data) to drop it."""
+    if task.state == PROCESSING:
+        abandon(state, task)
+    elif task.state == MEMORY:
+        for ws in task.replicas:
+            drop_attempt(state, ws, task.attempt)
+
+
+def abandon(state: SchedulerState, task: SchedulerTask) -> None:
+    """Tell the worker to drop a processing attempt. Until it answers, its thread counts as busy."""
+    ws = task.worker
+    assert ws is not None
+    ws.zombies[task.attempt] = task.group.task_class.resources
+    state.touched[ws] = None
+    drop_attempt(state, ws, task.attempt)
+
+
+def lay_to_rest(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
+    """An abandoned attempt has ended, or its report has crossed our word."""
+    resources = ws.zombies.pop(attempt, None)
+    if resources is not None:
+        free_resources(ws, resources)
+        ws.last_progress = state.now
+        state.touched[ws] = None
+
+
+def drop_attempt(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
+    """Append one attempt to the worker's last DropAttempts, or open one."""
+    outbox = state.outboxes.get(ws.peer)
+    last = outbox[-1] if outbox else None
+    if type(last) is m.DropAttempts and len(last.attempts) < MAX_ITEMS:
+        last.attempts.append(attempt)
+    else:
+        state.send(ws.peer, m.DropAttempts(attempts=[attempt]))
+
+
+def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
+    """Every input is in memory: to the ready queue of its class, or aside if nobody may run it."""
+    task_class = task.group.task_class
+    if task_class.members:
+        move(state, task, QUEUED)
+        task_class.queue.push(task, task.group.client)
+        state.ready[task_class] = None
+    else:
+        move(state, task, NO_WORKER)
+        set_aside(state, task)
+
+
+def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
+    """File a task that has just become no_worker."""
+    task_class = task.group.task_class
+    if not task_class.unrunnable:
+        task_class.unrunnable_since = state.now
+        task_class.warned = False
+    task_class.unrunnable[task] = None
+
+
+# -- what follows from them -----------------------------------------------------------------------
+def activate(state: SchedulerState, task: SchedulerTask) -> None:
+    """A released task is needed: make it, and every released task that it needs, wait or run."""
+    stack = [task]
+    while stack:
+        task = stack.pop()
+        if task.state != RELEASED:
+            continue
+        if not task.n_waiters and not task.wanted_by:
+            # What it was needed for has failed since it came onto the stack.
+            release_unneeded(state, [task])
+            continue
+        failed = next((d for d in task.dependencies if d.state == ERRED), None)
+        if failed is not None:
+            assert failed.failure is not None
+            err(state, task, failed.failure)
+            continue
+        if task.args is None:
+            err(state, task, data_lost(task.key, "it was submitted without what it depends on"))
+            continue
+        for dependency in task.dependencies:
+            dependency.n_waiters += 1
+        wait_or_enqueue(state, task, stack)
+
+
+def wait_or_enqueue(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask]) -> None:
+    """Move an (already counted) task to waiting or to the queue; released inputs go on `stack`."""
+    missing = {d: None for d in task.dependencies if d.state != MEMORY}
+    if missing:
+        move(state, task, WAITING)
+        task.waiting_on = missing
+        stack.extend(d for d in missing if d.state == RELEASED)
+    else:
+        enqueue(state, task)
+
+
+def take_back(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """Processing tasks lose their worker or their turn: place each again. Nobody is told here."""
+    released: list[SchedulerTask] = []
+    for task in tasks:
+        wait_or_enqueue(state, task, released)
+    # They are active all the time: what they read is needed, so if it is lost it runs again.
+    assert not released, f"{released[0]} is read by a task that was processing, and is released"
+
+
+def err(
+    state: SchedulerState, task: SchedulerTask, failure: Failure, *, reported: bool = False
+) -> None:
+    """A task failed: so do all its active dependents; wanting clients are told, once each.
+
+    With `reported` its worker said so: the attempt is over there and needs no dropping.
+    """
+    told: dict[ClientHandle, list[str]] = {}
+    unneeded: list[SchedulerTask] = []
+    over = task if reported else None
+    stack = [task]
+    keys = []
+    while stack:
+        task = stack.pop()
+        if task.state == ERRED:
+            continue
+        was_active = task.state in ACTIVE
+        if task is not over:
+            drop_at_workers(state, task)
+        move(state, task, ERRED)
+        task.failure = failure
+        state.failures.add(failure)
+        keys.append(task.key)
+        state.n_exceptions.pop(task, None)
+        state.deaths.pop(task, None)
+        state.out_of_reach.pop(task, None)
+        for client in task.wanted_by:
+            told.setdefault(client, []).append(task.key)
+        if was_active:
+            stop_waiting(task, unneeded)
+        if task.dependents:
+            stack.extend(d for d in task.dependents if d.state in ACTIVE)
+        unneeded.append(task)
+    state.story.note(state.now, "erred", keys)
+    for client, erred in told.items():
+        for part in parts_of(erred):
+            state.send_client(
+                client, m.KeysErred(keys=part, failure_of=[0] * len(part), failures=[failure])
+            )
+    release_unneeded(state, unneeded)
+
+
+def parts_of(keys: list[str]) -> list[list[str]]:
+    """Cut what grew without a limit (dependents, a lost worker's data) to what a message takes."""
+    return [keys[start : start + MAX_ITEMS] for start in range(0, len(keys), MAX_ITEMS)]
+
+
+def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:
+    """A task left the active states: it reads its dependencies no more."""
+    for dependency in task.dependencies:
+        dependency.n_waiters -= 1
+        if not dependency.n_waiters and not dependency.wanted_by:
+            unneeded.append(dependency)
+
+
+def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
+    """Work off tasks that may have lost their last reason.
+
+    Drop data and work; forget what is no lineage either.
+    """
+    while stack:
+        task = stack.pop()
+        if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
+            continue
+        if task.state != RELEASED:
+            was_active = task.state in ACTIVE
+            drop_at_workers(state, task)
+            move(state, task, RELEASED)
+            if was_active:
+                stop_waiting(task, stack)
+        if not task.dependents:
+            forget(state, task, stack)
+
+
+def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask]) -> None:
+    """Take a released task out of everything; its dependencies may follow (they go on `stack`)."""
+    move(state, task, FORGOTTEN)
+    del state.tasks[task.key]
+    state.n_exceptions.pop(task, None)
+    state.deaths.pop(task, None)
+    state.out_of_reach.pop(task, None)
+    for dependency in task.dependencies:
+        dependents = dependency.dependents
+        assert dependents is not None
+        del dependents[task]
+        if not dependents:
+            dependency.dependents = None
+            stack.append(dependency)
+    task.dependencies = ()
+    task.args = None
+    function = task.group.function
+    function.n_tasks -= 1
+    if not function.n_tasks:
+        retire_function(state, function)
+    task_class = task.group.task_class
+    task_class.n_tasks -= 1
+    drop_class(state, task_class)
+
+
+def drop_class(state: SchedulerState, task_class: TaskClass) -> None:
+    """Forget a class that has no task (the default class stays)."""
+    if task_class.n_tasks or task_class is state.default_class:
+        return
+    state.classes.pop(task_class.key, None)
+    for ws in task_class.members:
+        ws.classes.pop(task_class, None)
+
+
+def retire_function(state: SchedulerState, function: Function) -> None:
+    """The last task of a function is gone. It stays a while: the next task is often of its kind.
+
+    Clients do not count on that (they send the blob again), workers keep what they have unpickled.
+    """
+    idle = state.idle_functions
+    idle[function] = None
+    state.idle_functions_nbytes += blob_nbytes(function.blob)
+    while len(idle) > state.max_idle_functions or (
+        state.idle_functions_nbytes > MAX_IDLE_FUNCTIONS_NBYTES
+    ):
+        oldest = next(iter(idle))
+        revive_function(state, oldest)
+        drop_function(state, oldest)
+
+
+def revive_function(state: SchedulerState, function: Function) -> None:
+    """A function that no task uses is used again, or dropped next."""
+    del state.idle_functions[function]
+    state.idle_functions_nbytes -= blob_nbytes(function.blob)
+
+
+def drop_function(state: SchedulerState, function: Function) -> None:
+    """Forget a function, here and at the workers."""
+    del state.functions[function.function_id]
+    state.prefixes.give_back(function.prefix)
+    for ws in function.workers:
+        outbox = state.outboxes.get(ws.peer)
+        last = outbox[-1] if outbox else None
+        if type(last) is m.DropFunctions and len(last.functions) < MAX_ITEMS:
+            last.functions.append(function.function_id)
+        else:
+            state.send(ws.peer, m.DropFunctions(functions=[function.function_id]))
+    function.workers.clear()

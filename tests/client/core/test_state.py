@@ -1,0 +1,702 @@
+"""The client's core: events in, out-boxes out."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from unittest.mock import patch
+
+import pytest
+
+from weft.client.core import fetching
+from weft.client.core.events import (
+    AskInfo,
+    Cancel,
+    Closed,
+    Connected,
+    Disconnected,
+    Fetched,
+    FetchFailed,
+    FetchFrom,
+    GaveUp,
+    Notify,
+    Operations,
+    Received,
+    Tick,
+    Unwatch,
+    Want,
+    Warn,
+    Watch,
+)
+from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS
+from weft.client.core.state import ClientState
+from weft.client.core.submitting import MAX_TASKS
+from weft.client.core.table import FutureTable
+from weft.client.core.tasks import (
+    DEFAULT_OPTIONS,
+    FunctionRecord,
+    FutureState,
+    Options,
+    TaskColumns,
+    TaskRecord,
+    Watcher,
+)
+from weft.protocol.messages import (
+    CancelKeys,
+    ClusterInfo,
+    FetchKeys,
+    GetClusterInfo,
+    KeysCancelled,
+    KeysData,
+    KeysErred,
+    KeysInMemory,
+    KeysPending,
+    KeysUnknown,
+    KeysUnrunnable,
+    ReleaseKeys,
+    ReportMissing,
+    ResultsReady,
+    SubmitTasks,
+    WantKeys,
+)
+
+F = FunctionRecord(b"f" * 16, b"<f>", "f")
+
+
+class Bench:
+    """A core, and a user in front of it."""
+
+    def __init__(self) -> None:
+        self.table = FutureTable(nullcontext())
+        self.core = ClientState(self.table)
+        self.function = FunctionRecord(b"f" * 16, b"<f>", "f")
+        self.now = 0.0
+
+    def handle(self, event):
+        self.now += 1
+        self.core.handle(event, self.now)
+        self.core.validate()
+        messages, self.core.to_scheduler = self.core.to_scheduler, []
+        actions, self.core.actions = self.core.actions, []
+        return messages, actions
+
+    def sent(self, event):
+        """Handle an event that leads to messages only."""
+        messages, actions = self.handle(event)
+        assert not actions
+        return messages
+
+    def connect(self):
+        return self.sent(Connected(1, 1))
+
+    def do(self, *operations):
+        return self.sent(Operations(list(operations)))
+
+    def task(self, key, *dependencies, options=DEFAULT_OPTIONS, function=None, named=None):
+        (state,), replaced = self.table.attach([key], [named] if named else None)
+        args = b"<args of %s>" % key.encode()
+        return TaskRecord(
+            state,
+            function or self.function,
+            args,
+            list(dependencies),
+            options,
+            named,
+            replaced[0] if replaced else None,
+        )
+
+    def columns(self, keys, dependencies=()):
+        states = [FutureState(key) for key in keys]
+        self.table.add(states)
+        args = [b"<args of %s>" % key.encode() for key in keys]
+        return TaskColumns(states, self.function, args, list(dependencies), DEFAULT_OPTIONS)
+
+    def hear(self, *messages):
+        return self.handle(Received(list(messages)))
+
+    def state(self, key):
+        return self.table.states[key]
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    assert bench.connect() == []
+    yield bench
+    bench.core.validate()
+
+
+class Listener(Watcher):
+    pass
+
+
+def ready(keys, prefix=b"result of "):
+    return ResultsReady(keys=keys, results=[prefix + key.encode() for key in keys])
+
+
+def in_memory(keys, nbytes=100, holder="tcp://w:1"):
+    return KeysInMemory(
+        keys=keys, nbytes=[nbytes] * len(keys), holder_of=[0] * len(keys), holders=[holder]
+    )
+
+
+def erred(key, root=None):
+    failure = ["exception", root or key, b"", "T", "t", "", b""]
+    return KeysErred(keys=[key], failure_of=[0], failures=[failure])
+
+
+# --- Submitting -----------------------------------------------------------------------------------
+
+
+def test_a_run_of_submissions_is_one_message_and_carries_its_function_once(bench):
+    (message,) = bench.do(*[bench.task(f"k{i}") for i in range(100)])
+    assert message.keys == [f"k{i}" for i in range(100)]
+    assert message.functions == [b"f" * 16]
+    assert message.function_blobs == [b"<f>"]
+    assert message.function_of == [0] * 100
+    assert message.dependencies == []
+    assert message.spec_hashes == []
+
+
+def test_options_split_a_run_only_when_they_differ(bench):
+    equal = [Options(priority=3), Options(priority=3)]
+    messages = bench.do(
+        bench.task("a", options=equal[0]),
+        bench.task("b", options=equal[1]),
+        bench.task("c"),
+        bench.task("d", options=Options(workers=["w"], retries=2)),
+    )
+    assert [m.keys for m in messages] == [["a", "b"], ["c"], ["d"]]
+    assert [m.priority for m in messages] == [3, 0, 0]
+    assert (messages[2].workers, messages[2].retries) == (["w"], 2)
+    # The function went with the first one.
+    assert [m.function_blobs for m in messages] == [[b"<f>"], [None], [None]]
+
+
+def test_functions_of_one_message_are_numbered(bench):
+    other = FunctionRecord(b"g" * 16, b"<g>", "g")
+    (message,) = bench.do(
+        bench.task("a"), bench.task("b", function=other), bench.task("c"), bench.task("d")
+    )
+    assert message.functions == [b"f" * 16, b"g" * 16]
+    assert message.function_of == [0, 1, 0, 0]
+
+
+def test_messages_are_cut_by_number_and_by_size(bench):
+    messages = bench.do(*[bench.task(f"k{i}") for i in range(MAX_TASKS + 5)])
+    assert [len(m.keys) for m in messages] == [MAX_TASKS, 5]
+    tasks = [bench.task(f"large-{i}") for i in range(4)]
+    for task in tasks:
+        task.args = bytes(600_000)
+    assert [len(m.keys) for m in bench.do(*tasks)] == [2, 2]
+
+
+def test_dependencies_and_hashes_fill_the_rows_before_them(bench):
+    (message,) = bench.do(
+        bench.task("a"),
+        bench.task("b", "a"),
+        bench.task("c"),
+        bench.task("mine", named=b"h" * 16),
+        bench.task("d"),
+    )
+    assert message.dependencies == [[], ["a"], [], [], []]
+    assert message.spec_hashes == [bytes(16), bytes(16), bytes(16), b"h" * 16, bytes(16)]
+
+
+def test_columns_go_out_as_they_are(bench):
+    columns = bench.columns(["a", "b"])
+    (message,) = bench.do(columns)
+    assert message.keys == ["a", "b"]
+    assert message.args is columns.args
+    assert message.function_blobs == [b"<f>"]
+    (message,) = bench.do(bench.columns(["c"]))
+    assert message.function_blobs == [None]
+
+
+def test_a_function_is_sent_again_after_its_last_key_was_released(bench):
+    task = bench.task("a")
+    bench.do(task)
+    assert bench.do(task.state) == [ReleaseKeys(keys=["a"])]
+    (message,) = bench.do(bench.task("b"))
+    assert message.function_blobs == [b"<f>"]
+
+
+def test_a_failed_task_does_not_count_for_its_function(bench):
+    bench.do(bench.task("a"))
+    bench.hear(erred("a"))
+    (message,) = bench.do(bench.task("b"))
+    assert message.function_blobs == [b"<f>"]
+
+
+def test_releases_leave_after_the_submissions_of_the_same_turn(bench):
+    a = bench.task("a")
+    b = bench.task("b", "a")
+    c = bench.task("c", "b")
+    submit, release = bench.do(a, b, a.state, c, b.state)
+    assert submit.keys == ["a", "b", "c"]
+    assert release == ReleaseKeys(keys=["a", "b"])
+
+
+def test_a_shared_key_is_submitted_once_and_released_with_its_last_future(bench):
+    first, second = bench.task("a"), bench.task("a")
+    assert first.state is second.state
+    (message,) = bench.do(first, second)
+    assert message.keys == ["a"]
+    assert bench.do(first.state) == []
+    assert bench.do(second.state) == [ReleaseKeys(keys=["a"])]
+    assert bench.table.states == {}
+
+
+def test_a_future_attached_while_a_release_is_queued_keeps_the_key(bench):
+    first = bench.task("a")
+    bench.do(first)
+    queue = [first.state]  # released, not handled yet
+    second = bench.task("a")
+    assert second.state is first.state
+    assert bench.do(*queue, second) == []
+    assert bench.state("a").n_references == 1
+
+
+def test_a_key_that_was_let_go_and_comes_again_is_a_new_state(bench):
+    first = bench.task("a")
+    state = first.state
+    bench.do(first)
+    bench.do(state)
+    second = bench.task("a")
+    assert second.state is not state
+    _barrier, message = bench.do(second)
+    assert message.keys == ["a"]
+
+
+def test_a_failed_task_is_submitted_again_and_not_shared(bench):
+    first = bench.task("a")
+    bench.do(first)
+    bench.hear(erred("a"))
+    second = bench.task("a")
+    assert second.state is not first.state
+    release, barrier, submit = bench.do(second)
+    assert release == ReleaseKeys(keys=["a"])
+    assert submit.keys == ["a"]
+    assert submit.function_blobs == [b"<f>"]
+    bench.hear(KeysData(request=barrier.request, keys=[], results=[], missing=[]), ready(["a"]))
+    assert (first.state.status, second.state.status) == ("error", "finished")
+    # The key is the new one's now.
+    assert bench.do(first.state) == []
+    assert bench.do(second.state) == [ReleaseKeys(keys=["a"])]
+
+
+def test_a_dependent_of_a_failed_task_fails_without_being_sent(bench):
+    bench.do(bench.task("a"))
+    bench.hear(erred("a", root="root"))
+    assert bench.do(bench.task("b", "a"), bench.columns(["c"], [["b"]])) == []
+    assert bench.state("c").status == "error"
+    assert bench.state("c").failure[1] == "root"
+    assert bench.do(bench.state("c")) == []
+
+
+def test_a_key_of_another_task_is_refused(bench):
+    bench.do(bench.task("mine", named=b"h" * 16))
+    with pytest.raises(ValueError, match="another function"):
+        bench.table.attach(["mine"], [b"i" * 16])
+    assert bench.state("mine").n_references == 1
+
+
+def test_the_same_key_twice_in_one_map_is_one_task(bench):
+    states, _ = bench.table.attach(["a", "b", "a"])
+    columns = TaskColumns(states, bench.function, [b"1", b"2", b"1"], [], DEFAULT_OPTIONS)
+    (message,) = bench.do(columns)
+    assert message.keys == ["a", "b"]
+    assert bench.state("a").n_references == 2
+
+
+# --- Results and watchers -------------------------------------------------------------------------
+
+
+def test_a_watcher_is_told_once_for_each_batch(bench):
+    columns = bench.columns(["a", "b", "c"])
+    watcher = Listener(wants_data=False)
+    bench.do(columns, Watch(watcher, columns.states))
+    a, b, c = columns.states
+    _, actions = bench.hear(ready(["a"]), ready(["b"]))
+    assert actions == [Notify(watcher, [a, b])]
+    _, actions = bench.hear(erred("c"))
+    assert actions == [Notify(watcher, [c])]
+    assert c.watchers is None
+
+
+def test_what_is_done_already_is_told_at_once(bench):
+    bench.do(bench.task("a"))
+    bench.hear(ready(["a"]))
+    watcher = Listener(wants_data=True)
+    messages, actions = bench.handle(Operations([Watch(watcher, [bench.state("a")])]))
+    assert (messages, actions) == ([], [Notify(watcher, [bench.state("a")])])
+
+
+def test_several_watchers_of_one_state_and_one_that_leaves(bench):
+    bench.do(bench.task("a"))
+    state = bench.state("a")
+    one, two, three = (Listener(wants_data=False) for _ in range(3))
+    bench.do(Watch(one, [state]), Watch(two, [state]), Watch(three, [state]), Unwatch(two, [state]))
+    _, actions = bench.hear(ready(["a"]))
+    assert actions == [Notify(one, [state]), Notify(three, [state])]
+
+
+def test_messages_about_released_keys_are_ignored_and_counted(bench):
+    task = bench.task("a")
+    bench.do(task)
+    bench.do(task.state)
+    assert bench.hear(ready(["a"]), erred("a"), in_memory(["a"]), KeysPending(keys=["a"])) == (
+        [],
+        [],
+    )
+    assert bench.core.n_stale == 4
+
+
+def test_a_late_result_is_not_taken_for_that_of_a_new_task_of_the_same_name(bench):
+    first = bench.task("mine", named=b"1" * 16)
+    bench.do(first)
+    bench.do(first.state)
+    barrier, submit = bench.do(bench.task("mine", named=b"2" * 16))
+    assert isinstance(barrier, FetchKeys)
+    assert barrier.keys == []
+    assert submit.keys == ["mine"]
+    bench.hear(ready(["mine"], b"old "))
+    assert bench.state("mine").status == "pending"
+    bench.hear(KeysData(request=barrier.request, keys=[], results=[], missing=[]))
+    bench.hear(ready(["mine"], b"new "))
+    assert bench.state("mine").blob == b"new mine"
+
+
+def test_releasing_what_somebody_waits_for_ends_the_wait(bench):
+    task = bench.task("a")
+    watcher = Listener(wants_data=True)
+    state = task.state
+    bench.do(task, Watch(watcher, [state]))
+    _, actions = bench.handle(Operations([state]))
+    assert actions == [Notify(watcher, [state])]
+    assert state.status == "cancelled"
+    late = Listener(wants_data=True)
+    _, actions = bench.handle(Operations([Watch(late, [state])]))
+    assert actions == [Notify(late, [state])]
+
+
+def test_cancelling_is_seen_at_once_and_leaves_finished_ones_alone(bench):
+    columns = bench.columns(["a", "b"])
+    bench.do(columns)
+    bench.hear(ready(["a"]))
+    assert bench.do(Cancel(columns.states, False, "why")) == [
+        CancelKeys(keys=["b"], force=False, reason="why")
+    ]
+    assert [s.status for s in columns.states] == ["finished", "cancelled"]
+    assert columns.states[1].failure == ["cancelled", "b", "why"]
+    assert bench.do(columns.states[1]) == []
+
+
+def test_the_answer_to_a_cancel_does_not_hit_the_task_that_comes_next(bench):
+    first = bench.task("a")
+    bench.do(first)
+    bench.do(Cancel([first.state]))
+    barrier, submit = bench.do(bench.task("a"))
+    assert isinstance(barrier, FetchKeys)
+    assert isinstance(submit, SubmitTasks)
+    bench.hear(KeysCancelled(keys=["a"], reason=""))
+    assert bench.state("a").status == "pending"
+
+
+def test_cancelled_by_somebody_else(bench):
+    bench.do(bench.task("a"))
+    bench.hear(KeysCancelled(keys=["a"], reason="why"))
+    assert bench.state("a").failure == ["cancelled", "a", "why"]
+    assert bench.do(bench.state("a")) == [ReleaseKeys(keys=["a"])]
+
+
+def test_what_nobody_can_run_is_said_once(bench):
+    bench.do(bench.task("a"), bench.task("b"))
+    _, actions = bench.hear(KeysUnrunnable(keys=["a"], reason="no GPU"))
+    assert actions == [Warn("task 'a' waits for a worker that can run it: no GPU")]
+    assert bench.hear(KeysUnrunnable(keys=["b"], reason="no GPU")) == ([], [])
+
+
+def test_keys_of_others_are_asked_for(bench):
+    state = bench.table.find_or_make("theirs")
+    assert bench.do(Want([state])) == [WantKeys(keys=["theirs"])]
+    bench.hear(KeysUnknown(keys=["theirs"]))
+    assert state.status == "lost"
+    assert state.failure[0] == "data-lost"
+
+
+def test_a_wanted_key_can_be_submitted_all_the_same(bench):
+    state = bench.table.find_or_make("a")
+    task = bench.task("a")
+    want, submit = bench.do(Want([state]), task)
+    assert want == WantKeys(keys=["a"])
+    assert submit.keys == ["a"]
+
+
+def test_an_answer_goes_to_who_asked(bench):
+    watcher = Listener(wants_data=False)
+    (message,) = bench.do(AskInfo(watcher))
+    assert isinstance(message, GetClusterInfo)
+    _, actions = bench.hear(ClusterInfo(request=message.request, info={"a": 1}))
+    assert actions == [Notify(watcher, [{"a": 1}])]
+
+
+# --- Large results --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(bench):
+    """Three large results, wanted."""
+    columns = bench.columns(["a", "b", "c"])
+    bench.watcher = Listener(wants_data=True)
+    bench.do(columns, Watch(bench.watcher, columns.states))
+    _, (bench.fetch,) = bench.hear(in_memory(["a", "b", "c"]))
+    bench.states = columns.states
+    return bench
+
+
+def test_large_results_are_fetched_in_one_request_from_their_holder(large):
+    assert large.fetch == FetchFrom("tcp://w:1", large.fetch.request, ["a", "b", "c"])
+    assert [s.status for s in large.states] == ["finished"] * 3
+    _, actions = large.handle(Fetched(large.fetch.request, ["a", "b", "c"], [b"1", b"2", b"3"], []))
+    assert actions == [Notify(large.watcher, large.states)]
+    assert large.states[2].blob == b"3"
+
+
+def test_large_results_are_not_fetched_before_somebody_asks(bench):
+    columns = bench.columns(["a"])
+    watcher = Listener(wants_data=False)
+    bench.do(columns, Watch(watcher, columns.states))
+    assert bench.hear(in_memory(["a"])) == ([], [Notify(watcher, columns.states)])
+    data = Listener(wants_data=True)
+    _, (fetch,) = bench.handle(Operations([Watch(data, columns.states)]))
+    assert isinstance(fetch, FetchFrom)
+
+
+def test_a_missing_key_is_reported_and_fetched_where_it_is_next(large):
+    request = large.fetch.request
+    messages, actions = large.handle(Fetched(request, ["a"], [b"1"], ["b", "c"]))
+    assert messages == [ReportMissing(keys=["b", "c"], holder="tcp://w:1")]
+    assert actions == [Notify(large.watcher, [large.state("a")])]
+    assert large.state("b").status == "pending"
+    large.hear(KeysPending(keys=["c"]))
+    _, (fetch,) = large.hear(in_memory(["b"], holder="tcp://w:2"))
+    assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["b"])
+
+
+def test_an_unreachable_holder_is_asked_through_the_scheduler(large):
+    (message,) = large.sent(FetchFailed(large.fetch.request, "no route"))
+    assert isinstance(message, FetchKeys)
+    assert message.keys == ["a", "b", "c"]
+    _, actions = large.hear(
+        KeysData(
+            request=message.request, keys=["a", "b", "c"], results=[b"1", b"2", b"3"], missing=[]
+        )
+    )
+    assert actions == [Notify(large.watcher, large.states)]
+
+
+def test_a_result_that_was_lost_is_fetched_anew_although_the_first_holder_owes_an_answer(large):
+    """Its holder is suspended, say: the connection is open and silent for a minute."""
+    first = large.fetch.request
+    assert large.hear(KeysPending(keys=["a", "b", "c"])) == ([], [])
+    assert [s.status for s in large.states] == ["pending"] * 3
+    _, (fetch,) = large.hear(in_memory(["a", "b"], holder="tcp://w:2"))
+    assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["a", "b"])
+    # What the first one answers after all, or that it does not, is nobody's business any more.
+    assert large.handle(Fetched(first, ["a", "b", "c"], [b"1", b"2", b"3"], [])) == ([], [])
+    assert large.handle(FetchFailed(first, "silent")) == ([], [])
+    _, (told,) = large.handle(Fetched(fetch.request, ["a", "b"], [b"1", b"2"], []))
+    assert told == Notify(large.watcher, large.states[:2])
+
+
+def test_a_result_whose_first_holder_is_lost_is_fetched_from_the_other_one(large):
+    _, (fetch,) = large.hear(in_memory(["b"], holder="tcp://w:2"))
+    assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["b"])
+    _, (told,) = large.handle(Fetched(large.fetch.request, ["a", "c"], [b"1", b"3"], []))
+    assert told == Notify(large.watcher, [large.state("a"), large.state("c")])
+    # News of where it is already being fetched from changes nothing.
+    assert large.hear(in_memory(["b"], holder="tcp://w:2")) == ([], [])
+
+
+def test_a_lost_result_waits_in_no_queue_of_its_holder(bench):
+    columns = bench.columns(["a", "b", "c", "d"])
+    watcher = Listener(wants_data=True)
+    bench.do(columns, Watch(watcher, columns.states))
+    with patch.object(fetching, "MAX_BATCH_KEYS", 1):
+        _, fetches = bench.hear(in_memory(["a", "b", "c", "d"]))
+        assert [fetch.keys for fetch in fetches] == [["a"], ["b"]]
+        _, fetches = bench.hear(KeysPending(keys=["a", "c"]))
+    assert [fetch.keys for fetch in fetches] == [["d"]]
+
+
+def test_a_finished_result_that_is_lost_is_pending_until_it_is_there_again(bench):
+    columns = bench.columns(["a"])
+    (state,) = columns.states
+    bench.do(columns)
+    bench.hear(in_memory(["a"]))
+    assert state.status == "finished"
+    bench.hear(KeysPending(keys=["a"]))
+    assert (state.status, state.location) == ("pending", None)
+    bench.hear(in_memory(["a"], holder="tcp://w:2"))
+    assert (state.status, state.location[0]) == ("finished", "tcp://w:2")
+
+
+def test_data_that_is_never_where_it_should_be_is_lost_in_the_end(bench):
+    columns = bench.columns(["a"])
+    watcher = Listener(wants_data=True)
+    bench.do(columns, Watch(watcher, columns.states))
+    for _ in range(MAX_ROUNDS):
+        assert columns.states[0].status != "lost"
+        _, actions = bench.hear(in_memory(["a"]))
+        (fetch,) = actions
+        _, actions = bench.handle(Fetched(fetch.request, [], [], ["a"]))
+    assert actions == [Notify(watcher, columns.states)]
+    assert columns.states[0].status == "lost"
+
+
+def test_a_holder_out_of_reach_is_asked_about_once_a_tick_after_some_time(large):
+    (ask,) = large.sent(FetchFailed(large.fetch.request, "no route"))
+    for _ in range(FAST_ROUNDS - 1):
+        ((want,), _) = large.hear(
+            KeysData(request=ask.request, keys=[], results=[], missing=["a", "b", "c"])
+        )
+        assert want == WantKeys(keys=["a", "b", "c"])
+        ((ask,), _) = large.hear(in_memory(["a", "b", "c"]))
+        assert isinstance(ask, FetchKeys)
+    assert large.hear(
+        KeysData(request=ask.request, keys=[], results=[], missing=["a", "b", "c"])
+    ) == ([], [])
+    assert large.sent(Tick()) == [WantKeys(keys=["a", "b", "c"])]
+
+
+def test_what_is_made_again_and_again_between_two_ticks_is_not_given_up(large):
+    """Its holders died one after the other; so long there is nothing wrong with it."""
+    (ask,) = large.sent(FetchFailed(large.fetch.request, "no route"))
+    for _ in range(2 * MAX_ROUNDS):
+        messages, _ = large.hear(
+            KeysData(request=ask.request, keys=[], results=[], missing=["a", "b", "c"]),
+            KeysPending(keys=["a", "b", "c"]),
+            in_memory(["a", "b", "c"]),
+        )
+        ask = messages[-1]
+        assert isinstance(ask, FetchKeys)
+    assert large.state("a").status == "finished"
+
+
+def test_bytes_under_way_are_limited(bench):
+    keys = [f"k{i}" for i in range(20)]
+    columns = bench.columns(keys)
+    bench.do(columns, Watch(Listener(wants_data=True), columns.states))
+    _, actions = bench.hear(in_memory(keys, nbytes=30 << 20))
+    # Two at a time from one holder.
+    assert [a.keys for a in actions] == [["k0"], ["k1"]]
+    _, actions = bench.handle(Fetched(actions[0].request, ["k0"], [b"0"], []))
+    assert [a.keys for a in actions if isinstance(a, FetchFrom)] == [["k2"]]
+
+
+# --- The connection -------------------------------------------------------------------------------
+
+
+def test_what_is_submitted_without_a_connection_follows_later():
+    bench = Bench()
+    assert bench.do(bench.task("a"), bench.task("b", "a"), bench.columns(["c"])) == []
+    (message,) = bench.connect()
+    assert message.keys == ["a", "b", "c"]
+
+
+def test_after_a_loss_wants_are_stated_and_only_the_unknown_is_submitted_again(bench):
+    bench.do(bench.task("known"), bench.task("unknown"), bench.task("done"))
+    bench.hear(ready(["done"]))
+    assert bench.sent(Disconnected("why")) == []
+    bench.do(bench.task("new", "unknown"))
+    assert bench.connect() == [WantKeys(keys=["known", "unknown", "done"])]
+    # Nothing before all is answered: "new" may need it.
+    assert bench.hear(KeysPending(keys=["known"]), KeysUnknown(keys=["unknown"])) == ([], [])
+    messages, _ = bench.hear(ready(["done"], b"other "))
+    (message,) = messages
+    assert message.keys == ["unknown", "new"]
+    assert message.dependencies == [[], ["unknown"]]
+    assert message.function_blobs == [b"<f>"]
+    assert bench.state("done").blob == b"result of done"
+
+
+def test_released_dependencies_come_back_with_what_needs_them(bench):
+    a, b, c = bench.task("a"), bench.task("b", "a"), bench.task("c", "b")
+    bench.do(a, b, c, a.state, b.state)
+    bench.sent(Disconnected("why"))
+    # Whether the releases were heard nobody knows.
+    assert bench.connect() == [WantKeys(keys=["c"])]
+    (submit, *releases), _ = bench.hear(KeysUnknown(keys=["c"]))
+    assert submit.keys == ["a", "b", "c"]
+    assert releases[-1] == ReleaseKeys(keys=["a", "b"])
+
+
+def test_a_chain_of_any_length_comes_back(bench):
+    n = 20_000
+    tasks = [bench.task("k0")]
+    tasks += [bench.task(f"k{i}", f"k{i - 1}") for i in range(1, n)]
+    bench.do(*tasks, *[task.state for task in tasks[:-1]])
+    last = tasks[-1].state
+    del tasks
+    bench.sent(Disconnected("why"))
+    bench.connect()
+    messages, _ = bench.hear(KeysUnknown(keys=[last.key]))
+    keys = [key for m in messages if isinstance(m, SubmitTasks) for key in m.keys]
+    assert keys == [f"k{i}" for i in range(n)]
+
+
+def test_a_release_while_there_is_no_connection_is_said_later(bench):
+    task = bench.task("a")
+    bench.do(task)
+    bench.sent(Disconnected("why"))
+    assert bench.do(task.state) == []
+    assert bench.connect()[0] == ReleaseKeys(keys=["a"])
+
+
+def test_a_release_is_said_again_unless_it_was_seen_to_be_heard(bench):
+    a, b = bench.task("a"), bench.task("b")
+    bench.do(a, b)
+    bench.do(a.state)
+    (check,) = bench.sent(Tick())
+    assert isinstance(check, FetchKeys)
+    bench.do(b.state)
+    assert bench.sent(Tick()) == []
+    bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
+    bench.sent(Disconnected("why"))
+    assert bench.connect()[0] == ReleaseKeys(keys=["b"])
+
+
+def test_a_scheduler_that_forgets_to_answer_holds_nothing_up_for_ever(bench):
+    bench.do(bench.task("a"))
+    bench.sent(Disconnected("why"))
+    assert bench.connect() == [WantKeys(keys=["a"])]
+    messages = []
+    for _ in range(100):
+        messages += bench.sent(Tick())
+    assert [m.keys for m in messages] == [["a"]]
+
+
+def test_giving_up_fails_everything_pending_and_everything_later(bench):
+    columns = bench.columns(["a", "b"])
+    watcher = Listener(wants_data=True)
+    bench.do(columns, Watch(watcher, columns.states))
+    bench.hear(ready(["a"]))
+    bench.handle(Disconnected("why"))
+    _, actions = bench.handle(GaveUp("the scheduler is gone"))
+    assert actions == [Notify(watcher, [columns.states[1]])]
+    assert columns.states[1].failure == ["connection-lost", "b", "the scheduler is gone"]
+    assert columns.states[0].status == "finished"
+    bench.do(bench.task("later"))
+    assert bench.state("later").status == "lost"
+
+
+def test_closing_wakes_everybody(bench):
+    bench.do(bench.task("a"))
+    watcher, asking = Listener(wants_data=True), Listener(wants_data=False)
+    bench.handle(Operations([Watch(watcher, [bench.state("a")]), AskInfo(asking)]))
+    _, actions = bench.handle(Closed())
+    assert [a.watcher for a in actions] == [asking, watcher] or [a.watcher for a in actions] == [
+        watcher,
+        asking,
+    ]
+    assert bench.state("a").status == "cancelled"

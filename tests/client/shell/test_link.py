@@ -1,0 +1,248 @@
+"""The client's session with its scheduler, with the test as the scheduler, in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from weft.client.core.events import Connected, Disconnected, Event, GaveUp
+from weft.client.shell.link import SchedulerLink
+from weft.client.shell.loop import LoopThread
+from weft.protocol.connection import Connection
+from weft.protocol.handshake import Role
+from weft.protocol.liveness import Silence
+from weft.protocol.message import Message
+from weft.protocol.messages import Heartbeat, RegisterClient, Welcome
+from weft.protocol.security import Security
+from weft.protocol.transport import Listener, listen
+
+SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
+
+
+class Line:
+    """Accepts clients; `on_registered` says what becomes of each."""
+
+    def __init__(self) -> None:
+        self.address = "inproc://scheduler-of-links"
+        self.registrations: list[RegisterClient] = []
+        self.n_beats = 0
+        self.n_closed = 0
+        self.on_registered: Callable[[Connection], object] = self.greet
+        self.is_mute = False
+        self._listener: Listener | None = None
+        self._news = asyncio.Event()
+
+    async def start(self) -> Line:
+        self._listener = await listen(
+            self.address,
+            role=Role.SCHEDULER,
+            accepted_roles={Role.CLIENT},
+            security=SECURITY,
+            on_connection=lambda _: self,
+        )
+        return self
+
+    async def stop(self) -> None:
+        assert self._listener is not None
+        await self._listener.close()
+
+    def greet(self, connection: Connection) -> None:
+        n = len(self.registrations)
+        connection.send([Welcome(epoch=7, session=n, heartbeat_ms=50, lease_ms=1000, facts={})])
+
+    def greet_and_abort(self, connection: Connection) -> None:
+        self.greet(connection)
+        asyncio.get_running_loop().call_later(0.01, connection.abort)
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, RegisterClient):
+                self.registrations.append(message)
+                self.on_registered(connection)
+            elif isinstance(message, Heartbeat):
+                self.n_beats += 1
+                if not self.is_mute:
+                    connection.send([message])
+        self.tell()
+
+    def on_writable(self, connection: Connection) -> None:
+        pass
+
+    def on_closed(self, connection: Connection, error: object) -> None:
+        self.n_closed += 1
+        self.tell()
+
+    def tell(self) -> None:
+        self._news.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            self._news.clear()
+            await asyncio.wait_for(self._news.wait(), 20)
+
+
+class Link:
+    """A link with what it needs of an engine."""
+
+    def __init__(self, line: Line, reconnect_timeout_s: float = 20.0) -> None:
+        self.line = line
+        self.events: list[Event] = []
+        self.problem: Exception | None = None
+        self.link = SchedulerLink(
+            self.find,
+            "alice",
+            "alice",
+            {},
+            self.on_event,
+            lambda: None,
+            reconnect_timeout_s,
+            lambda: 0,
+        )
+        self.ticker: asyncio.TimerHandle | None = None
+
+    def find(self) -> tuple[list[str], Security]:
+        if self.problem is not None:
+            raise self.problem
+        return [self.line.address], SECURITY
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+        self.line.tell()
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.ticker = loop.call_later(self.link.tick_s, self.tick)
+        self.link.on_tick(loop.time())
+
+
+@pytest.fixture
+async def line() -> AsyncIterator[Line]:
+    line = await Line().start()
+    yield line
+    await line.stop()
+
+
+@pytest.fixture
+async def bench(line: Line) -> AsyncIterator[Link]:
+    bench = Link(line)
+    yield bench
+    if bench.ticker is not None:
+        bench.ticker.cancel()
+    await bench.link.close("the test ends", 5.0)
+    await line.until(lambda: line.n_closed == len(line.registrations))
+
+
+async def test_an_attempt_that_is_cancelled_before_it_is_welcomed_leaves_nothing(line, bench):
+    line.on_registered = lambda connection: None
+    opening = asyncio.ensure_future(bench.link.open(20.0))
+    await line.until(lambda: line.registrations)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await line.until(lambda: line.n_closed)
+    assert bench.events == []
+
+
+async def test_a_close_while_the_scheduler_thinks_about_the_welcome_leaves_nothing(line, bench):
+    await bench.link.open(20.0)
+    late: list[Connection] = []
+    line.on_registered = late.append
+    bench.link._session.connection.abort()
+    await line.until(lambda: late)
+    closing = asyncio.ensure_future(bench.link.close("enough", 5.0))
+    await asyncio.sleep(0)
+    line.greet(late[0])
+    await closing
+    await line.until(lambda: line.n_closed == 2)
+    assert len(bench.of(Connected)) == 1
+
+
+async def test_a_scheduler_that_says_nothing_any_more_is_left(line, bench, monkeypatch):
+    monkeypatch.setattr("weft.client.shell.link.Silence", lambda: Silence(3))
+    await bench.link.open(20.0)
+    bench.tick()
+    await line.until(lambda: line.n_beats > 5)
+    assert bench.of(Disconnected) == []
+    line.is_mute = True
+    await line.until(lambda: bench.of(Disconnected))
+    line.is_mute = False
+    assert "it was silent" in bench.of(Disconnected)[0].reason
+    await line.until(lambda: len(bench.of(Connected)) == 2)
+
+
+async def test_sessions_that_end_at_once_are_begun_anew_ever_more_slowly(line, monkeypatch):
+    made = []
+
+    def delays(link):
+        made.append(1)
+        return itertools.repeat(0.0)
+
+    monkeypatch.setattr(SchedulerLink, "_delays", delays)
+    bench = Link(line)
+    line.on_registered = line.greet_and_abort
+    await bench.link.open(20.0)
+    await line.until(lambda: len(line.registrations) >= 5)
+    await bench.link.close("enough", 5.0)
+    await line.until(lambda: line.n_closed == len(line.registrations))
+    assert len(made) <= 2
+
+
+async def test_a_search_that_fails_by_a_bug_is_told_to_those_who_wait(line, bench, caplog):
+    await bench.link.open(20.0)
+    bench.problem = RuntimeError("a bug in the finder")
+    bench.link._session.connection.abort()
+    await line.until(lambda: bench.of(GaveUp))
+    assert "a bug in the finder" in bench.of(GaveUp)[0].reason
+    assert "a bug ends the search" in caplog.text
+
+
+def test_a_coroutine_that_comes_as_the_loop_is_closed_is_cancelled_and_not_waited_for(monkeypatch):
+    """Posted too late to be started, nobody would ever answer."""
+    closing, posted = threading.Event(), threading.Event()
+    loop = asyncio.new_event_loop()
+    close = loop.close
+
+    def close_late() -> None:
+        closing.set()
+        assert posted.wait(20)
+        close()
+
+    post = loop.call_soon_threadsafe
+
+    def post_and_tell(*args: Any) -> Any:
+        handle = post(*args)
+        if closing.is_set():
+            posted.set()
+        return handle
+
+    monkeypatch.setattr(loop, "close", close_late)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", post_and_tell)
+    monkeypatch.setattr("weft.client.shell.loop.new_event_loop", lambda: loop)
+    thread = LoopThread()
+    thread.start()
+    ended: list[BaseException] = []
+
+    async def never() -> None:
+        raise AssertionError("it ran")
+
+    def late() -> None:
+        assert closing.wait(20)
+        thread._loop = loop  # as it was when this caller looked
+        try:
+            thread.run_coroutine(never())
+        except BaseException as error:
+            ended.append(error)
+
+    caller = threading.Thread(target=late, daemon=True)
+    caller.start()
+    thread.stop()
+    caller.join(20)
+    assert [type(error).__name__ for error in ended] == ["CancelledError"]

@@ -1,0 +1,346 @@
+"""assignment.py: shares, backlog, ahead, back."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol import messages as m
+from weft.scheduler.core.state import SchedulerState
+
+from ..builders import Board, assigned, assignment, dropped, graph
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def keys(n: int, prefix: str = "k") -> str:
+    return " ".join(f"{prefix}{i}" for i in range(n))
+
+
+def learn(board: Board, client: int, worker: int, us: int) -> None:
+    """Let a task of the function take so long, and be forgotten."""
+    board.send(client, graph("known"))
+    board.finish(worker, "known", us=us)
+    board.send(client, m.ReleaseKeys(keys=["known"]))
+
+
+def test_workers_get_contiguous_equal_shares(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    out = board.send(client, graph(keys(6)))
+    assert list(assigned(out, one)) == ["k0", "k1", "k2"]
+    assert list(assigned(out, two)) == ["k3", "k4", "k5"]
+
+
+def test_backlog_is_measured_in_time_not_in_tasks(board):
+    client, worker = board.client(), board.worker()
+    learn(board, client, worker, us=10)
+    out = board.send(client, graph(keys(5000)))
+    assert len(assigned(out, worker)) == 3000  # 30 ms of 10 us
+
+    slow = Board()
+    client, worker = slow.client(), slow.worker()
+    learn(slow, client, worker, us=1_000_000)
+    out = slow.send(client, graph(keys(100)))
+    assert len(assigned(out, worker)) == 1  # nothing waits behind a long task
+
+
+def test_what_finishes_makes_room_for_what_waits(board):
+    client, worker = board.client(), board.worker()
+    learn(board, client, worker, us=1_000_000)
+    board.send(client, graph(keys(4)))
+    assert board.states("k2", "k3") == ["queued", "queued"]
+    out = board.finish(worker, "k0", us=1_000_000)
+    assert list(assigned(out, worker)) == ["k1"]
+
+
+def test_a_chain_is_assigned_ahead_to_the_worker_of_its_first_task(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    out = board.send(client, graph("a -> b", "b -> c"))
+    assert list(assigned(out, one)) == ["a", "b", "c"]
+    assert assignment(out, one).dependencies == [[], ["a"], ["b"]]
+    assert two not in out
+    assert board.state.counters.tasks_assigned_ahead == 2
+
+
+def test_a_task_whose_inputs_run_on_two_workers_is_not_assigned_ahead(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a b", "a b -> c"))
+    assert (board.where("a"), board.where("b")) == (one, two)
+    assert board.states("c") == ["waiting"]
+
+
+def test_the_rest_of_a_join_goes_ahead_when_only_one_worker_is_left_to_wait_for(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a b", "a b -> c"))
+    out = board.finish(one, "a", nbytes=123)
+    message = assignment(out, two)
+    assert message.keys == ["c"]
+    assert (message.located_keys, message.located_nbytes) == (["a"], [123])
+    assert message.located_attempts == [board.attempt("a")]
+    assert message.located_holders == [["tcp://one"]]
+
+
+def test_an_input_that_is_there_is_not_located(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a")
+    out = board.send(client, graph(":a -> b", blob=None))
+    assert assignment(out, worker).dependencies == [["a"]]
+    assert assignment(out, worker).located_keys == []
+
+
+def test_nobody_wants_what_is_only_an_input(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("x"))  # keeps the worker's backlog from filling
+    board.send(client, graph("a -> b", function="f", resources={"r": 1.0}))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    other = board.worker("other", resources={"r": 1.0})
+    assert board.where("a") == other
+    out = board.finish(other, "a")
+    assert assignment(out, other).wanted == [1]
+    assert worker not in out
+
+
+def test_scarce_resources_allow_no_backlog(board):
+    client = board.client()
+    worker = board.worker(resources={"gpu": 2.0})
+    out = board.send(client, graph(keys(5), resources={"gpu": 1.0}))
+    assert len(assigned(out, worker)) == 2
+    assert board.state.workers[worker].free_resources == {"gpu": 0.0}
+    out = board.finish(worker, "k0")
+    assert list(assigned(out, worker)) == ["k2"]
+
+
+def test_two_classes_that_share_a_resource_do_not_both_take_the_last_of_it(board):
+    client = board.client()
+    worker = board.worker(resources={"gpu": 1.0, "mem": 1.0})
+    out = board.send(
+        client,
+        graph("a", resources={"gpu": 1.0}),
+        graph("b", resources={"gpu": 1.0, "mem": 1.0}),
+    )
+    assert list(assigned(out, worker)) == ["a"]
+    assert board.states("b") == ["queued"]
+    assert list(assigned(board.finish(worker, "a"), worker)) == ["b"]
+
+
+def test_fractions_of_a_resource_add_up(board):
+    client = board.client()
+    worker = board.worker(nthreads=16, resources={"mem": 1.0})
+    for _ in range(3):
+        board.send(client, graph(keys(10), resources={"mem": 0.1}))
+        assert board.state.workers[worker].free_resources == {"mem": 0.0}
+        board.finish(worker, *keys(10).split())
+        board.send(client, m.ReleaseKeys(keys=keys(10).split()))
+    out = board.send(client, graph("all", resources={"mem": 1.0}))
+    assert list(assigned(out, worker)) == ["all"]
+
+
+def test_a_third_of_a_resource_fits_three_times(board):
+    client = board.client()
+    worker = board.worker(nthreads=4, resources={"mem": 1.0})
+    out = board.send(client, graph(keys(4), resources={"mem": 1 / 3}))
+    assert len(assigned(out, worker)) == 3
+
+
+def test_unstarted_work_is_asked_back_for_an_idle_worker_and_given_to_it(board):
+    client, busy = board.client(), board.worker("busy")
+    board.send(client, graph(keys(8)))
+    idle = board.worker("idle")
+    assert board.out[busy] == [m.ReturnAttempts(count=3)]
+    assert board.tick(1.0) == {}  # not while an answer is due
+    attempts = [board.attempt(key) for key in ("k5", "k6", "k7")]
+    out = board.send(busy, m.AttemptsReturned(attempts=attempts))
+    # All of them: the one that gave them back has been stuck for a second.
+    assert list(assigned(out, idle)) == ["k5", "k6", "k7"]
+    assert not {*assigned(out, idle).values()} & {*attempts}
+    assert board.state.counters.tasks_returned == 3
+
+
+def test_what_waits_behind_a_returned_task_is_taken_back_too(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("x", "a -> b", "b -> c"))
+    attempts = {key: board.attempt(key) for key in "abc"}
+    out = board.send(worker, m.AttemptsReturned(attempts=[attempts["a"]]))
+    assert sorted(dropped(out, worker)) == [attempts["b"], attempts["c"]]
+    assert board.states("a", "b", "c") == ["processing"] * 3
+    assert all(board.attempt(key) > attempt for key, attempt in attempts.items())
+
+
+def test_a_return_of_what_is_not_there_is_stale(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a")
+    assert board.send(worker, m.AttemptsReturned(attempts=[1, 99])) == {}
+    assert board.state.counters.reports_stale == 2
+
+
+def test_higher_priority_goes_first_within_what_is_queued(board):
+    client, worker = board.client(), board.worker()
+    learn(board, client, worker, us=1_000_000)
+    board.send(client, graph(keys(3)))
+    board.send(client, graph("urgent", priority=5))
+    out = board.finish(worker, "k0", us=1_000_000)
+    assert list(assigned(out, worker)) == ["urgent"]
+
+
+# -- threads that are busy with what nobody wants any more, or for a long time --------------------
+def test_a_dropped_attempt_holds_its_thread_until_the_worker_says_that_it_ended(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("long"))
+    attempt, where = board.attempt("long"), board.where("long")
+    other = two if where == one else one
+    board.tick(1.0)
+    out = board.send(client, m.ReleaseKeys(keys=["long"]))
+    assert dropped(out, where) == [attempt]
+    out = board.send(client, graph(keys(3)))
+    assert len(assigned(out, other)) == 3
+    assert board.state.workers[where] not in board.state.idle
+    board.send(where, m.AttemptsEnded(attempts=[attempt]))
+    assert board.state.workers[where] in board.state.idle
+
+
+def test_resources_of_a_dropped_attempt_are_held_until_it_ended(board):
+    client, worker = board.client(), board.worker(nthreads=2, resources={"GPU": 1.0})
+    board.send(client, graph("first", resources={"GPU": 1.0}))
+    attempt = board.attempt("first")
+    board.send(client, m.CancelKeys(keys=["first"], force=False, reason=""))
+    board.send(client, graph("second", resources={"GPU": 1.0}))
+    assert board.states("second") == ["queued"]
+    out = board.send(worker, m.AttemptsEnded(attempts=[attempt]))
+    assert list(assigned(out, worker)) == ["second"]
+
+
+def test_a_report_that_crosses_the_drop_frees_the_thread_too(board):
+    client, worker = board.client(), board.worker(resources={"GPU": 1.0})
+    board.send(client, graph("first", resources={"GPU": 1.0}))
+    attempt = board.attempt("first")
+    board.send(client, m.ReleaseKeys(keys=["first"]))
+    report = m.AttemptsFinished(attempts=[attempt], nbytes=[1], durations_us=[1], results=[None])
+    out = board.send(worker, report)
+    assert dropped(out, worker) == [attempt]  # its data
+    out = board.send(client, graph("second", resources={"GPU": 1.0}))
+    assert list(assigned(out, worker)) == ["second"]
+
+
+def test_nothing_is_put_behind_a_task_that_has_run_for_long_while_others_are_free(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("long"))
+    stuck = board.where("long")
+    free = two if stuck == one else one
+    board.tick(1.0)
+    out = board.send(client, graph(keys(7)))
+    assert len(assigned(out, free)) == 7
+
+
+def test_a_worker_whose_thread_is_held_by_a_dropped_task_is_no_fresher_for_a_new_one(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph("long", workers=["one"]))
+    board.send(client, m.ReleaseKeys(keys=["long"]))
+    board.tick(1.0)
+    board.send(client, graph("other", workers=["one"]))
+    board.send(client, graph(":a -> b", blob=None))
+    board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
+    # There is no other way for b. The rest waits until the thread is free, or they would all.
+    assert board.where("b") == one
+    assert board.states("other") == ["queued"]
+
+
+def test_a_stuck_worker_is_asked_for_all_that_it_has_not_started(board):
+    client, busy = board.client(), board.worker("busy")
+    board.send(client, graph(keys(8)))
+    board.tick(1.0)
+    board.worker("idle")
+    assert board.out[busy] == [m.ReturnAttempts(count=8)]
+    assert board.state.next_tick_s < 0.1
+
+
+def test_a_task_that_raised_holds_no_thread(board):
+    client, worker = board.client(), board.worker(resources={"GPU": 1.0})
+    board.send(client, graph("bad", resources={"GPU": 1.0}))
+    failure = ["exception", "bad", b"", "E", "text", ""]
+    attempt = board.attempt("bad")
+    board.send(worker, m.AttemptsErred(attempts=[attempt], durations_us=[1], failures=[failure]))
+    assert board.states("bad") == ["erred"]
+    assert board.state.workers[worker].zombies == {}
+    out = board.send(client, graph("next", resources={"GPU": 1.0}))
+    assert list(assigned(out, worker)) == ["next"]
+
+
+def test_a_scheduler_numbers_its_attempts_above_those_of_the_one_before_it():
+    """A worker that comes back may still be executing what the last scheduler gave it."""
+    start_ns, seconds = 1_700_000_000_000_000_000, 60
+    first, second = Board(), Board()
+    first.state = SchedulerState(start_ns)
+    second.state = SchedulerState(start_ns + seconds * 10**9)
+    attempts = []
+    for board in (first, second):
+        client = board.client()
+        board.worker("one")
+        board.send(client, graph("a"))
+        attempts.append(board.attempt("a"))
+    assert attempts[1] - attempts[0] >= seconds * 1_000_000
+
+
+# -- clients in turns ----------------------------------------------------------------------------
+def test_a_small_call_does_not_wait_for_another_clients_million(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    learn(board, alice, worker, us=10)
+    out = board.send(alice, graph(keys(9000)))
+    first = list(assigned(out, worker))
+    board.tick(1.0)  # another generation: by priority alone it would be the last
+    assert assigned(board.send(bob, graph("small", blob=None)), worker) == {}
+    out = board.finish(worker, *first[:100], us=10)
+    assert next(iter(assigned(out, worker))) == "small"
+
+
+def test_rows_say_for_which_client_they_run(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker(nthreads=4)
+    board.send(alice, graph("a1"))
+    out = board.send(bob, graph("b1", blob=None))
+    assert assignment(out, worker).function_clients == [2]
+    board.close(worker)
+    again = board.worker("again", nthreads=4)
+    message = assignment(board.out, again)
+    assert {
+        key: message.function_clients[i]
+        for key, i in zip(message.keys, message.function_of, strict=True)
+    } == {
+        "a1": 1,
+        "b1": 2,
+    }
+    assert message.functions[0] == message.functions[1]
+    assert message.function_blobs == [b"pickle", None]
+
+
+def test_classes_take_turns_and_the_best_user_priority_goes_first(board):
+    client = board.client()
+    worker = board.worker("w")
+    learn(board, client, worker, us=1_000_000)
+    board.send(client, graph("busy"))
+    board.send(client, graph(keys(4, "any"), blob=None))
+    board.send(client, graph(keys(4, "only"), blob=None, workers=["w"]))
+    board.send(client, graph("urgent", blob=None, workers=["w"], priority=5))
+    ran = []
+    key = "busy"
+    for _ in range(9):
+        out = board.finish(worker, key, us=1_000_000)
+        (key,) = assigned(out, worker)
+        ran.append(key)
+    assert ran[0] == "urgent"
+    assert [key[:4] for key in ran[1:5]] in (
+        ["any0", "only", "any1", "only"],
+        ["only", "any0", "only", "any1"],
+    )

@@ -1,0 +1,155 @@
+"""completion.py: finished, raised."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol import messages as m
+
+from ..builders import Board, assigned, dropped, finished, graph, told
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def test_small_results_ride_on_in_one_message_and_large_ones_are_located(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a b c"))
+    message = finished([1, 2, 3])
+    message.results[1] = None
+    message.nbytes[1] = 1 << 20
+    out = board.send(worker, message)
+    assert out[client] == [
+        m.ResultsReady(keys=["a", "c"], results=[b"result", b"result"]),
+        m.KeysInMemory(keys=["b"], nbytes=[1 << 20], holder_of=[0], holders=["tcp://w"]),
+    ]
+    ws = board.state.workers[worker]
+    assert ws.nbytes == (1 << 20) + 16
+    assert [board.task(key).delivered for key in "abc"] == [True, False, True]
+
+
+def test_clients_get_only_what_they_want_each(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a b"))
+    board.send(bob, graph("b c"))
+    out = board.finish(worker, "a", "b", "c")
+    assert told(out, alice, m.ResultsReady) == ["a", "b"]
+    assert sorted(told(out, bob, m.ResultsReady)) == ["b", "c"]
+
+
+def test_a_completion_of_another_attempt_is_stale_and_its_copy_is_dropped(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    out = board.send(worker, finished([99]))
+    assert out == {worker: [m.DropAttempts(attempts=[99])]}
+    assert board.state.counters.reports_stale == 1
+    assert board.states("a") == ["processing"]
+
+
+def test_a_completion_counts_once(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.send(worker, finished([1]))
+    out = board.send(worker, finished([1]))
+    assert board.state.counters.tasks_completed == 1
+    assert client not in out
+
+
+def test_a_worker_cannot_report_what_another_one_runs(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    thief = two if board.where("a") == one else one
+    out = board.send(thief, finished([1]))
+    assert dropped(out, thief) == [1]
+    assert board.states("a") == ["processing"]
+
+
+def test_data_goes_as_soon_as_its_last_reader_has_finished(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "a -> b", "a -> c"))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    board.finish(worker, "a")
+    assert dropped(board.finish(worker, "b"), worker) == []
+    assert dropped(board.finish(worker, "c"), worker) == [1]
+    assert board.states("a") == ["released"]
+
+
+def test_durations_are_learned_for_each_function(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", function="slow"), graph("b", function="fast"))
+    message = finished([1, 2])
+    message.durations_us = [4000, 100]
+    board.send(worker, message)
+    prefixes = board.state.prefixes
+    assert (prefixes["slow"].estimate_ns, prefixes["fast"].estimate_ns) == (4_000_000, 100_000)
+    board.send(client, graph("c", function="slow"))
+    board.finish(worker, "c", us=8000)
+    assert prefixes["slow"].estimate_ns == 5_000_000
+    assert prefixes["slow"].n_finished == 2
+
+
+def test_a_task_that_raised_fails_with_all_that_depends_on_it(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", "b -> c"))
+    out = board.raise_(worker, "a")
+    failure = ["exception", "a", "ValueError"]
+    (message,) = out[client]
+    assert sorted(message.keys) == ["a", "b", "c"]
+    assert message.failures == [failure]
+    assert sorted(dropped(out, worker)) == [2, 3]  # the reported one is over
+    assert board.task("c").failure == failure
+
+
+def test_a_task_is_run_again_as_often_as_it_may(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", retries=2))
+    assert assigned(board.raise_(worker, "a"), worker) == {"a": 2}
+    assert assigned(board.raise_(worker, "a"), worker) == {"a": 3}
+    out = board.raise_(worker, "a")
+    assert told(out, client, m.KeysErred) == ["a"]
+    ((*_, attempts),) = out[client][0].failures
+    assert attempts == 3
+    assert board.state.counters.tasks_retried == 2
+
+
+def test_what_waits_behind_a_retried_task_is_placed_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", retries=1))
+    out = board.raise_(worker, "a")
+    assert dropped(out, worker) == [2]
+    assert assigned(out, worker) == {"a": 3, "b": 4}
+
+
+def test_a_retry_whose_reason_failed_in_the_same_message_is_not_run(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("x", retries=1), graph("y", function="f"), graph(":x :y -> z"))
+    board.send(client, m.ReleaseKeys(keys=["x", "y"]))
+    out = board.raise_(worker, "x", "y")
+    assert told(out, client, m.KeysErred) == ["z"]
+    assert assigned(out, worker) == {}
+    assert board.states("x", "y", "z") == ["released", "released", "erred"]
+
+
+def test_a_task_and_its_input_that_both_raise_are_both_retried_once(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "a -> b", retries=3))
+    board.finish(worker, "a", blob=None)
+    # The data is lost while b runs, so a runs again, on the same worker.
+    board.send(client, m.ReportMissing(keys=["a"], holder="tcp://w"))
+    assert (board.where("a"), board.where("b")) == (worker, worker)
+    out = board.raise_(worker, "a", "b")
+    assert assigned(out, worker) == {"a": 4, "b": 5}
+    assert board.state.counters.tasks_retried == 2
+
+
+def test_a_stale_failure_is_counted_and_otherwise_ignored(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a")
+    out = board.send(worker, m.AttemptsErred(attempts=[1], durations_us=[1], failures=[["x", "a"]]))
+    assert out == {}
+    assert board.state.counters.reports_stale == 1

@@ -1,0 +1,310 @@
+"""membership.py: registration, leases, liveness, the size of the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol import messages as m
+from weft.protocol.handshake import Role
+from weft.protocol.liveness import MISSED_HEARTBEATS
+from weft.scheduler.core.state import CloseConnection, LogLine, Tick
+
+from ..builders import Board, assigned, graph, told
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def changes(out, peer):
+    return [(x.n_workers, x.nthreads) for x in out.get(peer, []) if isinstance(x, m.ClusterChanged)]
+
+
+def test_who_registers_is_welcomed_with_epoch_and_a_session_of_its_own(board):
+    client, worker = board.client(), board.worker(nthreads=3)
+    (welcome,) = board.out[worker]
+    assert welcome == m.Welcome(epoch=7, session=2, heartbeat_ms=2000, lease_ms=60_000, facts={})
+    assert changes(board.out, client) == [(1, 3)]
+
+
+def test_a_message_before_registration_ends_the_connection(board):
+    peer = board.connect(Role.CLIENT)
+    board.send(peer, graph("a"))
+    assert board.refused() == ["SubmitTasks before registration"]
+    assert board.state.tasks == {}
+    assert board.send(peer, graph("a")) == {}  # what was on the way is void
+
+
+def test_a_role_may_not_send_what_is_another_s(board):
+    worker = board.worker()
+    board.send(worker, graph("a"))
+    assert board.refused() == ["a worker may not send SubmitTasks"]
+    assert board.state.workers == {}
+
+
+def test_a_second_registration_on_one_connection_ends_it(board):
+    client = board.client()
+    board.send(client, m.RegisterClient(client_id="x", name="x", session=1, last_epoch=0, facts={}))
+    assert board.refused() == ["a client may not send RegisterClient"]
+
+
+def test_a_peer_that_has_seen_a_later_epoch_is_refused(board):
+    peer = board.worker(last_epoch=8)
+    assert isinstance(board.out[peer][0], m.Refused)
+    assert board.state.workers == {}
+
+
+def test_other_versions_of_python_are_refused(board):
+    board.client()
+    next(iter(board.state.clients.values())).facts = {"python": "3.11.4"}
+    peer = board.connect(Role.CLIENT)
+    out = board.send(
+        peer,
+        m.RegisterClient(
+            client_id="bob", name="bob", session=1, last_epoch=0, facts={"python": "3.12.0"}
+        ),
+    )
+    assert isinstance(out[peer][0], m.Welcome)  # clients may differ among themselves
+    worker = board.connect(Role.WORKER)
+    out = board.send(
+        worker,
+        m.RegisterWorker(
+            worker_id="w", name="w", session=1, last_epoch=0, address="tcp://w", nthreads=1,
+            memory_limit=0, resources={}, supervisor_id="", facts={"python": "3.12.1"},
+        ),
+    )  # fmt: skip
+    assert isinstance(out[worker][0], m.Refused)
+
+
+# -- clients --------------------------------------------------------------------------------------
+def test_a_client_s_wishes_outlive_its_connection_by_the_lease():
+    board = Board(client_lease_s=10.0)
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.close(client)
+    board.send(worker, m.Heartbeat(facts={}))
+    board.tick(9.0)
+    assert board.states("a") == ["processing"]
+    board.tick(2.0)
+    assert board.states("a") == ["-"]
+    assert board.state.counters.clients_expired == 1
+
+
+def test_a_client_that_is_back_in_time_hears_of_what_it_wants(board):
+    client, worker = board.client("alice"), board.worker()
+    board.send(client, graph("a b"))
+    board.close(client)
+    board.finish(worker, "a")
+    client = board.client("alice")
+    out = board.send(client, m.WantKeys(keys=["a", "b"]))
+    assert told(out, client, m.KeysInMemory) == ["a"]
+    assert told(out, client, m.KeysPending) == ["b"]
+    board.tick(1000.0)
+    assert told(board.out, client, m.KeysCancelled) == []
+    assert board.state.counters.clients_expired == 0
+
+
+def test_data_that_a_client_never_heard_of_is_not_taken_for_delivered(board):
+    client, worker = board.client("alice"), board.worker()
+    board.send(client, graph("a"))
+    board.close(client)
+    board.finish(worker, "a")
+    client = board.client("alice")
+    board.send(client, m.WantKeys(keys=["a"]))
+    out = board.close(worker)
+    assert told(out, client, m.KeysPending) == ["a"]
+
+
+def test_a_client_that_says_bye_leaves_nothing(board):
+    client = board.client()
+    board.worker()
+    board.send(client, graph("a -> b"))
+    board.send(client, m.Bye(reason=""))
+    assert board.state.tasks == board.state.clients == {}
+
+
+def test_a_client_that_is_back_before_its_old_connection_ended_has_that_one_closed(board):
+    old = board.client("alice")
+    board.send(old, graph("a"))
+    board.client("alice")
+    closed = [a for a in board.actions if isinstance(a, CloseConnection)]
+    assert [(a.peer, a.is_error) for a in closed] == [(old, False)]
+    assert board.send(old, m.ReleaseKeys(keys=["a"])) == {}
+    assert board.states("a") == ["no_worker"]
+
+
+# -- workers --------------------------------------------------------------------------------------
+def test_a_worker_that_is_back_before_its_old_connection_ended_is_a_new_session(board):
+    client, old = board.client(), board.worker("w")
+    board.send(client, graph("a"))
+    new = board.worker("w")
+    assert list(board.state.workers) == [new]
+    assert board.where("a") == new
+    assert board.attempt("a") == 2
+    assert board.close(old) == {}
+
+
+def test_another_process_at_a_worker_s_address_means_that_the_worker_is_gone(board):
+    client, old = board.client(), board.worker("w", worker_id="one")
+    board.send(client, graph("a"))
+    board.finish(old, "a", blob=None)
+    new = board.worker("w", worker_id="two")
+    assert list(board.state.workers) == [new]
+    assert (board.where("a"), board.attempt("a")) == (new, 2)
+
+
+def test_names_stay_unique(board):
+    board.worker("w", worker_id="1111111", address="tcp://1")
+    board.worker("w", worker_id="2222222", address="tcp://2")
+    assert [ws.name for ws in board.state.workers.values()] == ["w", "w-222222"]
+
+
+def test_a_worker_is_lost_only_when_its_supervisor_is_silent_too():
+    board = Board(heartbeat_s=1.0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    worker = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("a"))
+    for _ in range(4):
+        assert board.pass_time(MISSED_HEARTBEATS - 1) == []
+        board.send(supervisor, m.WorkersAlive(worker_ids=["w1"], rss=[1]))
+    assert board.where("a") == worker
+    assert board.pass_time(MISSED_HEARTBEATS + 1) == [
+        "worker w and its supervisor were silent for 15 s",
+        "the supervisor was silent for 15 s",
+    ]
+    assert board.states("a") == ["no_worker"]
+    assert board.state.supervisors == {}
+
+
+def test_a_worker_that_its_supervisor_does_not_vouch_for_is_lost_alone():
+    board = Board(heartbeat_s=1.0)
+    supervisor = board.supervisor("sup")
+    for i in (1, 2):
+        board.worker(f"w{i}", worker_id=f"w{i}", supervisor_id="sup", address=f"tcp://{i}")
+    refused = []
+    for _ in range(MISSED_HEARTBEATS + 1):
+        board.send(supervisor, m.WorkersAlive(worker_ids=["w2"], rss=[1]))
+        refused += board.pass_time(1)
+    assert refused == ["worker w1 and its supervisor were silent for 15 s"]
+    assert list(board.state.workers_by_id) == ["w2"]
+
+
+def test_heartbeats_are_answered(board):
+    worker, client, supervisor = board.worker(), board.client(), board.supervisor("sup")
+    beat = m.Heartbeat(facts={})
+    for peer in (worker, client, supervisor):
+        assert board.send(peer, beat) == {peer: [beat]}
+    alive = m.WorkersAlive(worker_ids=[], rss=[])
+    assert board.send(supervisor, alive) == {supervisor: [beat]}
+
+
+def test_who_was_held_up_himself_takes_nobody_for_dead():
+    """What they said meanwhile is still to be read: a stopped scheduler loses nobody."""
+    board = Board(heartbeat_s=1.0)
+    board.supervisor("sup")
+    board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.connect(Role.CLIENT)
+    assert board.pass_time(MISSED_HEARTBEATS - 2) == []
+    board.tick(1000.0)
+    assert board.refused() == []
+    assert len(board.pass_time(3)) == 3
+
+
+@pytest.mark.parametrize("role", [Role.WORKER, Role.CLIENT, Role.SUPERVISOR])
+def test_who_proves_the_token_and_never_registers_is_sent_away(role):
+    board = Board(heartbeat_s=1.0)
+    board.connect(Role.VIEWER)  # which need not
+    stranger = board.connect(role)
+    assert board.pass_time(MISSED_HEARTBEATS) == []
+    board.connect(role)
+    name = role.name.lower()
+    assert board.pass_time(1) == [f"the {name} did not register within 15 s"]
+    assert stranger not in board.state.roles
+    assert len(board.state.strangers) == 1
+
+
+def test_a_client_that_is_silent_keeps_what_it_wants():
+    """Its program is suspended, or computes in the loop of its client."""
+    board = Board(heartbeat_s=1.0)
+    client = board.client()
+    board.send(client, graph("a"))
+    assert board.pass_time(100 * MISSED_HEARTBEATS) == []
+    assert board.states("a") == ["no_worker"]
+
+
+def test_a_worker_that_leaves_in_order_is_no_warning(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.send(worker, m.Bye(reason="retired"))
+    levels = [action.level for action in board.actions if isinstance(action, LogLine)]
+    assert levels == ["info"]
+    assert board.states("a") == ["no_worker"]
+
+
+# -- restrictions ---------------------------------------------------------------------------------
+def test_restricted_tasks_run_only_where_they_may(board):
+    client, other = board.client(), board.worker("other", host="there")
+    board.send(client, graph("a", workers=["here"]), graph("b", workers=["tcp://w"]))
+    board.send(client, graph("c", workers=["w"], resources={"gpu": 1.0}))
+    assert board.states("a", "b", "c") == ["no_worker"] * 3
+    worker = board.worker("w", host="here")
+    assert [board.where(key) for key in "ab"] == [worker, worker]
+    assert board.states("c") == ["no_worker"]
+    assert other not in {board.where(key) for key in "ab"}
+
+
+def test_loose_restrictions_bind_while_somebody_satisfies_them(board):
+    client, other = board.client(), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    assert board.where("a") == other
+    worker = board.worker("w")
+    board.send(client, graph("b", workers=["w"], allow_other_workers=True))
+    assert board.where("b") == worker
+    out = board.close(worker)
+    assert assigned(out, other) == {"b": board.attempt("b")}
+
+
+def test_what_nobody_can_run_is_said_aloud_once(board):
+    client = board.client()
+    board.worker()
+    board.send(client, graph("a b", resources={"gpu": 1.0}))
+    assert told(board.tick(1.0), client, m.KeysUnrunnable) == []
+    out = board.tick(5.0)
+    (message,) = out[client]
+    assert message.keys == ["a", "b"]
+    assert "no worker offers gpu: 1" in message.reason
+    assert told(board.tick(5.0), client, m.KeysUnrunnable) == []
+
+
+def test_queued_tasks_are_set_aside_when_the_last_worker_that_may_run_them_goes(board):
+    client = board.client()
+    gpu = board.worker("gpu", resources={"gpu": 1.0})
+    board.worker("cpu")
+    board.send(client, graph("a b c", resources={"gpu": 1.0}))
+    assert board.states("a", "b", "c") == ["processing", "queued", "queued"]
+    board.close(gpu)
+    assert board.states("a", "b", "c") == ["no_worker"] * 3
+
+
+def test_shutdown_tells_everybody_and_ends_the_process(board):
+    client, worker, supervisor = board.client(), board.worker(), board.supervisor()
+    out = board.send(client, m.ShutdownCluster(reason="done"))
+    assert out[worker] == out[supervisor] == [m.Stop(reason="done")]
+    assert [type(action).__name__ for action in board.actions] == ["LogLine", "StopServer"]
+
+
+def test_a_worker_whose_messages_wait_to_be_handled_is_not_silent(board):
+    worker, supervisor, stranger = board.worker(), board.supervisor(), board.connect(Role.CLIENT)
+    silent = board.worker("silent")
+    waiting = [worker, supervisor, stranger]
+    refused = []
+    for _ in range(40):
+        board.now += board.state.heartbeat_s / 2
+        board.play(Tick(unread=waiting))
+        refused += board.refused()
+    assert len(refused) == 1
+    assert silent not in board.state.workers
+    assert worker in board.state.workers
+    assert supervisor in board.state.supervisors
+    assert stranger in board.state.strangers

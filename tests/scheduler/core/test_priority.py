@@ -1,0 +1,71 @@
+"""priority.py: one integer for user priority, generation and place in the graph."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.scheduler.core.priority import (
+    FIFO_TIMEOUT_S,
+    MAX_GENERATION,
+    MAX_RANK,
+    base_priority,
+    rank_of,
+)
+
+from ..builders import Board, graph
+
+parts = st.tuples(st.integers(-512, 511), st.integers(0, MAX_GENERATION), st.integers(0, MAX_RANK))
+
+
+@given(parts, parts)
+def test_order_is_by_user_priority_then_generation_then_rank(one, other):
+    (user, generation, rank), (user2, generation2, rank2) = one, other
+    smaller = base_priority(user, generation) | rank < base_priority(user2, generation2) | rank2
+    assert smaller == ((-user, generation, rank) < (-user2, generation2, rank2))
+
+
+@given(parts)
+def test_it_fits_into_a_signed_64_bit_integer_and_gives_back_its_rank(part):
+    user, generation, rank = part
+    priority = base_priority(user, generation) | rank
+    assert 0 <= priority < 1 << 63
+    assert rank_of(priority) == rank
+
+
+def test_generations_beyond_the_last_share_it():
+    assert base_priority(0, MAX_GENERATION + 5) == base_priority(0, MAX_GENERATION)
+
+
+def test_submissions_close_together_share_a_generation_and_later_ones_come_behind():
+    board = Board()
+    client = board.client()
+    board.send(client, graph("a"))
+    board.now += FIFO_TIMEOUT_S / 2
+    board.send(client, graph("b"))
+    board.now += FIFO_TIMEOUT_S * 2
+    board.send(client, graph("c"))
+    generations = [board.task(key).group.generation for key in "abc"]
+    assert generations == [1, 1, 2]
+    priorities = [board.task(key).priority for key in "abc"]
+    assert priorities == sorted(priorities)
+
+
+def test_a_task_comes_right_behind_the_last_of_its_inputs():
+    #   a   b   c
+    #    \ /    |
+    #     d     e
+    board = Board()
+    client = board.client()
+    board.send(client, graph("a b c", "a b -> d", "c -> e"))
+    rank = {key: rank_of(board.task(key).priority) for key in "abcde"}
+    assert rank["d"] == rank["b"] < rank["c"] == rank["e"]
+
+
+def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward():
+    board = Board()
+    client = board.client()
+    board.send(client, graph("a"))
+    board.now += 10.0
+    board.send(client, graph("b", ":a -> c"))
+    assert board.task("c").priority > board.task("b").priority

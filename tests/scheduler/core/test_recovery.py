@@ -1,0 +1,472 @@
+"""recovery.py: lost workers, lost and missing data, data through the scheduler."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+
+from weft.protocol import messages as m
+from weft.protocol.liveness import MISSED_HEARTBEATS
+from weft.scheduler.core import recovery
+from weft.scheduler.core.recovery import MAX_UNREACHABLE_ROUNDS
+
+from ..builders import Board, assigned, dropped, finished, graph, told
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def test_a_lost_worker_s_work_is_placed_again_under_new_attempts(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a b c d"))
+    out = board.close(one)
+    assert assigned(out, two) == {"a": 5, "b": 6}
+    assert one not in out
+    assert told(out, client, m.KeysErred) == []
+
+
+def test_a_lost_worker_reschedules_only_its_own_tasks(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a b c d"))
+    board.close(one)
+    assert [board.attempt(key) for key in "cd"] == [3, 4]
+    assert board.where("c") == two
+
+
+def test_a_lost_only_copy_that_is_needed_is_computed_again(board):
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    two = board.worker("two")
+    out = board.close(one)
+    assert told(out, client, m.KeysPending) == ["a"]
+    assert assigned(out, two) == {"a": 2}
+
+
+def test_a_lost_copy_of_what_every_client_has_got_is_not_computed_again(board):
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, graph("a"))
+    board.finish(one, "a")
+    two = board.worker("two")
+    assert told(board.close(one), client, m.KeysPending) == []
+    assert board.states("a") == ["released"]
+    # Whoever needs it later gets it: another client, or a new task.
+    out = board.send(client, graph(":a -> b", blob=None))
+    assert list(assigned(out, two)) == ["a", "b"]
+
+
+def test_another_client_gets_what_was_delivered_to_the_first_and_lost(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    one = board.worker("one")
+    board.send(alice, graph("a"))
+    board.finish(one, "a")
+    two = board.worker("two")
+    board.close(one)
+    out = board.send(bob, m.WantKeys(keys=["a"]))
+    assert told(out, bob, m.KeysPending) == ["a"]
+    assert assigned(out, two) == {"a": 2}
+
+
+def test_a_second_copy_makes_a_loss_harmless(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None)
+    board.send(two, m.ReplicasAdded(attempts=[1], keys=["a"]))
+    out = board.close(one)
+    assert told(out, client, m.KeysPending) == []
+    assert [ws.peer for ws in board.task("a").replicas] == [two]
+
+
+def test_clients_are_told_of_the_other_copy_of_what_they_have_not_got(board):
+    """One of them may be waiting for the lost worker, which need not have ended."""
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    board.send(two, m.ReplicasAdded(attempts=[board.attempt("a")], keys=["a"]))
+    out = board.close(one)
+    (told_of,) = [x for x in out[client] if isinstance(x, m.KeysInMemory)]
+    assert (told_of.keys, told_of.holders) == (["a"], ["tcp://two"])
+    assert told(out, client, m.KeysPending) == []
+
+
+def test_workers_with_something_to_do_are_told_which_holder_of_data_is_lost(board):
+    client = board.client()
+    one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
+    board.send(client, graph("a b"))
+    board.finish(one, "a", blob=None, nbytes=1 << 20)
+    out = board.close(one)
+    assert out[two][0] == m.HoldersGone(addresses=["tcp://one"])
+    assert m.HoldersGone(addresses=["tcp://one"]) not in out.get(three, [])
+    # Nobody fetches from one that had nothing.
+    out = board.close(three)
+    assert not [x for x in out.get(two, []) if isinstance(x, m.HoldersGone)]
+
+
+def test_a_copy_of_what_is_not_in_memory_any_more_is_dropped(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    board.finish(one, "a")
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    out = board.send(two, m.ReplicasAdded(attempts=[1], keys=["a"]))
+    assert dropped(out, two) == [1]
+
+
+def test_lost_lineage_is_computed_again_down_to_what_is_there(board):
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, graph("a", "a -> b", "b -> c"))
+    board.send(client, m.ReleaseKeys(keys=["a", "b"]))
+    for key in "abc":
+        board.finish(one, key, blob=None)
+    assert board.states("a", "b", "c") == ["released", "released", "memory"]
+    two = board.worker("two")
+    out = board.close(one)
+    assert list(assigned(out, two)) == ["a", "b", "c"]
+
+
+def test_queued_tasks_wait_again_when_an_input_is_lost(board):
+    client = board.client()
+    one = board.worker("one", resources={"r": 1.0})
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph("x", resources={"r": 1.0}, function="f"))
+    board.send(client, graph(":a -> b", resources={"r": 1.0}, blob=None))
+    assert board.states("b") == ["queued"]
+    board.send(client, m.ReportMissing(keys=["a"], holder="tcp://one"))
+    assert board.states("a", "b") == ["processing", "waiting"]
+    board.finish(one, "a", blob=None)
+    assert board.states("b") == ["queued"]
+
+
+def test_what_was_to_be_computed_for_a_task_that_fails_meanwhile_is_not_computed(board):
+    """Two inputs are lost at once; one cannot come again, so nobody needs the other any more."""
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, graph("bad"))
+    board.finish(one, "bad")
+    board.send(client, graph(":bad -> x", blob=None), graph("y", blob=None))
+    board.send(client, graph(":x :y -> z", blob=None, workers=["nobody"]))
+    board.finish(one, "x", blob=None)
+    board.finish(one, "y", blob=None)
+    board.send(client, m.ReleaseKeys(keys=["x", "y"]))
+    # "bad" is computed once more for somebody else, and raises this time.
+    board.send(client, m.ReportMissing(keys=["bad"], holder="tcp://one"))
+    board.raise_(one, "bad")
+    assert board.states("bad", "x", "y", "z") == ["erred", "memory", "memory", "no_worker"]
+    out = board.close(one)
+    assert told(out, client, m.KeysErred) == ["z"]
+    assert board.states("x", "y", "z") == ["released", "released", "erred"]
+
+
+# -- deaths ---------------------------------------------------------------------------------------
+def died(worker_id: str, running: list[int], reason: str = "SIGKILL") -> m.WorkerExited:
+    return m.WorkerExited(worker_id=worker_id, reason=reason, running=running)
+
+
+def test_each_cause_of_deaths_is_said_once_with_its_count():
+    board = Board(allowed_deaths=3)
+    client, supervisor = board.client(), board.supervisor("sup")
+    for n, reason in enumerate(["SIGKILL", "SIGKILL", "memory limit", "SIGKILL"]):
+        worker = board.worker("w", worker_id=f"w{n}", supervisor_id="sup")
+        if n == 0:
+            board.send(client, graph("bad"))
+        running = board.attempt("bad")
+        board.close(worker)
+        board.send(supervisor, died(f"w{n}", [running], reason))
+    assert board.task("bad").failure == [
+        "worker-died", "bad", 4, "w", "SIGKILL (3 times); memory limit",
+    ]  # fmt: skip
+
+
+def test_only_what_was_running_is_blamed_for_a_death_and_too_many_end_it():
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor("sup")
+    for n in (1, 2):
+        worker = board.worker("w", worker_id=f"w{n}", supervisor_id="sup")
+        if n == 1:
+            board.send(client, graph("bad good"))
+        running = board.attempt("bad")
+        board.close(worker)
+        out = board.send(supervisor, died(f"w{n}", [running]))
+    assert told(out, client, m.KeysErred) == ["bad"]
+    assert board.task("bad").failure == [
+        "worker-died", "bad", 2, "w", "SIGKILL",
+    ]  # fmt: skip
+    assert board.states("good") == ["no_worker"]
+    assert board.state.counters.tasks_failed_worker_died == 1
+
+
+def test_a_worker_that_dies_of_serving_a_result_counts_against_its_task():
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor("sup")
+    board.send(client, graph("large small"))
+    for n in (1, 2):
+        worker = board.worker("w", worker_id=f"w{n}", supervisor_id="sup")
+        attempt = board.attempt("large")
+        for key in ("large", "small"):
+            board.finish(worker, key, nbytes=500, blob=None)
+        board.close(worker)
+        out = board.send(supervisor, died(f"w{n}", [attempt]))
+    assert told(out, client, m.KeysErred) == ["large"]
+    assert board.task("large").failure == [
+        "worker-died", "large", 2, "w",
+        "SIGKILL, while its result (500 bytes) was pickled or sent",
+    ]  # fmt: skip
+    assert board.states("small") == ["no_worker"]
+
+
+def test_a_result_that_is_there_again_before_the_report_comes_is_counted_and_stays():
+    board = Board(allowed_deaths=0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    one = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("a"))
+    board.finish(one, "a", nbytes=500, blob=None)
+    two = board.worker("w", worker_id="w2", supervisor_id="sup")
+    board.close(one)
+    board.finish(two, "a", nbytes=500, blob=None)
+    board.send(supervisor, died("w1", [1]))
+    assert board.states("a") == ["memory"]
+    board.close(two)
+    out = board.send(supervisor, died("w2", [2]))
+    assert told(out, client, m.KeysErred) == ["a"]
+
+
+def test_the_report_may_come_before_the_connection_ends():
+    board = Board(allowed_deaths=0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    worker = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("bad"))
+    board.send(supervisor, died("w1", [1]))
+    assert board.states("bad") == ["processing"]
+    out = board.close(worker)
+    assert told(out, client, m.KeysErred) == ["bad"]
+
+
+def test_a_death_that_is_reported_late_does_not_count_for_a_task_that_has_failed_since():
+    board = Board(allowed_deaths=1)
+    client, supervisor = board.client(), board.supervisor("sup")
+    one = board.worker("one", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("a"))
+    running = board.attempt("a")
+    two = board.worker("two", worker_id="w2", supervisor_id="sup")
+    board.close(one)
+    board.raise_(two, "a")
+    out = board.send(supervisor, died("w1", [running]))
+    assert told(out, client, m.KeysErred) == []
+    assert board.state.deaths == {}
+    # Submitted again it starts to count anew: one death is allowed.
+    board.send(client, graph("a"))
+    running = board.attempt("a")
+    board.close(two)
+    board.send(supervisor, died("w2", [running]))
+    assert board.states("a") == ["no_worker"]
+
+
+def test_a_worker_that_leaves_in_order_is_not_a_death():
+    board = Board(allowed_deaths=0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    worker = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("a"))
+    board.send(worker, m.Bye(reason="retired"))
+    board.send(supervisor, died("w1", [1]))
+    assert board.states("a") == ["no_worker"]
+    counters = board.state.counters
+    assert (counters.workers_left, counters.workers_lost) == (1, 0)
+
+
+# -- data that is not where it should be ----------------------------------------------------------
+def test_a_worker_is_told_another_holder_of_what_it_missed(board):
+    client = board.client()
+    one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
+    board.send(client, graph("a"))
+    board.finish(one, "a", nbytes=5, blob=None)
+    board.send(two, m.ReplicasAdded(attempts=[1], keys=["a"]))
+    out = board.send(three, m.KeysMissing(keys=["a"], holder="tcp://one"))
+    assert out == {
+        one: [m.DropAttempts(attempts=[1])],
+        three: [m.LocatedKeys(keys=["a"], attempts=[1], nbytes=[5], holders=[["tcp://two"]])],
+    }
+
+
+def test_who_waits_for_what_is_nowhere_is_taken_back(board):
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph(":a -> b", blob=None, workers=["two"]))
+    two = board.worker("two")
+    attempt = board.attempt("b")
+    out = board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one"))
+    assert dropped(out, two) == [attempt]
+    assert board.where("a") == one  # `two` may still hold a thread for b
+    assert board.states("b") == ["waiting"]
+    assert told(out, client, m.KeysPending) == ["a"]
+
+
+def test_a_missing_key_of_an_unknown_holder_loses_nothing(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=None)
+    out = board.send(client, m.ReportMissing(keys=["a", "b"], holder="tcp://nobody"))
+    assert out[client] == [
+        m.KeysInMemory(keys=["a"], nbytes=[8], holder_of=[0], holders=["tcp://w"]),
+        m.KeysUnknown(keys=["b"]),
+    ]
+
+
+# -- relays ---------------------------------------------------------------------------------------
+def test_a_client_s_fetch_is_relayed_and_answered_once_all_parts_are_in(board):
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a b"))
+    board.finish(one, "a", blob=None)
+    board.finish(two, "b", blob=None)
+    out = board.send(client, m.FetchKeys(request=9, keys=["a", "b", "c"]))
+    assert out == {
+        one: [m.FetchKeys(request=1, keys=["a"])],
+        two: [m.FetchKeys(request=2, keys=["b"])],
+    }
+    assert board.send(one, m.KeysData(request=1, keys=["a"], results=[b"A"], missing=[])) == {}
+    out = board.close(two)
+    data = [x for x in out[client] if isinstance(x, m.KeysData)]
+    assert data == [m.KeysData(request=9, keys=["a"], results=[b"A"], missing=["c", "b"])]
+
+
+def test_what_is_too_large_is_not_relayed(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=None, nbytes=recovery.MAX_RELAYED_BYTES + 1)
+    out = board.send(client, m.FetchKeys(request=9, keys=["a"]))
+    assert out == {client: [m.KeysData(request=9, keys=[], results=[], missing=["a"])]}
+
+
+def test_an_answer_that_nobody_asked_for_is_stale(board):
+    worker = board.worker()
+    out = board.send(worker, m.KeysData(request=5, keys=["a"], results=[b"x"], missing=[]))
+    assert out == {}
+    assert board.state.counters.reports_stale == 1
+
+
+# -- many keys at once ----------------------------------------------------------------------------
+def test_messages_about_many_keys_stay_within_the_limit_of_a_column(board):
+    """The limit is lowered for the test; a lost worker may have held a million keys."""
+    client = board.client()
+    worker = board.worker(nthreads=4)
+    keys = [f"k{i}" for i in range(25)]
+    board.send(client, graph(" ".join(keys)))
+    board.send(worker, finished([board.attempt(key) for key in keys], blob=None))
+    with patch("weft.scheduler.core.transitions.MAX_ITEMS", 10):
+        out = board.close(worker)
+        pending = [x.keys for x in out[client] if isinstance(x, m.KeysPending)]
+        assert [len(part) for part in pending] == [10, 10, 5]
+        other = board.worker("other", nthreads=4)
+        out = board.send(client, m.CancelKeys(keys=keys[:1], force=False, reason=""))
+        board.send(client, graph("root"), graph(*[f":root -> d{i}" for i in range(25)], blob=None))
+        out = board.raise_(other, "root")
+        erred = [x for x in out[client] if isinstance(x, m.KeysErred)]
+        assert [len(x.keys) for x in erred] == [10, 10, 6]
+        assert [len(x.failure_of) for x in erred] == [10, 10, 6]
+        out = board.send(client, m.ReleaseKeys(keys=keys))
+        drops = [x.attempts for x in out[other] if isinstance(x, m.DropAttempts)]
+        assert max(len(part) for part in drops) <= 10
+
+
+# -- holders that cannot be reached ---------------------------------------------------------------
+def test_data_out_of_reach_of_one_worker_is_not_made_again_and_its_task_goes_to_the_data(board):
+    client = board.client()
+    one = board.worker("one")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph("long"))  # so that b goes to the other one
+    board.tick(1.0)
+    two = board.worker("two")
+    board.send(client, graph(":a -> b", blob=None))
+    assert board.where("b") == two
+    attempt = board.attempt("b")
+    out = board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
+    assert dropped(out, two) == [attempt]
+    assert board.states("a") == ["memory"]
+    assert board.where("b") == one
+
+
+@pytest.fixture
+def apart(board):
+    """Task b may run on "two" only and needs a, which only "one" has."""
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph(":a -> b", blob=None, workers=["two"]))
+    return client, one, two
+
+
+def fail_to_fetch(board, two):
+    """Let worker two fail to fetch a until it is not asked to any more; return how often."""
+    for n in range(100):
+        if board.states("b") != ["processing"]:
+            return n
+        attempt = board.attempt("b")
+        board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
+        board.send(two, m.AttemptsEnded(attempts=[attempt]))
+    raise AssertionError("it is tried for ever")
+
+
+def test_inputs_that_no_worker_can_bring_together_are_an_error_in_the_end(board, apart):
+    _, one, two = apart
+    for _ in range(2 * MISSED_HEARTBEATS):
+        assert board.states("a") == ["memory"]
+        fail_to_fetch(board, two)
+        if board.states("b") == ["erred"]:
+            break
+        for peer in (one, two):
+            board.send(peer, m.Heartbeat(facts={}))
+        board.tick(2.0)
+    assert board.states("a", "b") == ["memory", "erred"]
+    assert board.task("b").failure[0] == "data-lost"
+    assert "tcp://one" in board.task("b").failure[2]
+    assert board.state.counters.tasks_recomputed == 0
+
+
+def test_a_holder_whose_death_is_not_noticed_yet_costs_no_task(board, apart):
+    _, _, two = apart
+    assert fail_to_fetch(board, two) == MAX_UNREACHABLE_ROUNDS + 1
+    assert board.states("b") == ["no_worker"]
+    for _ in range(MISSED_HEARTBEATS + 2):
+        board.send(two, m.Heartbeat(facts={}))
+        board.tick(2.0)
+        assert fail_to_fetch(board, two) <= 1  # once a tick
+    assert board.states("a", "b") == ["no_worker", "waiting"]
+    again = board.worker("one")
+    board.finish(again, "a", blob=None)
+    board.finish(two, "b")
+    assert board.states("a", "b") == ["memory", "memory"]
+
+
+def test_a_task_that_has_run_starts_to_count_anew(board, apart):
+    _, _, two = apart
+    board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
+    assert board.task("b") in board.state.out_of_reach
+    board.finish(two, "b")
+    assert board.state.out_of_reach == {}
+
+
+def test_what_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
+    _, one, two = apart
+    for _ in range(3):
+        fail_to_fetch(board, two)
+        assert board.states("b") == ["no_worker"]
+        for _ in range(MISSED_HEARTBEATS + 2):
+            for peer in (one, two):
+                board.send(peer, m.Heartbeat(facts={}))
+            board.tick(2.0)
+        assert board.states("b") == ["processing"]

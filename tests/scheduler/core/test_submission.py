@@ -1,0 +1,343 @@
+"""submission.py: submit, want, release, cancel."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol import messages as m
+
+from ..builders import Board, assigned, assignment, dropped, finished, function_id, graph, told
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def test_tasks_without_inputs_are_assigned_in_order_with_their_function_once(board):
+    client, worker = board.client(), board.worker()
+    out = board.send(client, graph("a b c"))
+    assert list(out) == [worker]
+    (message,) = out[worker]
+    assert message == m.AssignTasks(
+        functions=[function_id("inc")],
+        function_blobs=[b"pickle"],
+        function_clients=[1],
+        function_of=[0, 0, 0],
+        keys=["a", "b", "c"],
+        attempts=[1, 2, 3],
+        priorities=[board.task(key).priority for key in "abc"],
+        args=[b"args of a", b"args of b", b"args of c"],
+        wanted=[1, 1, 1],
+        dependencies=[],
+        located_keys=[],
+        located_attempts=[],
+        located_nbytes=[],
+        located_holders=[],
+    )
+    assert message.priorities == sorted(message.priorities)
+    again = board.send(client, graph("d", blob=None))
+    assert again[worker][0].function_blobs == [None]
+
+
+def test_without_workers_tasks_wait_and_run_when_one_comes(board):
+    client = board.client()
+    assert board.send(client, graph("a", "a -> b")) == {}
+    assert board.states("a", "b") == ["no_worker", "waiting"]
+    worker = board.worker()
+    assert board.states("a", "b") == ["processing", "processing"]
+    assert board.where("a") == worker
+
+
+def test_a_key_that_is_there_is_shared_and_its_state_is_told(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a b"))
+    board.finish(worker, "a")
+    out = board.send(bob, graph("a b"))
+    assert out[bob] == [
+        m.KeysInMemory(keys=["a"], nbytes=[8], holder_of=[0], holders=["tcp://w"]),
+        m.KeysPending(keys=["b"]),
+    ]
+    assert worker not in out
+    out = board.finish(worker, "b")
+    assert out[alice] == out[bob] == [m.ResultsReady(keys=["b"], results=[b"result"])]
+
+
+def test_a_key_twice_in_one_submission_is_one_task(board):
+    client = board.client()
+    message = graph("a")
+    message.keys.append("a")
+    message.args.append(b"args of a")
+    message.function_of.append(0)
+    out = board.send(client, message)
+    assert told(out, client, m.KeysPending) == ["a"]
+    assert len(board.state.tasks) == 1
+
+
+def test_other_content_under_a_living_name_is_refused_and_changes_nothing(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, graph("a", named="one"))
+    out = board.send(bob, graph("a", named="two"))
+    assert out[bob] == [m.KeysErred(keys=["a"], failure_of=[0], failures=[["key-conflict", "a"]])]
+    assert [client.name for client in board.task("a").wanted_by] == ["alice"]
+    assert list(board.state.functions) == [function_id("inc")]
+
+
+def test_a_client_lets_go_of_a_name_unless_its_task_is_the_one_that_it_means(board):
+    client = board.client()
+    board.send(client, graph("a b", named="one"))
+    same, other = function_id("one"), function_id("two")
+    assert board.send(client, m.ReleaseOthers(keys=["a", "x"], spec_hashes=[same, same])) == {}
+    assert list(board.state.tasks) == ["a", "b"]
+    board.send(client, m.ReleaseOthers(keys=["a"], spec_hashes=[other]))
+    assert list(board.state.tasks) == ["b"]
+    out = board.send(client, graph("a", named="two"))
+    assert told(out, client, m.KeysErred) == []
+
+
+def test_what_was_sent_in_an_earlier_session_is_kept_for_a_client_that_submits_it_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=b"lost on the way")
+    assert board.task("a").delivered
+    board.send(client, graph("a"))
+    out = board.close(worker)
+    assert told(out, client, m.KeysPending) == ["a"]
+
+
+def test_a_task_of_the_same_name_is_not_what_is_wanted(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, graph("a b", named="one"))
+    board.send(alice, graph("c"))
+    hashes = [function_id("one"), function_id("two"), m.NO_HASH]
+    out = board.send(bob, m.WantKeys(keys=["a", "b", "c"], spec_hashes=hashes))
+    assert told(out, bob, m.KeysUnknown) == ["b"]
+    assert told(out, bob, m.KeysPending) == ["a", "c"]
+    assert [client.name for client in board.task("b").wanted_by] == ["alice"]
+
+
+def test_a_name_that_others_use_stays_theirs(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    for client in (alice, bob):
+        board.send(client, graph("a", named="one"))
+    board.send(alice, m.ReleaseOthers(keys=["a"], spec_hashes=[function_id("two")]))
+    assert [client.name for client in board.task("a").wanted_by] == ["bob"]
+
+
+def test_a_submission_of_known_keys_only_leaves_no_class_and_no_function_behind(board):
+    client = board.client()
+    board.send(client, graph("a"))
+    board.send(client, graph("a", function="other", resources={"gpu": 1.0}))
+    assert list(board.state.functions) == [function_id("inc")]
+    assert list(board.state.classes) == [()]
+
+
+def test_a_dependency_that_nobody_knows_fails_the_task_and_what_depends_on_it(board):
+    client = board.client()
+    out = board.send(client, graph(":x -> a", "a -> b"))
+    assert told(out, client, m.KeysErred) == ["a", "b"]
+    kind, key, text = board.task("b").failure
+    assert (kind, key) == ("data-lost", "x")
+    assert text.startswith("task 'a' needs it, and the scheduler does not have it")
+    assert "submit its call again" in text
+
+
+def test_a_task_that_lacked_a_dependency_runs_only_when_it_is_submitted_anew(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph(":x -> a", "a -> b"))
+    out = board.send(client, graph(":a -> b"))  # does not say what a depends on
+    assert told(out, client, m.KeysErred) == ["b", "b"]
+    out = board.send(client, graph("x -> a", "a -> b"))
+    assert list(assigned(out, worker)) == ["x", "a", "b"]
+    assert [d.key for d in board.task("a").dependencies] == ["x"]
+
+
+def test_a_task_that_lacked_a_dependency_is_not_run_as_lineage_either(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph(":x -> a", "a -> b"))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert board.states("a", "b") == ["released", "erred"]
+    board.send(client, graph(":a -> c"))
+    assert board.states("a", "c") == ["released", "erred"]
+    out = board.send(client, graph("x -> a", ":a -> b"))
+    assert list(assigned(out, worker)) == ["x", "a", "b"]
+
+
+def test_a_cycle_by_late_links_is_refused(board):
+    client = board.client()
+    board.send(client, graph(":b -> a", named="n"))
+    board.send(client, graph(":a -> b", named="n"))
+    board.send(client, graph(":b -> a", named="n"))
+    assert board.states("a", "b") == ["erred", "erred"]
+    board.send(client, m.ReleaseKeys(keys=["a", "b"]))
+    assert board.state.tasks == {}
+
+
+def test_a_failed_task_that_is_submitted_again_runs_again_with_what_failed_below_it(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b"))
+    board.raise_(worker, "a")
+    assert board.states("a", "b") == ["erred", "erred"]
+    out = board.send(client, graph("a -> b"))
+    assert list(assigned(out, worker)) == ["a", "b"]
+    assert board.state.counters.n_erred == 0
+
+
+def test_a_call_that_is_submitted_again_runs_again_the_inputs_that_had_failed(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", "b -> c"))
+    board.raise_(worker, "a")
+    assert board.states("a", "b", "c") == ["erred"] * 3
+    out = board.send(client, graph(":b -> c"))
+    assert list(assigned(out, worker)) == ["a", "b", "c"]
+    assert told(out, client, m.KeysErred) == []
+    assert board.state.counters.n_erred == 0
+
+
+def test_a_new_task_behind_a_failed_one_that_is_submitted_again_with_it_runs(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a"))
+    board.raise_(worker, "a")
+    out = board.send(bob, graph("a -> b"))
+    assert list(assigned(out, worker)) == ["a", "b"]
+    assert told(out, bob, m.KeysErred) == []
+
+
+def test_a_new_task_behind_one_that_lacked_a_dependency_and_is_mended_runs(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph(":x -> a"))
+    out = board.send(bob, graph("x -> a", "a -> b"))
+    assert list(assigned(out, worker)) == ["x", "a", "b"]
+    assert told(out, bob, m.KeysErred) == []
+
+
+def test_a_function_that_was_not_sent_ends_the_connection_of_who_names_it(board):
+    client = board.client()
+    board.send(client, graph("a", blob=None))
+    assert board.refused() == ["SubmitTasks names a function that the scheduler does not have"]
+    assert board.state.tasks == {}
+    assert board.state.functions == {}
+
+
+def test_a_task_without_arguments_ends_the_connection_of_who_sends_it(board):
+    client, other = board.client("alice"), board.client("bob")
+    message = graph("a b")
+    message.args[1] = None
+    board.send(client, message)
+    assert board.refused() == ["SubmitTasks has a task without arguments"]
+    assert board.state.functions == {}
+    board.send(other, graph("a"))
+    assert board.states("a") == ["no_worker"]
+
+
+def test_wanted_keys_are_told_and_unknown_ones_too(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a b"))
+    board.raise_(worker, "a")
+    out = board.send(bob, m.WantKeys(keys=["a", "b", "c"]))
+    assert out[bob] == [
+        m.KeysErred(keys=["a"], failure_of=[0], failures=[["exception", "a", "ValueError"]]),
+        m.KeysPending(keys=["b"]),
+        m.KeysUnknown(keys=["c"]),
+    ]
+
+
+def test_release_of_the_last_future_drops_data_and_work(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a b"))
+    board.finish(worker, "a")
+    attempts = [board.attempt("a"), board.attempt("b")]
+    out = board.send(client, m.ReleaseKeys(keys=["a", "b"]))
+    assert out[worker] == [
+        m.DropAttempts(attempts=attempts),
+        m.DropFunctions(functions=[function_id("inc")]),
+    ]
+    assert board.state.tasks == board.state.functions == {}
+
+
+def test_a_function_stays_a_while_after_its_last_task():
+    board = Board(max_idle_functions=1)
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    out = board.send(client, graph("b"))
+    assert assignment(out, worker).function_blobs == [None]  # the worker still has it
+    board.send(client, m.ReleaseKeys(keys=["b"]))
+    board.send(client, graph("c", function="other"))
+    out = board.send(client, m.ReleaseKeys(keys=["c"]))
+    assert out[worker][-1] == m.DropFunctions(functions=[function_id("inc")])
+    out = board.send(client, graph("d"))
+    assert assignment(out, worker).function_blobs == [b"pickle"]
+
+
+def test_release_keeps_what_a_living_task_needs_and_its_lineage(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", "b -> c"))
+    board.send(client, m.ReleaseKeys(keys=["a", "b"]))
+    assert board.states("a", "b", "c") == ["processing"] * 3
+    board.finish(worker, "a")
+    out = board.finish(worker, "b")
+    assert board.states("a", "b", "c") == ["released", "memory", "processing"]
+    assert dropped(out, worker) == [1]
+    board.finish(worker, "c")
+    assert board.states("a", "b", "c") == ["released", "released", "memory"]
+    board.send(client, m.ReleaseKeys(keys=["c"]))
+    assert board.state.tasks == {}
+
+
+def test_release_of_another_clients_key_has_no_effect(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, graph("a"))
+    board.send(bob, m.ReleaseKeys(keys=["a", "nothing"]))
+    assert board.states("a") == ["no_worker"]
+
+
+def test_cancel_drops_the_work_and_fails_what_depends_on_it(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", "b -> c"))
+    out = board.send(client, m.CancelKeys(keys=["a"], force=False, reason="enough"))
+    assert told(out, client, m.KeysCancelled) == ["a"]
+    assert told(out, client, m.KeysErred) == ["b", "c"]
+    assert board.task("c").failure == ["cancelled", "a", "enough"]
+    assert sorted(dropped(out, worker)) == [1, 2, 3]
+    assert board.state.workers[worker].processing == {}
+
+
+def test_cancel_leaves_what_others_want_unless_forced(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a"))
+    board.send(bob, graph("a"))
+    out = board.send(alice, m.CancelKeys(keys=["a"], force=False, reason=""))
+    assert bob not in out
+    assert board.states("a") == ["processing"]
+    out = board.send(bob, m.CancelKeys(keys=["a"], force=True, reason=""))
+    assert told(out, bob, m.KeysCancelled) == ["a"]
+    assert dropped(out, worker) == [1]
+
+
+def test_a_forced_cancel_takes_no_finished_result_from_others(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a"))
+    board.send(bob, graph("a"))
+    board.finish(worker, "a")
+    out = board.send(alice, m.CancelKeys(keys=["a"], force=True, reason=""))
+    assert bob not in out
+    assert board.states("a") == ["memory"]
+    assert [client.name for client in board.task("a").wanted_by] == ["bob"]
+
+
+def test_a_cancelled_key_runs_when_it_is_submitted_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.send(client, m.CancelKeys(keys=["a"], force=False, reason=""))
+    out = board.send(client, graph("a"))
+    assert assigned(out, worker) == {"a": 2}
+    out = board.send(worker, finished([1], blob=b"of the old attempt"))
+    assert board.state.counters.reports_stale == 1
+    assert client not in out

@@ -1,0 +1,222 @@
+"""turns.py: slices of what peers have sent, in turns."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.protocol import messages as m
+from weft.protocol.handshake import Role
+from weft.protocol.message import Message
+from weft.scheduler.core.turns import (
+    FULL_COST,
+    QUANTUM,
+    ROOM_COST,
+    SLICE_COST,
+    WORKER_QUANTUM,
+    Turns,
+    cost_of,
+)
+
+from ..builders import graph
+
+BEAT = m.Heartbeat(facts={})
+
+
+def want(n: int, prefix: str = "k") -> m.WantKeys:
+    return m.WantKeys(keys=[f"{prefix}{i}" for i in range(n)])
+
+
+def served(turns: Turns, n: int = 1_000_000) -> list[int]:
+    """Whose slices come next."""
+    peers = []
+    while len(peers) < n and (taken := turns.take()) is not None:
+        turns.validate()
+        peers.append(taken[0])
+    return peers
+
+
+def test_small_messages_come_together_and_in_order():
+    turns = Turns()
+    sent: list[Message] = [BEAT, want(3), m.ReleaseKeys(keys=["k1"])]
+    turns.add(1, Role.CLIENT, sent[:2])
+    turns.add(1, Role.CLIENT, sent[2:])
+    assert turns.take() == (1, sent, 1 + 4 + 2)
+    assert turns.take() is None
+    assert not turns
+
+
+def test_a_long_message_is_cut_and_its_order_is_kept():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(100_000), BEAT])
+    found: list[str] = []
+    while (taken := turns.take()) is not None:
+        turns.validate()
+        _, messages, cost = taken
+        assert cost <= SLICE_COST + 1
+        for message in messages:
+            found += message.keys if isinstance(message, m.WantKeys) else ["beat"]
+    assert found == [*want(100_000).keys, "beat"]
+
+
+def test_peers_take_turns():
+    turns = Turns()
+    for peer in (1, 2):
+        turns.add(peer, Role.CLIENT, [want(QUANTUM - 1) for _ in range(3)])
+    assert served(turns) == [1, 2, 1, 2, 1, 2]
+
+
+def test_a_peer_that_had_nothing_waiting_is_next():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(10 * SLICE_COST)])
+    turns.add(2, Role.CLIENT, [want(10 * SLICE_COST)])
+    served(turns, 4)
+    turns.add(3, Role.CLIENT, [BEAT])
+    assert served(turns, 1) == [3]
+
+
+def test_sending_little_and_often_gains_nothing():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(QUANTUM - 1) for _ in range(4)])
+    peers = []
+    for _ in range(4):
+        turns.add(2, Role.CLIENT, [BEAT])
+        peers += served(turns, 2)
+    assert sorted(peers[:2]) == [1, 2]
+    assert peers.count(1) == 4
+
+
+def test_what_a_slice_took_too_much_is_subtracted_later():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(2 * QUANTUM - 1) for _ in range(50)])
+    turns.add(2, Role.CLIENT, [want(QUANTUM - 1) for _ in range(100)])
+    first = served(turns, 60)
+    assert abs(first.count(2) - 2 * first.count(1)) <= 2
+
+
+def test_workers_have_more_handled_than_clients():
+    turns = Turns()
+    for peer, role in ((1, Role.CLIENT), (2, Role.WORKER)):
+        turns.add(peer, role, [want(QUANTUM - 1) for _ in range(400)])
+    first = served(turns, 100)
+    costs = {1: 0, 2: 0}
+    for peer in first:
+        costs[peer] += 1 if peer == 1 else SLICE_COST // QUANTUM
+    assert abs(costs[2] - costs[1] * WORKER_QUANTUM // QUANTUM) <= WORKER_QUANTUM // QUANTUM
+
+
+def test_the_end_of_a_connection_comes_after_what_it_sent():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(3 * SLICE_COST)])
+    turns.close(1)
+    assert turns.waiting() == [1]
+    slices = []
+    while (taken := turns.take()) is not None:
+        slices.append(taken[1])
+    assert sum(len(x.keys) for messages in slices for x in messages) == 3 * SLICE_COST
+    assert [bool(messages) for messages in slices] == [True] * (len(slices) - 1) + [False]
+    assert turns.waiting() == []
+
+
+def test_the_end_of_a_peer_with_nothing_waiting_comes_at_once():
+    turns = Turns()
+    turns.close(1)
+    assert turns.take() == (1, [], 0)
+    assert not turns
+
+
+def test_what_waits_of_a_peer_can_be_dropped():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(SLICE_COST)])
+    turns.add(2, Role.CLIENT, [BEAT])
+    turns.drop(1)
+    turns.drop(3)
+    assert turns.waiting() == [2]
+    assert served(turns) == [2]
+
+
+def test_a_peer_is_full_until_much_of_it_is_handled():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(FULL_COST)])
+    assert turns.is_full(1)
+    assert not turns.has_room(1)
+    left = FULL_COST
+    while not turns.has_room(1):
+        taken = turns.take()
+        assert taken is not None
+        left -= taken[2]
+    assert ROOM_COST - SLICE_COST - 100 < left <= ROOM_COST
+    assert not turns.is_full(2)
+    assert turns.has_room(2)
+
+
+def test_listed_keys_count_and_so_do_the_keys_of_a_request():
+    assert cost_of(BEAT) == 1
+    assert cost_of(graph("a b c -> d", "d -> e")) == 1 + 5 + 4
+    assert cost_of(m.FetchKeys(request=1, keys=["a", "b"])) == 3
+
+
+def test_a_table_of_functions_is_cut_with_the_rows_that_use_it():
+    n = 4 * SLICE_COST
+    rows = graph(" ".join(f"k{i}" for i in range(n)))
+    ids = [i.to_bytes(16, "big") for i in range(n)]
+    rows.functions, rows.function_names, rows.function_blobs = ids, ["f"] * n, [b"f"] * n
+    rows.function_of = list(range(n - 1, -1, -1))
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [rows])
+    found = []
+    while (taken := turns.take()) is not None:
+        for part in taken[1]:
+            assert isinstance(part, m.SubmitTasks)
+            assert len(part.functions) == len(part.function_blobs) == len(part.keys)
+            found += [part.functions[i] for i in part.function_of]
+    assert found == ids[::-1]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(1, 4), st.integers(0, 30)),
+            st.tuples(st.sampled_from(["take", "close"]), st.integers(1, 4), st.just(0)),
+        ),
+        max_size=60,
+    )
+)
+def test_everything_comes_once_in_the_order_of_its_peer(steps):
+    turns = Turns(slice_cost=8)
+    sent: dict[int, list[str]] = {peer: [] for peer in range(1, 5)}
+    came: dict[int, list[str]] = {peer: [] for peer in range(1, 5)}
+    ended: list[int] = []
+    closed: list[int] = []
+
+    def take() -> bool:
+        taken = turns.take()
+        turns.validate()
+        if taken is None:
+            return False
+        peer, messages, _ = taken
+        assert peer not in ended
+        if not messages:
+            ended.append(peer)
+        for message in messages:
+            assert isinstance(message, m.WantKeys)
+            came[peer] += message.keys
+        return True
+
+    for n, (action, peer, size) in enumerate(steps):
+        if action == "take":
+            take()
+        elif peer in closed:
+            continue
+        elif action == "close":
+            closed.append(peer)
+            turns.close(peer)
+        else:
+            message = want(size, f"{n}-")
+            sent[peer] += message.keys
+            turns.add(peer, Role.CLIENT, [message])
+        turns.validate()
+    while take():
+        pass
+    assert came == sent
+    assert sorted(ended) == sorted(closed)

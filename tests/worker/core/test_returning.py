@@ -1,0 +1,40 @@
+"""A worker that leaves: it starts nothing more, and gives back what it has not started."""
+
+from __future__ import annotations
+
+from tests.worker.builders import Hands, assign, give_back, locate
+from weft.protocol.messages import AttemptsFinished, AttemptsReturned, WorkerLeaving
+from weft.worker.core.events import Leave, SchedulerLost
+
+
+def test_a_worker_that_leaves_finishes_what_it_runs_and_starts_nothing():
+    worker = Hands(2)
+    worker.receive(assign("1 a", "2 b", "3 c", "4 d <- a"))
+    first = worker.start(0)
+    assert first is not None
+    assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]
+    # What was on its way is not started either.
+    assert worker.receive(assign("5 e")) == []
+    (told,) = worker.tell(0)
+    assert isinstance(told, AttemptsFinished)
+    assert told.attempts == [first.attempt]
+    (returned,) = worker.receive(give_back(5))
+    assert isinstance(returned, AttemptsReturned)
+    assert sorted([*told.attempts, *returned.attempts]) == [1, 2, 3, 4, 5]
+    assert not any(slot.n_executing for slot in worker.state.slots)
+
+
+def test_a_worker_leaves_once():
+    worker = Hands()
+    assert len(worker.handle(Leave("SIGTERM"))) == 1
+    assert worker.handle(Leave("SIGTERM")) == []
+
+
+def test_a_worker_that_leaves_serves_results_and_starts_nothing_that_becomes_ready():
+    worker = Hands()
+    worker.receive(assign("2 b <- a", located=[("a", 1, 10, ["tcp://a"])]))
+    worker.handle(Leave("SIGTERM"))
+    worker.receive(locate(("a", 1, 10, ["tcp://a"])))
+    assert worker.receive(give_back(1)) == [AttemptsReturned(attempts=[2])]
+    worker.handle(SchedulerLost())
+    assert worker.state.is_leaving

@@ -1,0 +1,558 @@
+"""The worker's core: events in, messages and actions out."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+
+from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
+from weft.protocol.errors import RemoteProtocolError
+from weft.protocol.messages import (
+    AttemptsEnded,
+    AttemptsErred,
+    AttemptsFinished,
+    AttemptsReturned,
+    DropFunctions,
+    HoldersGone,
+    KeysMissing,
+    ReplicasAdded,
+    Stop,
+)
+from weft.worker.core import fetching
+from weft.worker.core.events import ChunkDone, ForgetFunctions, Received, SchedulerLost
+
+A, B, C = "tcp://a", "tcp://b", "tcp://c"
+
+
+def finished(*attempts: int, result: bytes | None = None) -> AttemptsFinished:
+    n = len(attempts)
+    return AttemptsFinished(
+        attempts=list(attempts), nbytes=[100] * n, durations_us=[10] * n, results=[result] * n
+    )
+
+
+# --- Running --------------------------------------------------------------------------------------
+
+
+def test_a_task_without_dependencies_runs_at_once_and_is_reported():
+    worker = Hands()
+    assert worker.receive(assign("1 a", wanted=1)) == []
+    task = worker.start()
+    assert task is not None
+    assert task.key == "a"
+    assert worker.tell() == [finished(1, result=b"result")]
+    assert worker.awake == set()
+
+
+def test_tasks_run_by_priority_then_attempt():
+    worker = Hands()
+    worker.receive(assign("1 first"))
+    worker.receive(assign("5 c", "4 b", priority=7), assign("6 urgent", priority=2))
+    worker.receive(assign("3 a", priority=7))
+    assert worker.run_all() == ["first", "urgent", "a", "b", "c"]
+
+
+def test_a_busy_slot_is_not_woken_again():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.receive(assign("2 b"))
+    assert worker.run_all() == ["a", "b"]
+    assert worker.n_runs == 1
+
+
+def test_a_chain_assigned_ahead_runs_without_asking():
+    # a -> b -> c, and d needs a and c
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b <- a", "3 c <- b", "4 d <- a c"))
+    assert worker.run_all() == ["a", "b", "c", "d"]
+    assert worker.messages == [finished(1), finished(2), finished(3), finished(4)]
+
+
+def test_a_dependency_may_come_later_in_the_same_message():
+    worker = Hands()
+    assert worker.receive(assign("2 b <- a", "1 a")) == []
+    assert worker.run_all() == ["a", "b"]
+
+
+def test_reports_extend_the_message_that_was_not_taken_yet():
+    worker = Hands(2)
+    worker.receive(assign("1 a"), assign("2 b"))
+    worker.start(0)
+    worker.start(1)
+    state = worker.state
+    for slot in (0, 1):
+        (task,) = worker.started[slot]
+        worker.store.add(task.attempt)
+        state.handle(ChunkDone(slot, [task.attempt], [100], [10], [None]), 0.0)
+    assert len(state.to_scheduler) == 1
+    assert sorted(state.to_scheduler[0].attempts) == [1, 2]
+
+
+def test_an_unknown_function_runs_alone_then_chunks_grow_to_a_millisecond():
+    worker = Hands()
+    worker.receive(assign(*[f"{i} k{i}" for i in range(1, 400)]))
+    chunk = worker.state.slots[0].chunk
+    assert len(chunk) == 1
+    worker.start()
+    worker.tell(duration_us=9)
+    assert len(chunk) == 100
+    assert worker.run(n=3) == ["k2", "k3", "k4"]
+    assert len(chunk) == 97
+
+
+def test_a_chunk_leaves_a_share_for_other_idle_slots():
+    worker = Hands(4)
+    worker.receive(assign("1 a"))
+    slot = next(iter(worker.awake))
+    worker.run(slot)
+    worker.receive(assign(*[f"{i} k{i}" for i in range(2, 12)]))
+    assert sorted(len(slot.chunk) for slot in worker.state.slots) == [2, 2, 3, 3]
+
+
+def test_a_slow_function_gets_chunks_of_one():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b", "3 c", function=SLOW))
+    worker.start()
+    worker.tell(duration_us=2_000_000)
+    assert len(worker.state.slots[0].chunk) == 1
+
+
+def test_an_idle_slot_takes_half_of_what_waits_behind_a_long_task():
+    worker = Hands(2)
+    worker.receive(assign("1 a"))
+    (slot,) = worker.awake
+    other = 1 - slot
+    worker.run(slot)
+    worker.receive(assign(*[f"{i} k{i}" for i in range(2, 10)]))
+    worker.start(slot)  # and it takes long
+    assert len(worker.run(other, n=4)) == 4
+    # Slot `other` has nothing more, and took two of the three that wait in the other chunk.
+    assert len(worker.state.slots[slot].chunk) == 1
+    worker.run(other, n=2)
+    worker.run(other, n=1)
+    assert worker.awake == {slot}
+    worker.tell(slot)
+    assert worker.awake == set()
+    assert sum(len(m.attempts) for m in worker.messages) == 9
+
+
+# --- Failures -------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_reported_and_its_dependents_wait_until_they_are_dropped():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b <- a"))
+    worker.start()
+    (told,) = worker.tell(failed=["a"])
+    assert isinstance(told, AttemptsErred)
+    assert told.attempts == [1]
+    assert told.failures[0][:2] == ["exception", "a"]
+    assert worker.run_all() == []
+    assert set(worker.state.by_attempt) == {2}
+    worker.receive(drop(2))
+    assert worker.state.by_key == {}
+
+
+def test_a_failed_task_assigned_again_serves_its_waiting_dependents():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b <- a"))
+    worker.start()
+    worker.tell(failed=["a"])
+    worker.receive(assign("3 a"))
+    assert worker.run_all() == ["a", "b"]
+
+
+# --- Dropping -------------------------------------------------------------------------------------
+
+
+def test_dropping_data_forgets_it():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.run()
+    worker.receive(drop(1))
+    assert worker.store == set()
+    assert worker.state.by_key == {}
+
+
+def test_dropped_tasks_do_not_run_wherever_they_are():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.run()
+    worker.receive(assign("2 b", "3 c", "4 d", "5 e <- d"))
+    assert len(worker.state.slots[0].chunk) == 3
+    worker.start()
+    worker.receive(drop(3, 5))
+    worker.receive(assign("6 f"))
+    worker.receive(drop(6))
+    worker.tell()
+    assert worker.run_all() == ["d"]
+    assert [m.attempts for m in worker.messages] == [[1], [3, 5], [6], [2], [4]]
+
+
+def test_a_task_dropped_while_it_runs_is_not_reported_and_its_value_is_forgotten():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b"))
+    worker.start()
+    worker.receive(drop(1))
+    assert worker.messages == []
+    assert worker.tell() == [AttemptsEnded(attempts=[1])]
+    assert worker.store == set()
+    assert worker.run_all() == ["b"]
+
+
+def test_data_that_a_waiting_task_needs_outlives_its_drop():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.run()
+    worker.receive(assign("2 b <- a x", located=[("x", 9, 10, [A])]), drop(1))
+    assert worker.store == {1}
+    worker.answer(A)
+    assert worker.run_all() == ["b"]
+    assert worker.store == {2, 9}
+
+
+def test_an_old_drop_spares_the_newer_attempt():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.receive(drop(1), assign("2 a"))
+    worker.tell()
+    worker.run_all()
+    worker.receive(drop(1))
+    assert worker.store == {2}
+    assert [m.attempts for m in worker.messages] == [[1], [2]]
+
+
+def test_a_new_attempt_takes_over_the_dependents_of_the_old_one():
+    worker = Hands()
+    worker.receive(assign("1 x", "2 a", "3 b <- a"))
+    worker.start()
+    worker.receive(assign("4 a"))
+    worker.tell()
+    assert worker.run_all() == ["a", "b"]
+    assert [m.attempts for m in worker.messages] == [[1], [4], [3]]
+
+
+def test_the_same_attempt_twice_is_counted_and_ignored():
+    worker = Hands()
+    worker.receive(assign("1 a"), assign("1 a"), drop(77))
+    assert worker.state.n_stale == 2
+    assert worker.run_all() == ["a"]
+
+
+# --- Returning ------------------------------------------------------------------------------------
+
+
+def test_what_would_run_last_is_given_back_first():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.run()
+    worker.receive(assign("2 b", "3 c", "4 d", "5 e"))
+    worker.start()
+    assert worker.receive(give_back(2)) == [AttemptsReturned(attempts=[5, 4])]
+    worker.tell()
+    assert worker.run_all() == ["c"]
+
+
+def test_more_is_asked_back_than_there_is():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b"))
+    worker.start()
+    assert worker.receive(give_back(10)) == [AttemptsReturned(attempts=[2])]
+    assert worker.receive(give_back(10)) == [AttemptsReturned(attempts=[])]
+
+
+def test_a_task_is_given_back_only_after_its_dependents():
+    # "late" would run last, but others wait for it.
+    worker = Hands()
+    worker.receive(assign("1 x"))
+    worker.start()
+    worker.receive(assign("9 late", "2 y"), assign("3 d1 <- late", "4 d2 <- d1"))
+    assert worker.receive(give_back(2)) == [AttemptsReturned(attempts=[4, 3])]
+    assert worker.receive(give_back(9)) == [AttemptsReturned(attempts=[9, 2])]
+
+
+def test_giving_back_stops_fetches_that_nobody_needs_any_more():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    worker.receive(assign("2 b <- y", located=[("y", 8, 10, [A])]))
+    assert worker.asked(A) == ["x"]
+    assert worker.receive(give_back(1)) == [AttemptsReturned(attempts=[2])]
+    worker.answer(A)
+    assert worker.fetches == {}
+
+
+# --- Fetching -------------------------------------------------------------------------------------
+
+
+def test_inputs_are_fetched_in_one_batch_and_reported():
+    worker = Hands()
+    worker.receive(assign("1 a <- x y", located=[("x", 8, 10, [A]), ("y", 9, 10, [A])]))
+    assert worker.asked(A) == ["x", "y"]
+    assert worker.answer(A) == [ReplicasAdded(attempts=[8, 9], keys=["x", "y"])]
+    assert worker.run_all() == ["a"]
+
+
+def test_the_holder_with_least_in_flight_is_asked():
+    worker = Hands()
+    rows = [(f"x{i}", 10 + i, 100, [A, B, C]) for i in range(6)]
+    names = " ".join(row[0] for row in rows)
+    worker.receive(assign(f"1 a <- {names}", located=rows))
+    assert [len(worker.asked(peer)) for peer in (A, B, C)] == [2, 2, 2]
+
+
+def test_one_request_for_each_holder_at_a_time():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
+    worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
+    assert worker.asked(A) == ["x"]
+    worker.answer(A)
+    assert worker.asked(A) == ["y"]
+
+
+def test_requests_are_limited_in_bytes(monkeypatch):
+    monkeypatch.setattr("weft.worker.core.fetching.REQUEST_BYTES", 100)
+    monkeypatch.setattr("weft.worker.core.fetching.IN_FLIGHT_BYTES", 150)
+    worker = Hands()
+    rows = [("big", 8, 500, [A]), ("x", 9, 60, [A]), ("y", 10, 60, [A]), ("z", 11, 60, [B])]
+    worker.receive(assign("1 a <- big x y z", located=rows))
+    assert worker.asked(A) == ["big"]
+    assert worker.asked(B) == []
+    worker.answer(A)
+    assert worker.asked(A) == ["x"]
+    assert worker.asked(B) == ["z"]
+
+
+def test_a_missing_key_is_reported_and_waits_for_a_new_location():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    assert worker.answer(A, missing=["x"]) == [KeysMissing(keys=["x"], holder=A)]
+    assert worker.fetches == {}
+    worker.receive(locate(("x", 12, 10, [B])))
+    assert worker.answer(B) == [ReplicasAdded(attempts=[12], keys=["x"])]
+    assert worker.run_all() == ["a"]
+
+
+def test_another_holder_is_asked_when_one_fails():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A, B])]))
+    assert worker.fail(A) == [KeysMissing(keys=["x"], holder=A, unreachable=True)]
+    assert worker.asked(B) == ["x"]
+    worker.answer(B)
+    assert worker.run_all() == ["a"]
+
+
+def test_what_is_queued_at_a_holder_out_of_reach_fails_with_it():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
+    worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
+    assert worker.fail(A) == [KeysMissing(keys=["x", "y"], holder=A, unreachable=True)]
+    assert worker.state.fetching.peers == {}
+
+
+def test_what_a_lost_holder_owes_is_given_up_and_asked_for_elsewhere():
+    worker = Hands()
+    worker.receive(assign("1 a <- x y", located=[("x", 8, 10, [A, B]), ("y", 9, 10, [A])]))
+    assert worker.asked(A) == ["x", "y"]
+    assert worker.receive(HoldersGone(addresses=[A, C])) == []
+    assert worker.given_up == [A]
+    assert worker.fail(A) == [KeysMissing(keys=["x", "y"], holder=A, unreachable=True)]
+    assert worker.asked(B) == ["x"]
+
+
+def test_what_waits_for_its_turn_at_a_lost_holder_is_not_asked_of_it():
+    worker = Hands()
+    with patch.object(fetching, "IN_FLIGHT_BYTES", 10):
+        worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
+        worker.receive(assign("2 b <- y", located=[("y", 9, 10, [B])]))
+        assert worker.asked(B) == []
+        told = worker.receive(HoldersGone(addresses=[B]))
+    assert told == [KeysMissing(keys=["y"], holder=B, unreachable=True)]
+    assert worker.given_up == []
+
+
+def test_an_input_that_nobody_holds_is_asked_for():
+    worker = Hands()
+    assert worker.receive(assign("1 a <- x")) == [KeysMissing(keys=["x"], holder="tcp://me")]
+    worker.receive(assign("2 x"))
+    assert worker.run_all() == ["x", "a"]
+
+
+def test_a_missing_input_may_be_computed_here():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    worker.fail(A)
+    worker.receive(assign("12 x"))
+    assert worker.run_all() == ["x", "a"]
+
+
+def test_an_input_in_flight_may_be_computed_here():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    worker.receive(assign("12 x"))
+    assert worker.answer(A) == []
+    assert worker.run_all() == ["x", "a"]
+    assert worker.store == {1, 12}
+
+
+def test_a_copy_whose_tasks_were_dropped_meanwhile_stays_until_it_is_dropped():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    worker.receive(drop(1))
+    assert worker.answer(A) == [ReplicasAdded(attempts=[9], keys=["x"])]
+    assert worker.store == {9}
+    worker.receive(drop(9))
+    assert worker.store == set()
+
+
+def test_a_copy_dropped_in_flight_is_forgotten_and_its_tasks_wait():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    worker.receive(drop(9))
+    assert worker.answer(A) == []
+    assert worker.store == set()
+    worker.receive(locate(("x", 10, 10, [B])))
+    worker.answer(B)
+    assert worker.run_all() == ["a"]
+
+
+def test_a_late_copy_spares_the_same_attempt_from_elsewhere():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
+    worker.receive(drop(9), locate(("x", 9, 10, [B])))
+    worker.answer(B)
+    worker.answer(A)
+    assert worker.store == {9}
+    assert worker.run_all() == ["a"]
+
+
+def test_released_data_that_is_wanted_again_is_kept_and_reported():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.run()
+    worker.receive(assign("2 b <- a x", located=[("x", 9, 10, [A])]), drop(1))
+    told = worker.receive(assign("3 c <- a", located=[("a", 1, 10, [B])]))
+    assert told == [ReplicasAdded(attempts=[1], keys=["a"])]
+    assert worker.fetches.keys() == {1}
+    worker.answer(A)
+    assert worker.run_all() == ["c", "b"]
+    assert worker.store == {1, 2, 3, 9}
+
+
+def test_a_copy_for_two_tasks_is_fetched_once():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", "2 b <- x", located=[("x", 9, 10, [A])]))
+    worker.receive(assign("3 c <- x", located=[("x", 9, 10, [B])]))
+    assert worker.asked(B) == []
+    worker.answer(A)
+    assert worker.run_all() == ["a", "b", "c"]
+
+
+# --- Sessions, functions, nonsense ----------------------------------------------------------------
+
+
+def test_losing_the_scheduler_forgets_everything_and_says_nothing():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.run()
+    worker.receive(
+        assign("2 b <- a", "3 c <- b", "4 d <- x"),
+        assign("5 e <- y", located=[("y", 9, 10, [A])]),
+    )
+    worker.start()
+    assert worker.handle(SchedulerLost()) == []
+    assert worker.state.by_key == {}
+    assert worker.state.functions == {}
+    assert worker.store == {1}, "the running task uses it"
+    assert worker.answer(A) == []
+    assert worker.tell() == []
+    assert worker.store == set()
+    assert worker.awake == set()
+    worker.receive(assign("1 a"))
+    assert worker.run_all() == ["a"]
+
+
+def test_dropped_functions_live_on_in_their_tasks():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    function = worker.state.functions[INC]
+    worker.state.handle(Received([DropFunctions(functions=[INC, SLOW])]), 0.0)
+    assert worker.state.actions == [ForgetFunctions([function])]
+    assert worker.run_all() == ["a"]
+
+
+def bad_function_index():
+    message = assign("1 a")
+    message.function_of = [1]
+    return message
+
+
+def bad_located_columns():
+    message = assign("1 a <- x")
+    message.located_keys = ["x"]
+    return message
+
+
+def no_arguments():
+    message = assign("1 a")
+    message.args = [None]
+    return message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        bad_function_index(),
+        bad_located_columns(),
+        no_arguments(),
+        assign("1 a <- a"),
+        Stop(reason="not for the core"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_changes(message):
+    worker = Hands()
+    with pytest.raises(RemoteProtocolError):
+        worker.state.handle(Received([message]), 0.0)
+    assert worker.state.by_key == {}
+    assert worker.state.functions == {}
+
+
+# --- Clients in turns -----------------------------------------------------------------------------
+
+
+def test_a_client_waits_for_a_chunk_of_another_one_not_for_all_of_its_tasks():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.tell(duration_us=100)
+    worker.receive(assign(*(f"{i} a{i}" for i in range(2, 102))))
+    small = assign("200 small")
+    small.function_clients = [2]
+    worker.receive(small)
+    ran = worker.run_all()
+    assert len(ran) == 101
+    assert ran.index("small") <= 11
+
+
+def test_a_chunk_is_of_one_client_so_that_its_result_waits_for_no_other():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.tell(duration_us=1)
+    other = assign("5 b", "6 c")
+    other.function_clients = [2]
+    worker.receive(assign("2 busy"))
+    worker.receive(assign("3 d", "4 e"), other)
+    worker.start()
+    worker.tell()
+    assert [task.key for task in worker.state.slots[0].chunk] == ["b", "c"]
+
+
+def test_the_users_priority_goes_before_turns_on_a_worker():
+    worker = Hands()
+    worker.receive(assign("1 busy"))
+    urgent = assign("9 urgent", priority=0)
+    urgent.function_clients = [2]
+    worker.receive(assign("2 a", "3 b", priority=1 << 53), urgent)
+    assert worker.run_all() == ["busy", "urgent", "a", "b"]

@@ -1,0 +1,150 @@
+"""The queue of ready tasks: best user priority first, then clients in turns, each by (priority,
+attempt).
+
+Each client has a lane at each user priority (`protocol/rotation.py`), and a chunk is of one lane:
+what one client runs here waits for a chunk of another's, not for all of its backlog.
+
+The scheduler sends tasks in about the order in which they are to run, so nearly all are appended to
+a sorted run and taken from its front, in constant time; only what comes out of order goes through a
+heap. Removal is lazy: a task that has left the state "ready" is skipped when it is found.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ...protocol.rotation import Rotation
+from .tasks import WorkerTask
+
+#: The user's part of a priority stands above so many bits; see scheduler/core/priority.py.
+_LEVEL_SHIFT: Final = 53
+
+
+class Lane:
+    """The ready tasks of one client at one user priority, and litter."""
+
+    __slots__ = ("heap", "n", "run")
+
+    def __init__(self) -> None:
+        #: Number of its tasks in state "ready".
+        self.n = 0
+        #: Sorted by (priority, attempt).
+        self.run: deque[WorkerTask] = deque()
+        #: A heap of (priority, attempt, task). A task is in one of the two, once.
+        self.heap: list[tuple[int, int, WorkerTask]] = []
+
+    def push(self, task: WorkerTask) -> None:
+        """Put a task where it belongs."""
+        run = self.run
+        if not run:
+            run.append(task)
+            return
+        last = run[-1]
+        priority = task.priority
+        if priority > last.priority or (priority == last.priority and task.attempt > last.attempt):
+            run.append(task)
+            return
+        first = run[0]
+        if priority < first.priority or (
+            priority == first.priority and task.attempt < first.attempt
+        ):
+            run.appendleft(task)
+            return
+        heapq.heappush(self.heap, (priority, task.attempt, task))
+
+    def sweep(self) -> None:
+        """Take the litter out."""
+        live = sorted(self, key=lambda task: (task.priority, task.attempt))
+        self.run = deque(live)
+        self.heap = []
+
+    def __iter__(self) -> Iterator[WorkerTask]:
+        for task in self.run:
+            if task.state == "ready":
+                yield task
+        for _, _, task in self.heap:
+            if task.state == "ready":
+                yield task
+
+
+class ReadyQueue:
+    """All tasks in state "ready", and litter."""
+
+    __slots__ = ("_lane", "n", "rotation")
+
+    def __init__(self) -> None:
+        #: Number of tasks in state "ready".
+        self.n = 0
+        self.rotation: Rotation[Lane] = Rotation()
+        #: Whose turn it is.
+        self._lane: Lane | None = None
+
+    def push(self, task: WorkerTask) -> None:
+        """Make `task` ready."""
+        task.state = "ready"
+        self.n += 1
+        level = task.priority >> _LEVEL_SHIFT
+        lane = self.rotation.lanes.get((level, task.client))
+        if lane is None:
+            lane = Lane()
+            self.rotation.enrol(level, task.client, lane)
+        lane.n += 1
+        lane.push(task)
+
+    def turn(self) -> int:
+        """Let the next client have its turn; return how many tasks it has. Needs `n > 0`."""
+        self._lane = lane = self.rotation.turn()
+        assert lane is not None, "n > 0"
+        return lane.n
+
+    def pop(self) -> WorkerTask:
+        """Take the task of the client whose turn it is that is to run first.
+
+        Its caller changes its state, and takes no more than `turn` said.
+        """
+        lane = self._lane
+        assert lane is not None, "turn comes first"
+        run = lane.run
+        heap = lane.heap
+        while True:
+            if not heap or (run and (run[0].priority, run[0].attempt) < heap[0][:2]):
+                task = run.popleft()
+            else:
+                task = heapq.heappop(heap)[2]
+            if task.state == "ready":
+                self.n -= 1
+                lane.n -= 1
+                if not self.n:
+                    self._end()
+                return task
+
+    def removed(self, task: WorkerTask) -> None:
+        """Count one task that has left the state "ready" by itself."""
+        self.n -= 1
+        lane = self.rotation.lanes[task.priority >> _LEVEL_SHIFT, task.client]
+        lane.n -= 1
+        # A slot that is busy for long must not let litter pile up.
+        if len(lane.run) + len(lane.heap) > 2 * lane.n + 64:
+            lane.sweep()
+        if not self.n:
+            self._end()
+
+    def _end(self) -> None:
+        """Forget the lanes of clients that may never come back. All are empty, but for litter."""
+        self._lane = None
+        self.rotation.clear()
+
+    def __iter__(self) -> Iterator[WorkerTask]:
+        """Yield the ready tasks, in no order worth mentioning (but always the same)."""
+        for lane in self.rotation.lanes.values():
+            yield from lane
+
+
+def worst_first(tasks: Iterable[WorkerTask]) -> list[tuple[int, int]]:
+    """Make a heap of (-priority, -attempt): of those that no local task depends on, the last."""
+    heap = [(-task.priority, -task.attempt) for task in tasks if not task.pins]
+    heapq.heapify(heap)
+    return heap

@@ -1,0 +1,159 @@
+"""What a worker knows of one attempt: the record, its function, and the slot that runs it.
+
+Plain data. The rules are in `state`, and `validate` asserts what the comments here say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...protocol.payload import Blob
+
+if TYPE_CHECKING:
+    from .fetching import Peer
+
+#: waiting    a task, some input of which is not in memory
+#: ready      a task with all inputs in memory, in the ready queue
+#: executing  in a slot's chunk: started, or next in line (see `Slot.chunk`)
+#: memory     the value is in the store
+#: fetch      a copy that some peer is to be asked for
+#: flight     a copy that a peer has been asked for
+#: missing    an input that is nowhere: nobody is known to hold it, and it is not a task here
+#: cancelled  dropped after it had started; its result is thrown away when it comes
+#: released   dropped from memory while unfinished tasks here use it; goes with the last of them
+#: forgotten  in no container any more, except as litter that its finder skips
+TaskState = Literal[
+    "waiting",
+    "ready",
+    "executing",
+    "memory",
+    "fetch",
+    "flight",
+    "missing",
+    "cancelled",
+    "released",
+    "forgotten",
+]
+
+#: The attempt of a record in state "missing" whose attempt is not known.
+NO_ATTEMPT = -1
+
+
+class WorkerFunction:
+    """A function that tasks here use. Its pickle is opaque to the core."""
+
+    __slots__ = ("blob", "call", "estimate_us", "id")
+
+    def __init__(self, id: bytes, blob: Blob | None) -> None:
+        self.id = id
+        #: None = the scheduler took it for known here; its tasks fail with a clear error.
+        self.blob = blob
+        #: Predicted duration of one task, microseconds; 0 = none was measured yet.
+        self.estimate_us = 0.0
+        #: What the executor made of the blob. The core never looks at it.
+        self.call: Any = None
+
+
+#: The function of records that are not tasks but copies of what other workers made.
+NO_FUNCTION = WorkerFunction(b"", None)
+
+
+class WorkerTask:
+    """One attempt of one key: work to do here, or (a copy of) the value that it made."""
+
+    __slots__ = (
+        "args",
+        "attempt",
+        "client",
+        "function",
+        "holders",
+        "inputs",
+        "key",
+        "n_waiting_on",
+        "nbytes",
+        "peer",
+        "pins",
+        "priority",
+        "slot",
+        "state",
+        "waiters",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        attempt: int,
+        priority: int,
+        function: WorkerFunction,
+        args: Blob,
+        wanted: int,
+        client: int = 0,
+    ) -> None:
+        self.key = key
+        self.attempt = attempt
+        self.priority = priority  # smaller runs earlier
+        self.function = function
+        #: b"" once the task has finished, and for copies.
+        self.args = args
+        #: 1 = a client waits for the result, which then rides along if it is small.
+        self.wanted = wanted
+        #: For whom it runs: a number, which the scheduler gave. Clients take turns.
+        self.client = client
+        self.state: TaskState = "waiting"
+        #: Records of the dependencies, in the order of the message. () once it has finished.
+        self.inputs: list[WorkerTask] | tuple[()] = ()
+        #: Number of inputs that are not in memory; 0 unless waiting.
+        self.n_waiting_on = 0
+        #: Tasks that had this as an input when it was not in memory; None when there are none.
+        #: Those that do not wait any more are litter.
+        self.waiters: list[WorkerTask] | None = None
+        #: Number of times that unfinished tasks here have this among their inputs.
+        self.pins = 0
+        #: Bytes of the value: measured in memory, said by the scheduler in fetch and flight.
+        self.nbytes = 0
+        #: Addresses that may still be asked, that of `peer` included. () unless in fetch or flight.
+        self.holders: list[str] | tuple[()] = ()
+        #: The peer in whose queue (fetch) or request (flight) it is; None otherwise.
+        self.peer: Peer | None = None
+        #: Index of the slot that runs it; -1 unless executing or cancelled.
+        self.slot = -1
+
+    def __lt__(self, other: WorkerTask) -> bool:
+        """Run earlier? Only reached in a heap, for the same attempt sent twice."""
+        return (self.priority, self.attempt) < (other.priority, other.attempt)
+
+    def __repr__(self) -> str:
+        return f"<WorkerTask {self.key!r} attempt {self.attempt} {self.state}>"
+
+
+class Slot:
+    """One executor thread, as the core sees it."""
+
+    __slots__ = ("busy", "chunk", "index", "n_executing")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        #: Tasks to run next, best first. The executor takes from the left, the core gives and
+        #: takes back at the right, both atomically: so whatever the core can still take has not
+        #: started, and what is executing but not in here has.
+        self.chunk: deque[WorkerTask] = deque()
+        #: False = its thread sleeps, or is about to, and has to be woken with `Run`.
+        self.busy = False
+        #: Tasks in state executing or cancelled with this slot's index.
+        self.n_executing = 0
+
+
+def move_waiters(old: WorkerTask, new: WorkerTask) -> None:
+    """Let the tasks that wait for `old` wait for `new`. Neither is in memory, or only `new` is.
+
+    All that pin a record that is not in memory are waiting for it.
+    """
+    waiters = [task for task in old.waiters or () if task.state == "waiting"]
+    old.waiters = None
+    for task in waiters:
+        task.inputs = [new if record is old else record for record in task.inputs]
+    new.pins += old.pins
+    old.pins = 0
+    new.waiters = waiters if new.waiters is None else new.waiters + waiters

@@ -1,0 +1,127 @@
+"""A worker as a process of its own: its event loop, the signals that end it, and its end in need.
+
+When weft's own code fails in this process, because a task has broken the interpreter that they
+share or by a bug, nothing here can be relied on. The process ends at once: its supervisor starts
+another, and what ran here runs there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from ...protocol.errors import InternalError
+from ...protocol.process_role import set_worker_process
+from ..config import WorkerConfig
+from ..server import WorkerServer
+from ..silence import STACK_SIGNAL, STACK_SUFFIX
+from .exits import EXIT_CRASHED, note_crash
+from .forking import give_children_default_signals
+
+__all__ = ["main"]
+
+logger = logging.getLogger("weft.worker")
+
+#: How long a thread may hold the GIL while the loop waits for it.
+_SWITCH_INTERVAL_S: Final = 0.0005
+#: How long the last words may take.
+_CRASH_S: Final = 5.0
+_RECURSION_LIMIT: Final = 1000
+#: What escapes a callback of the loop and means that weft's own state may be wrong.
+_CRASHES: Final = (AssertionError, InternalError, RecursionError)
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(config: WorkerConfig) -> None:
+    """Run a worker as this process: on uvloop where there is one, until it is told to end.
+
+    SIGTERM lets what runs finish within the grace period; SIGINT, or a second SIGTERM, does not.
+
+    Raises:
+        WeftError: as `WorkerServer.run`.
+    """
+    set_worker_process()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    loop = _new_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        with _stack_on_demand(config.started_path):
+            loop.run_until_complete(_main(config))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _main(config: WorkerConfig) -> None:
+    crash = functools.partial(_end_process, config)
+    worker = WorkerServer(config, crash)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(functools.partial(_on_loop_error, crash))
+    loop.add_signal_handler(signal.SIGTERM, worker.leave, "signal SIGTERM")
+    loop.add_signal_handler(signal.SIGINT, worker.stop, "signal SIGINT")
+    give_children_default_signals(_STOP_SIGNALS)
+    await worker.run()
+
+
+@contextlib.contextmanager
+def _stack_on_demand(record: Path | None) -> Iterator[None]:
+    """Let the supervisor ask for the stacks of all threads, whatever these do."""
+    if record is None or not STACK_SIGNAL:
+        yield
+        return
+    with open(record.with_suffix(STACK_SUFFIX), "w") as file:
+        faulthandler.register(STACK_SIGNAL, file=file)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(STACK_SIGNAL)
+
+
+def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, _CRASHES):
+        crash(error)
+    loop.default_exception_handler(context)
+
+
+def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
+    """End this process. Its few last words may fail as anything may here: they do not matter."""
+    try:
+        sys.setrecursionlimit(_RECURSION_LIMIT)
+        faulthandler.dump_traceback_later(_CRASH_S, exit=True)
+        what = f"{type(error).__name__}: {error}"
+        is_used_up = isinstance(error, (RecursionError, MemoryError))
+        if is_used_up:
+            why = "a task has changed the interpreter that it shares with weft, or used it up"
+        else:
+            why = "a task has broken the process that it shares with weft, or this is a bug of weft"
+        # First for the supervisor, whose report says why in the errors of tasks.
+        note_crash(config.started_path, f"weft's own code failed in it ({what}): {why}")
+        # The scheduler warns of what the supervisor reports; for a bug the traceback is needed.
+        logger.log(
+            logging.INFO if is_used_up and config.supervisor_id else logging.ERROR,
+            "worker %s ends, weft's own code failed in it (%s): %s",
+            config.name,
+            what,
+            why,
+            exc_info=None if is_used_up else error,
+        )
+    finally:
+        os._exit(EXIT_CRASHED)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

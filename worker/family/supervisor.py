@@ -1,0 +1,588 @@
+"""The supervisor: starts worker processes, watches them, says why they died, and starts them again.
+
+It runs no user code and holds no data, so it answers at once whatever its workers do. That makes
+its line to the scheduler the one that says whether a worker is alive: a worker whose task holds the
+interpreter lock for minutes is busy, not dead.
+
+What it decides:
+
+- A worker that ended is started again, under a new id; after deaths in a row with a growing delay.
+  One that ended by itself with code 0 while it ran nothing was told to, and stays away. One that
+  cannot be what it was told to be (`EXIT_CONFIG`), or that the scheduler refuses for good
+  (`EXIT_REFUSED`), ends everything: the next would not fare better.
+- A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
+  exit is reported with that reason, and with the attempts that were running or being served.
+- A worker that does nothing at all for a minute is reported with its stack, see `silence`.
+- `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
+  ends everything: a signal to the workers, SIGKILL after a grace, exit code 0. After SIGTERM the
+  workers may finish what they run, within the grace period; a second signal ends all at once.
+- A scheduler that is lost is looked for again, with back-off, for ever; workers do the same.
+
+Forking is the spawner's (spawn.py); this process only asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from ...protocol.deadline import unless, within
+from ...protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolError
+from ...protocol.security import Security
+from ..packing import TERMINATE_FRACTION
+from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
+from ..started import read_beats, read_served, read_started
+from .exits import EXIT_CONFIG, EXIT_REFUSED, read_crash, read_refusal
+from .supervisor_link import SETTLE_S, SupervisorLink
+
+_log = logging.getLogger("weft.supervisor")
+
+_CHECK_S: Final = 0.1
+#: How often at least a worker's beats are looked at.
+_MAX_LOOK_S: Final = 3.0
+#: How many times a stack that was asked for is looked for.
+_STACK_LOOKS: Final = 20
+#: States of a process that somebody has suspended: by SIGSTOP, or with a debugger.
+_SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+#: A worker that lived this long was not killed by its own start.
+_SOUND_AFTER_S: Final = 10.0
+#: Deaths in a row, each right after the start, that the user should hear of from us.
+_SUSPICIOUS_DEATHS: Final = 3
+_RESTART_MIN_S: Final = 0.1
+_RESTART_MAX_S: Final = 30.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+_RECONNECT_MIN_S: Final = 0.05
+#: So many waits are short, about half a minute: a lost scheduler may be started again at once.
+_RECONNECT_SOON_S: Final = 0.5
+_N_SOON: Final = 80
+_RECONNECT_MAX_S: Final = 10.0
+#: Who loses a session sooner than this after it began looks again later each time.
+_SOUND_SESSION_S: Final = 10.0
+
+
+@dataclass
+class WorkerSpec:
+    """One worker to keep running.
+
+    Attributes:
+        name: for people; the same across restarts.
+        memory_limit: bytes, 0 = none.
+        options: everything else that the worker process is told, as plain data.
+    """
+
+    name: str
+    memory_limit: int
+    options: dict[str, Any]
+
+
+@dataclass
+class SupervisorConfig:
+    """What to run.
+
+    Attributes:
+        find: says where the scheduler is now and how to prove who we are; asked at each attempt.
+        workers: which workers.
+        directory: where workers keep what they need; made before, removed with `owns_directory`.
+        embedded: the scheduler is ours alone: leave when it does, and wait for nothing.
+        connect_timeout_s: give up when the first connection takes longer. Not looked at if
+            embedded.
+        grace_s: how long a worker may take to end by itself.
+        grace_period_s: how long workers may finish, before that, what they run when SIGTERM comes.
+        silent_after_s: a worker whose event loop does not run for so long, and that uses no
+            processor time meanwhile, is reported.
+    """
+
+    find: Callable[[], tuple[Sequence[str], Security]]
+    workers: list[WorkerSpec]
+    directory: str
+    owns_directory: bool = False
+    embedded: bool = False
+    connect_timeout_s: float = 60.0
+    grace_s: float = 3.0
+    grace_period_s: float = 0.0
+    silent_after_s: float = 60.0
+
+
+@dataclass
+class _Slot:
+    """One worker's place. `pid` is 0 while nothing runs there."""
+
+    spec: WorkerSpec
+    worker_id: str = ""
+    pid: int = 0
+    process: psutil.Process | None = None
+    started: float = 0.0
+    #: deaths in a row, each soon after the start
+    n_quick_deaths: int = 0
+    #: why we killed it, if we did
+    verdict: str = ""
+    #: it ended on purpose
+    retired: bool = False
+    record: Path = field(default_factory=Path)
+    silence: SilenceWatch = field(default_factory=lambda: SilenceWatch(0.0))
+
+
+class Supervisor:
+    """See the module. One instance per process; `await run()` is its life."""
+
+    def __init__(
+        self,
+        config: SupervisorConfig,
+        commands: socket.socket,
+        *,
+        lifeline: socket.socket | None = None,
+        on_started: Callable[[], None] | None = None,
+    ) -> None:
+        """Take the spawner's socket; `lifeline` ends when whoever embeds us ends or says so.
+
+        Args:
+            config: what to run.
+            commands: the spawner's other end.
+            lifeline: its end of file is the order to stop.
+            on_started: called once, when all workers were asked for.
+        """
+        self.config = config
+        self.supervisor_id = uuid.uuid4().hex
+        self._commands = commands
+        self._lifeline = lifeline
+        self._on_started = on_started
+        self._slots = [_Slot(spec) for spec in config.workers]
+        #: {worker_id: its place} of every worker that was asked for and has not ended
+        self._running: dict[str, _Slot] = {}
+        #: {pid: its place} of those of them that the spawner has forked
+        self._by_pid: dict[int, _Slot] = {}
+        self._restarts: dict[int, asyncio.TimerHandle] = {}
+        #: What workers are told to end with; 0 while they are not.
+        self._end_signal = 0
+        self._exit_code = 0
+        #: Workers may finish what they run.
+        self._lets_finish = False
+        self._owns_directory = config.owns_directory
+        self._known: tuple[Sequence[str], Security] = config.find()
+
+    async def run(self) -> int:
+        """Watch until told to stop; return the exit code of the process.
+
+        Raises:
+            WeftError: the scheduler does not take us, or (at first) cannot be found or reached.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._stop_asked: asyncio.Future[str] = self._loop.create_future()
+        self._all_ended = asyncio.Event()
+        self._link = SupervisorLink(self.supervisor_id, self._alive, self._on_stop_message)
+        reader, self._writer = await asyncio.open_connection(sock=self._commands)
+        tasks = [self._accompany(self._hear_spawner(reader))]
+        if self._lifeline is not None:
+            tasks.append(self._accompany(self._watch_lifeline(self._lifeline)))
+        try:
+            if not self.config.embedded:
+                await self._first_connection()
+            if not self._stop_asked.done():
+                for slot in self._slots:
+                    self._start(slot)
+                if self._on_started is not None:
+                    self._on_started()
+                tasks.append(self._accompany(self._keep_connected()))
+                tasks.append(self._accompany(self._watch_memory()))
+                tasks.append(self._accompany(self._watch_silence()))
+            reason = await self._stop_asked
+            _log.info("supervisor stops: %s", reason)
+            await self._stop_workers()
+            await self._link.settle()
+            await self._link.leave(reason)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._link.abort()
+            self._writer.close()
+            if self._owns_directory:
+                shutil.rmtree(self.config.directory, ignore_errors=True)
+        return self._exit_code
+
+    def stop(self, reason: str, exit_code: int = 0) -> None:
+        """End everything, in order. The first reason counts."""
+        if not self._stop_asked.done():
+            self._exit_code = exit_code
+            self._stop_asked.set_result(reason)
+
+    def _accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(life)
+        task.add_done_callback(self._on_task_ended)
+        return task
+
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        # One of its senses is gone: what goes on without it would go on for ever. So nothing is
+        # waited for; the spawner kills the workers when this process is gone.
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a bug of weft ends the supervisor", exc_info=error)
+            self._forget_workers()
+            self.stop("a bug of weft", 1)
+
+    def _forget_workers(self) -> None:
+        self._running.clear()
+        self._by_pid.clear()
+        self._all_ended.set()
+
+    @property
+    def _stopping(self) -> bool:
+        return self._end_signal != 0
+
+    # --- The spawner ----------------------------------------------------------------------------
+
+    def _ask(self, *what: object) -> None:
+        self._writer.write(json.dumps(what).encode() + b"\n")
+
+    async def _hear_spawner(self, reader: asyncio.StreamReader) -> None:
+        n_signals = 0
+        # A reset instead of the end: the spawner died with something unread.
+        with contextlib.suppress(ConnectionError):
+            while (line := await reader.readline()).endswith(b"\n"):
+                kind, *rest = json.loads(line)
+                if kind == "started":
+                    self._on_started_worker(*rest)
+                elif kind == "exited":
+                    self._on_exited(*rest)
+                else:
+                    n_signals += 1
+                    self._lets_finish = rest[0] == signal.SIGTERM and n_signals == 1
+                    self.stop(signal.Signals(rest[0]).name)
+                    if n_signals > 1:
+                        self._kill_all(signal.SIGKILL)  # who asks twice does not want to wait
+        # The spawner is gone, and the kernel has killed its workers. Who embeds us starts others in
+        # the same directory, where the scheduler's socket is, too.
+        if self.config.embedded:
+            self._owns_directory = False
+        self._forget_workers()
+        self.stop("the spawner process is gone", 1)
+
+    async def _watch_lifeline(self, lifeline: socket.socket) -> None:
+        lifeline.setblocking(False)
+        with contextlib.suppress(ConnectionResetError):
+            while await self._loop.sock_recv(lifeline, 4096):
+                continue
+        self.stop("the owner of this cluster has closed it, or is gone")
+
+    def _start(self, slot: _Slot) -> None:
+        self._restarts.pop(id(slot), None)
+        slot.worker_id = uuid.uuid4().hex
+        slot.verdict = ""
+        slot.pid = 0
+        slot.started = time.monotonic()
+        slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
+        slot.silence = SilenceWatch(self.config.silent_after_s)
+        self._running[slot.worker_id] = slot
+        # Where it was last will do: the worker looks for it itself if it is not there any more.
+        addresses, security = self._find()
+        self._ask(
+            "start",
+            {
+                "worker_id": slot.worker_id,
+                "name": slot.spec.name,
+                "memory_limit": slot.spec.memory_limit,
+                "supervisor_id": self.supervisor_id,
+                "started_path": str(slot.record),
+                "scheduler_addresses": list(addresses),
+                **describe_security(security),
+                **slot.spec.options,
+            },
+        )
+
+    def _find(self) -> tuple[Sequence[str], Security]:
+        """Say where the scheduler is, or was: its connection file goes when it goes."""
+        with contextlib.suppress(ConfigError):
+            self._known = self.config.find()
+        return self._known
+
+    def _on_started_worker(self, worker_id: str, pid: int) -> None:
+        slot = self._running[worker_id]
+        slot.pid = pid
+        # It may be over already: then the spawner's next line says so.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            slot.process = psutil.Process(pid)
+        self._by_pid[pid] = slot
+        if self._stopping:
+            self._ask("kill", pid, self._end_signal)
+
+    def _on_exited(self, pid: int, status: int) -> None:
+        slot = self._by_pid.pop(pid)
+        del self._running[slot.worker_id]
+        slot.pid = 0
+        slot.process = None
+        running = read_started(slot.record)
+        served = read_served(slot.record)
+        slot.record.unlink(missing_ok=True)
+        slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
+        refusal, crash = read_refusal(slot.record), read_crash(slot.record)
+        lived_s = time.monotonic() - slot.started
+        if self._stopping:
+            pass
+        elif status == 0 and not running:
+            slot.retired = True
+            _log.info("worker %s has ended as it was told to", slot.spec.name)
+            if all(other.retired for other in self._slots):
+                self.stop("all workers were told to end")
+        elif os.waitstatus_to_exitcode(status) == EXIT_CONFIG and not running:
+            self.stop(f"worker {slot.spec.name} cannot be what it was told to be", 2)
+        elif os.waitstatus_to_exitcode(status) == EXIT_REFUSED and not running:
+            # The one line of the whole family: all its workers are refused for the same reason.
+            if not self._stop_asked.done():
+                why = refusal or "the scheduler refused it"
+                _log.error("worker %s cannot join: %s", slot.spec.name, why)
+            self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
+        else:
+            reason = slot.verdict or crash or describe_exit(status)
+            self._link.report_exit(slot.worker_id, reason, running + served)
+            # What a task did says nothing about the next start.
+            is_sound = bool(running or served) or lived_s > _SOUND_AFTER_S
+            slot.n_quick_deaths = 0 if is_sound else slot.n_quick_deaths + 1
+            self._restart_later(slot, reason, lived_s)
+        if not self._running:
+            self._all_ended.set()
+
+    def _restart_later(self, slot: _Slot, reason: str, lived_s: float) -> None:
+        delay_s = 0.0
+        if slot.n_quick_deaths > 1:
+            delay_s = min(_RESTART_MIN_S * 2 ** (slot.n_quick_deaths - 2), _RESTART_MAX_S)
+        # The scheduler warns of what it is told; twice the same line would only look like more.
+        is_told = self._link.connected and slot.n_quick_deaths < _SUSPICIOUS_DEATHS
+        _log.log(
+            logging.INFO if is_told else logging.WARNING,
+            "worker %s ended after %.1f s: %s; it is started again%s",
+            slot.spec.name,
+            lived_s,
+            reason,
+            f" in {delay_s:g} s" if delay_s else "",
+            extra={"event": "worker-exited", "worker": slot.worker_id},
+        )
+        self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
+
+    async def _stop_workers(self) -> None:
+        for timer in self._restarts.values():
+            timer.cancel()
+        grace_period_s = self.config.grace_period_s
+        lets_finish = self._lets_finish and grace_period_s > 0
+        if not self._stopping:
+            # SIGTERM lets workers that have a grace period use it.
+            self._kill_all(signal.SIGINT if grace_period_s and not lets_finish else signal.SIGTERM)
+        if not self._running:
+            return
+        self._all_ended.clear()
+        seconds = self.config.grace_s + (grace_period_s if lets_finish else 0.0)
+        try:
+            await within(seconds, self._all_ended.wait())
+        except TimeoutError:
+            self._kill_all(signal.SIGKILL)
+            await self._all_ended.wait()
+
+    def _kill_all(self, number: int) -> None:
+        self._end_signal = int(number)  # also for those that are being started
+        for pid in self._by_pid:
+            self._ask("kill", pid, int(number))
+
+    # --- Memory ---------------------------------------------------------------------------------
+
+    def _rss(self) -> dict[str, int]:
+        """Return the resident bytes of every living worker, by worker id."""
+        sizes = {}
+        for slot in self._by_pid.values():
+            with contextlib.suppress(psutil.Error):  # it ends just now
+                if slot.process is not None:
+                    sizes[slot.worker_id] = slot.process.memory_info().rss
+        return sizes
+
+    def _alive(self) -> dict[str, int]:
+        """Return what `_rss` does of the workers that run: nobody vouches for a stopped one."""
+        sizes = self._rss()
+        for slot in self._by_pid.values():
+            with contextlib.suppress(psutil.Error):
+                if slot.process is not None and slot.process.status() in _SUSPENDED:
+                    sizes.pop(slot.worker_id, None)
+        return sizes
+
+    async def _watch_memory(self) -> None:
+        limits = {slot.spec.memory_limit for slot in self._slots}
+        if limits == {0}:
+            return
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            for worker_id, rss in self._rss().items():
+                slot = self._running[worker_id]
+                limit = slot.spec.memory_limit
+                if limit and rss > TERMINATE_FRACTION * limit and not slot.verdict:
+                    slot.verdict = (
+                        f"memory limit: {rss / 1e9:.2f} of {limit / 1e9:.2f} GB, killed by the "
+                        "supervisor"
+                    )
+                    self._ask("kill", slot.pid, int(signal.SIGKILL))
+
+    # --- Silence --------------------------------------------------------------------------------
+
+    async def _watch_silence(self) -> None:
+        pause_s = min(self.config.silent_after_s / 20, _MAX_LOOK_S)
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(pause_s)
+            now = time.monotonic()
+            # Whoever was held up itself has not looked: this counts as one pause.
+            elapsed_s, last = min(now - last, 2 * pause_s), now
+            for slot in list(self._by_pid.values()):
+                with contextlib.suppress(psutil.Error):  # it ends just now
+                    if slot.process is None or slot.process.status() in _SUSPENDED:
+                        continue
+                    used = slot.process.cpu_times()
+                    n_beats = read_beats(slot.record)
+                    if slot.silence.look(n_beats, used.user + used.system, elapsed_s):
+                        await self._report_silence(slot)
+
+    async def _report_silence(self, slot: _Slot) -> None:
+        """Log what a worker does that does nothing. It is not killed: it may be waiting rightly."""
+        pid, seconds = slot.pid, slot.silence.silent_s
+        file = slot.record.with_suffix(STACK_SUFFIX)
+        stack = ""
+        if STACK_SIGNAL and file.exists():
+            self._ask("kill", pid, STACK_SIGNAL)
+            for _ in range(_STACK_LOOKS):
+                await asyncio.sleep(_CHECK_S)
+                with contextlib.suppress(FileNotFoundError):
+                    before, stack = stack, file.read_text(encoding="utf-8", errors="replace")
+                    if stack and stack == before:
+                        break
+        _log.warning(
+            "worker %s (process %d) has not answered for %.0f s and uses no processor time: "
+            "perhaps a task sleeps or waits in C code with the interpreter lock. It is left alone; "
+            "to end it: kill -9 %d. Its stacks:\n%s",
+            slot.spec.name,
+            pid,
+            seconds,
+            pid,
+            stack.rstrip() or "(not known)",
+            extra={"event": "worker-silent", "worker": slot.worker_id},
+        )
+
+    # --- The scheduler --------------------------------------------------------------------------
+
+    def _on_stop_message(self, reason: str) -> None:
+        self.stop(f"the scheduler said so: {reason}")
+
+    async def _first_connection(self) -> None:
+        """Connect, or raise what a person can act on; return at once when told to stop."""
+        deadline = time.monotonic() + self.config.connect_timeout_s
+        said = False
+        for delay in _delays():
+            left = max(deadline - time.monotonic(), 0.05)
+            attempt_s = min(_CONNECT_TIMEOUT_S, left)
+            try:
+                attempt = self._link.connect(*self._find(), timeout_s=attempt_s)
+                await unless(self._stop_asked, attempt, SETTLE_S)
+                return
+            except CommError as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    limit_s = self.config.connect_timeout_s
+                    text = f"no scheduler answered within {limit_s:g} s: {error.text}"
+                    raise ConnectTimeout(text, error.address) from None
+                if not said:
+                    _log.warning("%s; trying again for %g s", error, self.config.connect_timeout_s)
+                    said = True
+            # The last attempt is at the end.
+            await asyncio.wait([self._stop_asked], timeout=min(delay, left))
+            if self._stop_asked.done():
+                return
+
+    async def _keep_connected(self) -> None:
+        """Stay connected; end an embedded family when the scheduler is gone."""
+        lost_at: float | None = None
+        #: Why the last session ended, "" = there was none yet.
+        reason = ""
+        delays = _delays()
+        # The one line of the whole family: its workers keep quiet about it. Of an embedded one the
+        # owner says it.
+        level = logging.INFO if self.config.embedded else logging.WARNING
+        while True:
+            try:
+                if not self._link.connected:
+                    await self._link.connect(*self._find(), timeout_s=_CONNECT_TIMEOUT_S)
+            except (CommError, ProtocolError, ConfigError) as error:
+                if self.config.embedded and reason:
+                    self.stop(f"the scheduler is gone: {reason}")
+                    return
+                if self.config.embedded:
+                    self.stop(f"the scheduler cannot be reached: {error}", 1)
+                    return
+                _log.debug("cannot reach the scheduler yet: %s", error)
+            else:
+                if lost_at is not None:
+                    seconds = time.monotonic() - lost_at
+                    _log.log(level, "the scheduler is back after %.0f s", seconds)
+                began = time.monotonic()
+                reason = await self._link.wait_closed()
+                if self._stopping:
+                    return
+                lost_at = time.monotonic()
+                if lost_at - began > _SOUND_SESSION_S:
+                    delays = _delays()
+                _log.log(level, "the scheduler is gone: %s; trying to come back", reason)
+            await asyncio.sleep(next(delays))
+
+
+def _delays() -> Any:
+    """Yield waits that double, each with jitter: many supervisors lose one scheduler at once."""
+    limit = _RECONNECT_MIN_S
+    for n in itertools.count():
+        yield random.uniform(0.5 * limit, limit)
+        limit = min(2 * limit, _RECONNECT_SOON_S if n < _N_SOON else _RECONNECT_MAX_S)
+
+
+def describe_security(security: Security) -> dict[str, Any]:
+    """Return a `Security` without its private key as plain data, for a worker's configuration."""
+    return {
+        "token": security.token.decode(),
+        "cluster_id": security.cluster_id.hex() if security.cluster_id else "",
+        "certificate_pem": security.certificate_pem,
+    }
+
+
+def describe_exit(status: int) -> str:
+    """Say in words how a process ended, from its wait status."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = ", by somebody else or the kernel's out-of-memory killer" if code == -9 else ""
+    return f"killed by {name}{hint}"
+
+
+def supervise(
+    config: SupervisorConfig,
+    commands: socket.socket,
+    *,
+    lifeline: socket.socket | None = None,
+    on_started: Callable[[], None] | None = None,
+) -> int:
+    """Be the supervisor process; return its exit code. For `spawn.run`.
+
+    Raises:
+        WeftError: see `Supervisor.run`.
+    """
+    return asyncio.run(Supervisor(config, commands, lifeline=lifeline, on_started=on_started).run())
