@@ -82,7 +82,7 @@ def engines() -> Iterator[dict[str, Callable[..., Any]]]:
     import dask.multiprocessing
     import dask.threaded
 
-    from weft.protocol.machine import n_cores
+    from weft.protocol.host.machine import n_cores
 
     with ProcessPoolExecutor(n_cores()) as pool:
         yield {

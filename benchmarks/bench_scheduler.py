@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from weft.protocol import messages as m
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
 from weft.scheduler.core.state import CloseConnection, Connected, Event, Received, SchedulerState
 
 #: Rows of one message, about what one turn of a client's loop submits.

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import weft
-from weft.protocol import messages as m
-from weft.protocol.connection import Connection
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
-from weft.protocol.security import Security
-from weft.protocol.transport import connect
+from weft.protocol.net.connection import Connection
+from weft.protocol.net.transport import connect
+from weft.protocol.trust.security import Security
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
 
 from .tasks import inc
 

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from ..protocol.errors import NotSupported, UnknownOption
-from ..protocol.exceptions import add_note
+from ..protocol.values.exceptions import add_note
 from .core.tasks import Options
 from .encoding import make_options
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
 from ..protocol.errors import ClientClosed, NotSupported
-from ..protocol.messages import ShutdownCluster
-from ..protocol.security import Security
+from ..protocol.trust.security import Security
+from ..protocol.wire.messages import ShutdownCluster
 from . import absent, asking, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows

@@ -20,15 +20,15 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from ..protocol.errors import SerializationError
-from ..protocol.message import MAX_DEPENDENCIES, MAX_KEY_CHARS
-from ..protocol.payload import Blob, Payload
-from ..protocol.serialize import (
+from ..protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
     dumps_function,
     dumps_with_dependencies,
     function_name,
 )
+from ..protocol.wire.message import MAX_DEPENDENCIES, MAX_KEY_CHARS
+from ..protocol.wire.payload import Blob, Payload
 from .absent import CALL_OPTIONS
 from .core.submitting import MAX_NBYTES, MAX_TASKS, blob_size
 from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, Options

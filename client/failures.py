@@ -16,12 +16,12 @@ from ..protocol.errors import (
     TaskErred,
     WorkerDied,
 )
-from ..protocol.failure import Failure
+from ..protocol.wire.failure import Failure
 from .core.tasks import UNREADABLE, FutureState
 
 
 def _from_exception(failure: Failure) -> BaseException:
-    from ..protocol.exceptions import N_PACKED, unpack_exception
+    from ..protocol.values.exceptions import N_PACKED, unpack_exception
 
     packed, attempts = failure[2 : 2 + N_PACKED], failure[2 + N_PACKED :]
     made = unpack_exception(packed, failure[1])
@@ -71,7 +71,7 @@ def exception_of(state: FutureState) -> BaseException:
 
 def unreadable(state: FutureState, error: Exception) -> Failure:
     """Make the failure of a result whose unpickling raised `error`."""
-    from ..protocol.exceptions import name_packed, pack_exception
+    from ..protocol.values.exceptions import name_packed, pack_exception
 
     note = f"weft: the result of task {state.key} could not be read here"
     packed = pack_exception(error, state.key, "")

@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.serialize import loads, reduce_future
+from ..protocol.values.serialize import loads, reduce_future
 from .absent import FUTURE, answer_by_name
 from .core.events import Cancel, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher

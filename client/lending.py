@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import ForeignFuture
-from ..protocol.serialize import futures_met
+from ..protocol.values.serialize import futures_met
 from .core.events import Confirm
 from .core.tasks import Watcher
 from .future import Future

@@ -10,10 +10,10 @@ import os
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..protocol import connection_file as connection_files
 from ..protocol.errors import CommClosed, ConfigError
-from ..protocol.probing import why_nobody_answers
-from ..protocol.security import Security
+from ..protocol.net.probing import why_nobody_answers
+from ..protocol.trust import connection_file as connection_files
+from ..protocol.trust.security import Security
 from . import absent
 from .shell.link import Finder, SchedulerEnded
 from .shell.loop import LoopThread
@@ -166,4 +166,4 @@ def check_options(options: dict[str, Any], client: type) -> None:
 
 def _local_cluster() -> Any:
     package = __name__.partition(".")[0]
-    return import_module(f"{package}.deploy.local").LocalCluster
+    return import_module(f"{package}.deploy.local.cluster").LocalCluster

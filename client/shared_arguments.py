@@ -26,16 +26,16 @@ import weakref
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.framing import FrameLimits
-from ..protocol.payload import Blob, Payload, blob_nbytes
-from ..protocol.serialize import (
+from ..protocol.values.serialize import (
     dumps,
     dumps_arguments,
     dumps_function,
     dumps_with_dependencies,
     function_name,
 )
-from ..protocol.shared import PackedArgument, SharedReference, own_memory, shared_argument
+from ..protocol.values.shared import PackedArgument, SharedReference, own_memory, shared_argument
+from ..protocol.wire.framing import FrameLimits
+from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .core.events import Watch
 from .core.table import FAILED
 from .core.tasks import FunctionRecord, FutureState, Options, TaskRecord, Watcher

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.address import Address, parse_address
-from ..protocol.connection_file import ConnectionFile
-from ..protocol.deadline import within
 from ..protocol.errors import ConfigError, WeftError
-from ..protocol.security import Security, needs_tls
+from ..protocol.net.address import Address, parse_address
+from ..protocol.net.deadline import within
+from ..protocol.trust.connection_file import ConnectionFile
+from ..protocol.trust.security import Security, needs_tls
 from ..scheduler.server import SchedulerConfig, SchedulerServer, run
 from .child import Child, Parent
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError
-from ..protocol.machine import memory_limit, n_cores
+from ..protocol.host.machine import memory_limit, n_cores
 
 #: Of workers, and of threads each. Beyond it is a slip of the pen, which no machine would survive.
 MAX_COUNT: Final = 4096

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ..protocol.errors import ConfigError, InternalError, NotAdmitted, WeftError
-from ..protocol.security import Security
+from ..protocol.trust.security import Security
 from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
 from ..worker.family import process, spawn

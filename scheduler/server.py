@@ -21,16 +21,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..protocol.connection import Connection
 from ..protocol.errors import CommError, LocalProtocolError, ProtocolError, StuckPeer
-from ..protocol.handshake import Role
-from ..protocol.listen import one_line
-from ..protocol.message import Message
-from ..protocol.messages import Bye, Heartbeat, Welcome
-from ..protocol.security import Security
-from ..protocol.sizing import message_nbytes
-from ..protocol.transport import Listener, listen
-from ..protocol.unfinished import UnfinishedFrames
+from ..protocol.net.connection import Connection
+from ..protocol.net.listen import one_line
+from ..protocol.net.transport import Listener, listen
+from ..protocol.net.unfinished import UnfinishedFrames
+from ..protocol.trust.security import Security
+from ..protocol.wire.handshake import Role
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import Bye, Heartbeat, Welcome
+from ..protocol.wire.sizing import message_nbytes
 from .core.state import (
     CloseConnection,
     Closed,

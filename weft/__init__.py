@@ -20,7 +20,7 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
     from .client import Client, Future, as_completed, default_client, wait
-    from .deploy.local import LocalCluster
+    from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
     from .graphs.pool.thread_pool import ThreadPool
@@ -49,7 +49,7 @@ __all__ += errors.__all__
 _HOMES = {
     "Client": "client",
     "Future": "client",
-    "LocalCluster": "deploy.local",
+    "LocalCluster": "deploy.local.cluster",
     "SynchronousExecutor": "graphs.drivers.executors",
     "ThreadPool": "graphs.pool.thread_pool",
     "as_completed": "client",

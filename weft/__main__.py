@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .deploy.cli import main
+from .deploy.cli.command import main
 
 if __name__ == "__main__":
     main()

@@ -25,12 +25,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..protocol.errors import InternalError, UnpicklableResult
-from ..protocol.exceptions import name_packed, pack_exception
-from ..protocol.failure import Failure
-from ..protocol.message import Message
-from ..protocol.payload import Blob, Payload, blob_nbytes
-from ..protocol.serialize import function_name, loads, loads_arguments
-from ..protocol.sizeof import sizeof
+from ..protocol.values.exceptions import name_packed, pack_exception
+from ..protocol.values.serialize import function_name, loads, loads_arguments
+from ..protocol.values.sizeof import sizeof
+from ..protocol.wire.failure import Failure
+from ..protocol.wire.message import Message
+from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .context import WorkerContext, set_worker
 from .core.events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, GiveUp, Run
 from .core.state import WorkerState

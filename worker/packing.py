@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psutil
 
-from ..protocol.pickling import PROTOCOL, buffer_taker
+from ..protocol.values.pickling import PROTOCOL, buffer_taker
 
 #: A worker above this part of its memory limit is killed.
 TERMINATE_FRACTION: Final = 0.95

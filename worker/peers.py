@@ -11,15 +11,15 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
-from ..protocol.connection import Connection
 from ..protocol.errors import CommError, ProtocolError, WeftError
-from ..protocol.handshake import Role
-from ..protocol.liveness import Silence
-from ..protocol.message import Message
-from ..protocol.messages import GetData, KeysData
-from ..protocol.payload import blob_nbytes
-from ..protocol.security import Security
-from ..protocol.transport import connect
+from ..protocol.net.connection import Connection
+from ..protocol.net.liveness import Silence
+from ..protocol.net.transport import connect
+from ..protocol.trust.security import Security
+from ..protocol.wire.handshake import Role
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import GetData, KeysData
+from ..protocol.wire.payload import blob_nbytes
 from .core.events import Event, Fetch, Fetched, FetchFailed, GiveUp
 from .values import Packed
 

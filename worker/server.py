@@ -19,9 +19,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.address import parse_address
-from ..protocol.connection import Connection
-from ..protocol.deadline import unless, within
 from ..protocol.errors import (
     CommClosed,
     CommError,
@@ -35,10 +32,16 @@ from ..protocol.errors import (
     WrongCluster,
     WrongToken,
 )
-from ..protocol.handshake import Role
-from ..protocol.liveness import MISSED_HEARTBEATS, Silence
-from ..protocol.message import Message
-from ..protocol.messages import (
+from ..protocol.net.address import parse_address
+from ..protocol.net.connection import Connection
+from ..protocol.net.deadline import unless, within
+from ..protocol.net.liveness import MISSED_HEARTBEATS, Silence
+from ..protocol.net.sockets import host_on_the_way_to
+from ..protocol.net.transport import Listener, connect, listen
+from ..protocol.trust.security import Security, is_loopback
+from ..protocol.wire.handshake import Role
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import (
     AssignTasks,
     Bye,
     DropAttempts,
@@ -53,9 +56,6 @@ from ..protocol.messages import (
     Stop,
     Welcome,
 )
-from ..protocol.security import Security, is_loopback
-from ..protocol.sockets import host_on_the_way_to
-from ..protocol.transport import Listener, connect, listen
 from .config import WorkerConfig
 from .context import WorkerContext
 from .core.events import Event, Leave, Received, SchedulerLost

@@ -21,8 +21,6 @@ import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-from ..protocol.address import parse_address
-from ..protocol.connection import Connection
 from ..protocol.errors import (
     CommError,
     LocalProtocolError,
@@ -30,11 +28,13 @@ from ..protocol.errors import (
     StuckPeer,
     UnpicklableResult,
 )
-from ..protocol.message import Message
-from ..protocol.messages import GetData, KeysData
-from ..protocol.payload import Blob
-from ..protocol.pickling import type_name
-from ..protocol.security import Security, generate_certificate
+from ..protocol.net.address import parse_address
+from ..protocol.net.connection import Connection
+from ..protocol.trust.security import Security, generate_certificate
+from ..protocol.values.pickling import type_name
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import GetData, KeysData
+from ..protocol.wire.payload import Blob
 from .executor import Executor
 from .packing import is_large, why_too_large
 from .started import StartedRecord

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..protocol.errors import SerializationError, UnpicklableResult
-from ..protocol.payload import Blob, Payload
-from ..protocol.pickling import type_name
-from ..protocol.serialize import dumps, loads
+from ..protocol.values.pickling import type_name
+from ..protocol.values.serialize import dumps, loads
+from ..protocol.wire.payload import Blob, Payload
 
 #: A wanted result up to this size rides along with the news that it is there.
 RIDE_ALONG_BYTES = 64 << 10

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ...protocol.failure import Failure
-from ...protocol.message import Message
-from ...protocol.payload import Blob
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.message import Message
+from ...protocol.wire.payload import Blob
 from .tasks import FutureState, TaskColumns, TaskRecord, Watcher
 
 # --- Operations -----------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from ...protocol.failure import data_lost
-from ...protocol.message import Message
-from ...protocol.messages import FetchKeys, ReportMissing, WantKeys
-from ...protocol.payload import Blob
+from ...protocol.wire.failure import data_lost
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import FetchKeys, ReportMissing, WantKeys
+from ...protocol.wire.payload import Blob
 from .events import Action, FetchFrom
 from .tasks import FutureState
 

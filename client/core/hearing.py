@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.failure import cancelled, data_lost
-from ...protocol.messages import (
+from ...protocol.wire.failure import cancelled, data_lost
+from ...protocol.wire.messages import (
     ClusterChanged,
     ClusterInfo,
     GetClusterInfo,

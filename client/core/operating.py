@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.failure import Failure, cancelled
-from ...protocol.messages import CancelKeys, FetchKeys, ReleaseKeys, WantKeys
+from ...protocol.wire.failure import Failure, cancelled
+from ...protocol.wire.messages import CancelKeys, FetchKeys, ReleaseKeys, WantKeys
 from .events import (
     AskInfo,
     Cancel,

@@ -25,9 +25,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...protocol.failure import Failure, cancelled
-from ...protocol.message import Message
-from ...protocol.messages import (
+from ...protocol.wire.failure import Failure, cancelled
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import (
     GetClusterInfo,
     ReleaseKeys,
     ReleaseOthers,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from ...protocol.message import Message
-from ...protocol.messages import NO_HASH, SubmitTasks
-from ...protocol.payload import Blob, Payload
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import NO_HASH, SubmitTasks
+from ...protocol.wire.payload import Blob, Payload
 from .tasks import SENT, FunctionRecord, FutureState, Options, TaskColumns, TaskRecord
 
 MAX_TASKS: Final = 8192

@@ -23,7 +23,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...protocol.messages import NO_HASH
+from ...protocol.wire.messages import NO_HASH
 from .tasks import FutureState
 
 FAILED = frozenset({"error", "cancelled", "lost"})

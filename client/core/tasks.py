@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, TypeAlias
 
-from ...protocol.failure import Failure
-from ...protocol.payload import Blob
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.payload import Blob
 
 Status: TypeAlias = Literal["pending", "finished", "error", "cancelled", "lost"]
 

@@ -21,8 +21,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ClientClosed, ConfigError
-from ...protocol.process_role import is_worker_process
-from ...protocol.serialize import set_future_binder
+from ...protocol.host.process_role import is_worker_process
+from ...protocol.values.serialize import set_future_binder
 from .. import dask_default
 from ..core.events import Want
 from ..core.tasks import NEW

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ...protocol.connection import Connection
 from ...protocol.errors import CommError, ConfigError, ProtocolError
-from ...protocol.handshake import Role
-from ...protocol.liveness import Silence
-from ...protocol.message import Message
-from ...protocol.messages import GetData, KeysData
-from ...protocol.security import Security
+from ...protocol.net.connection import Connection
+from ...protocol.net.liveness import Silence
+from ...protocol.trust.security import Security
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import GetData, KeysData
 from ..core.events import Event, Fetched, FetchFailed, FetchFrom
 
 logger: Final = logging.getLogger("weft.client")
@@ -52,7 +52,7 @@ class _DataLink:
         self.task = asyncio.get_running_loop().create_task(self._connect(security))
 
     async def _connect(self, security: Security) -> None:
-        from ...protocol.transport import connect
+        from ...protocol.net.transport import connect
 
         try:
             self.connection = connection = await connect(

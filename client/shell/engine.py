@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
-from ...protocol.failure import Failure
+from ...protocol.wire.failure import Failure
 from ..core.events import (
     Action,
     Closed,

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...protocol.connection import Connection
-from ...protocol.deadline import within
 from ...protocol.errors import (
     CommClosed,
     CommError,
@@ -31,11 +29,13 @@ from ...protocol.errors import (
     ProtocolError,
     WeftError,
 )
-from ...protocol.handshake import Role
-from ...protocol.liveness import MISSED_HEARTBEATS, Silence
-from ...protocol.message import Message
-from ...protocol.messages import Bye, Heartbeat, Refused, RegisterClient, Welcome
-from ...protocol.security import Security
+from ...protocol.net.connection import Connection
+from ...protocol.net.deadline import within
+from ...protocol.net.liveness import MISSED_HEARTBEATS, Silence
+from ...protocol.trust.security import Security
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import Bye, Heartbeat, Refused, RegisterClient, Welcome
 from ..core.events import Connected, Disconnected, Event, GaveUp, Received, Unsendable
 
 logger: Final = logging.getLogger("weft.client")
@@ -225,7 +225,7 @@ class SchedulerLink:
                 await asyncio.sleep(min(next(delays), left))  # the last attempt is at the end
 
     async def _attempt(self, timeout_s: float) -> None:
-        from ...protocol.transport import connect
+        from ...protocol.net.transport import connect
 
         addresses, security = self._look_up()
         for i, address in enumerate(addresses):

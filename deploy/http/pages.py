@@ -19,8 +19,8 @@ from typing import Any, Final
 import tornado.web
 
 from ...protocol.errors import CommError, ProtocolError
-from ...protocol.messages import GetClusterInfo, GetMetrics
-from ...protocol.security import Security
+from ...protocol.trust.security import Security
+from ...protocol.wire.messages import GetClusterInfo, GetMetrics
 from .prometheus import render
 from .viewer import Viewer
 

@@ -17,7 +17,7 @@ import tornado.httpserver
 import tornado.netutil
 
 from ...protocol.errors import ConfigError
-from ...protocol.security import Security, needs_tls, server_ssl_context
+from ...protocol.trust.security import Security, needs_tls, server_ssl_context
 from .pages import Site
 from .viewer import Viewer
 

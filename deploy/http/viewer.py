@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from ...protocol.connection import Connection
-from ...protocol.deadline import within
 from ...protocol.errors import CommClosed, CommError, ProtocolError
-from ...protocol.handshake import Role
-from ...protocol.message import Message
-from ...protocol.messages import ClusterInfo, GetClusterInfo, GetMetrics, Metrics
-from ...protocol.security import Security
-from ...protocol.transport import connect
+from ...protocol.net.connection import Connection
+from ...protocol.net.deadline import within
+from ...protocol.net.transport import connect
+from ...protocol.trust.security import Security
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import ClusterInfo, GetClusterInfo, GetMetrics, Metrics
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0

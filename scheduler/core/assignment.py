@@ -20,9 +20,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import messages as m
-from ...protocol.message import MAX_ITEMS
-from ...protocol.payload import Blob
+from ...protocol.wire import messages as m
+from ...protocol.wire.message import MAX_ITEMS
+from ...protocol.wire.payload import Blob
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import decide_worker, queue_cost_ns
 from .tasks import (

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol import messages as m
-from ...protocol.failure import after_attempts
-from ...protocol.payload import Blob
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import after_attempts
+from ...protocol.wire.payload import Blob
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .tasks import MEMORY, WAITING, SchedulerTask

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.messages import RegisterWorker
+from ...protocol.wire.messages import RegisterWorker
 
 if TYPE_CHECKING:
     from .tasks import SchedulerTask, TaskClass

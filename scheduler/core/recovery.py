@@ -12,10 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...protocol import messages as m
-from ...protocol.failure import data_lost, worker_died
-from ...protocol.liveness import MISSED_HEARTBEATS
-from ...protocol.payload import Blob
+from ...protocol.net.liveness import MISSED_HEARTBEATS
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import data_lost, worker_died
+from ...protocol.wire.payload import Blob
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
 from .submission import tell

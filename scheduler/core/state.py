@@ -32,9 +32,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...protocol import messages as m
-from ...protocol.handshake import Role
-from ...protocol.message import Message
+from ...protocol.wire import messages as m
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.message import Message
 from . import assignment, completion, membership, recovery, submission
 from .counters import Counters
 from .failures import Failures

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import messages as m
-from ...protocol.failure import cancelled as cancelled_failure
-from ...protocol.failure import data_lost, key_conflict
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import cancelled as cancelled_failure
+from ...protocol.wire.failure import data_lost, key_conflict
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .placement import fill_class
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import messages as m
 from ...protocol.errors import InvalidTransition
-from ...protocol.failure import Failure, data_lost
-from ...protocol.message import MAX_ITEMS
-from ...protocol.payload import blob_nbytes
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import Failure, data_lost
+from ...protocol.wire.message import MAX_ITEMS
+from ...protocol.wire.payload import blob_nbytes
 from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
 from .tasks import (
     ERRED,

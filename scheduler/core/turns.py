@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol.handshake import Role
-from ...protocol.message import Message
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.message import Message
 
 #: Rows and listed keys of one slice.
 SLICE_COST: Final = 512

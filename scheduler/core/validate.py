@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...protocol.errors import InvalidState
-from ...protocol.handshake import Role
-from ...protocol.payload import blob_nbytes
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.payload import blob_nbytes
 from .peers import WorkerHandle
 from .placement import may_run
 from .prefixes import MIN_DURATION_NS

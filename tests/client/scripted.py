@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from weft.client.shell.loop import LoopThread
-from weft.protocol.connection import Connection
-from weft.protocol.exceptions import pack_exception
-from weft.protocol.failure import data_lost
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
-from weft.protocol.messages import (
+from weft.protocol.net.connection import Connection
+from weft.protocol.net.transport import Listener, listen
+from weft.protocol.trust.security import Security, new_cluster_id, new_token
+from weft.protocol.values.exceptions import pack_exception
+from weft.protocol.values.serialize import dumps, loads, loads_arguments
+from weft.protocol.wire.failure import data_lost
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
     Bye,
     CancelKeys,
     ClusterChanged,
@@ -36,9 +39,6 @@ from weft.protocol.messages import (
     WantKeys,
     Welcome,
 )
-from weft.protocol.security import Security, new_cluster_id, new_token
-from weft.protocol.serialize import dumps, loads, loads_arguments
-from weft.protocol.transport import Listener, listen
 
 SECURITY = Security(token=new_token().encode(), cluster_id=new_cluster_id())
 

@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft.client import Client, Future, absent
 from weft.client.encoding import _HARMLESS
-from weft.deploy.local import LocalCluster
+from weft.deploy.local.cluster import LocalCluster
 
 TABLES = {name: table for name, table in vars(absent).items() if name.isupper() and name[0] != "_"}
 del TABLES["PAGE"]

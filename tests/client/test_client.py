@@ -18,7 +18,6 @@ import pytest
 
 from weft.client import Client, Future
 from weft.client.encoding import _FIRST_CHUNK
-from weft.protocol.connection_file import ConnectionFile
 from weft.protocol.errors import (
     ClientClosed,
     CommClosed,
@@ -29,7 +28,9 @@ from weft.protocol.errors import (
     WorkerStartTimeout,
     WrongToken,
 )
-from weft.protocol.messages import (
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.security import Security, new_token
+from weft.protocol.wire.messages import (
     KeysUnrunnable,
     RegisterClient,
     ReleaseKeys,
@@ -37,7 +38,6 @@ from weft.protocol.messages import (
     ShutdownCluster,
     SubmitTasks,
 )
-from weft.protocol.security import Security, new_token
 
 Point = collections.namedtuple("Point", "x y")
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.client.core.tasks import FutureState
 from weft.client.failures import exception_of
-from weft.protocol.exceptions import pack_exception
+from weft.protocol.values.exceptions import pack_exception
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import Cancel, Disconnected, Fetched, Operations, Tick, Want, Watch
-from weft.protocol.messages import (
+from weft.protocol.wire.messages import (
     FetchKeys,
     KeysData,
     KeysErred,

@@ -13,9 +13,9 @@ import pytest
 from weft.client import Client, shared_arguments
 from weft.client.core.tasks import FutureState, TaskColumns, TaskRecord
 from weft.protocol.errors import SerializationError
-from weft.protocol.messages import KeysErred, SubmitTasks
-from weft.protocol.payload import blob_nbytes
-from weft.protocol.shared import PackedArgument
+from weft.protocol.values.shared import PackedArgument
+from weft.protocol.wire.messages import KeysErred, SubmitTasks
+from weft.protocol.wire.payload import blob_nbytes
 
 LARGE = 200_000  # numbers, 1.6 MB
 

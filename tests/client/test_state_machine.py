@@ -50,7 +50,7 @@ from weft.client.core.tasks import (
     TaskRecord,
     Watcher,
 )
-from weft.protocol import messages as m
+from weft.protocol.wire import messages as m
 
 HOLDER = "tcp://worker:1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from weft.client import Client
-from weft.deploy.local import LocalCluster
+from weft.deploy.local.cluster import LocalCluster
 
 
 def rows(thing):

@@ -116,7 +116,7 @@ async def test_a_child_that_says_something_still_hears_the_end_of_its_parent():
 def test_an_error_that_nobody_foresaw_ends_the_scheduler_instead_of_leaving_it_mute(tmp_path):
     code = """
 from weft.deploy.daemon import DaemonConfig, run_daemon
-from weft.protocol.security import Security
+from weft.protocol.trust.security import Security
 from weft.scheduler.server import SchedulerConfig
 
 def on_ready(server, url):

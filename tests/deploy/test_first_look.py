@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.client import asking
-from weft.deploy.quiet import QuietLogs
+from weft.deploy.local.quiet import QuietLogs
 
 KINDS = [{"processes": True}, {"processes": False}]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from weft.deploy.cli import weft as command
+from weft.deploy.cli.command import weft as command
 from weft.worker.family.exits import EXIT_REFUSED
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 OF_ANOTHER_PYTHON = """
 import platform, sys
 platform.python_version = lambda: "3.99.1"
-from weft.deploy.cli import main
+from weft.deploy.cli.command import main
 main(["worker", *sys.argv[1:]])
 """
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.deploy.daemons import address_of, daemon, environment, file_of, scheduler
 from tests.docs.pages import Page, with_checks
-from weft.deploy.cli import weft
+from weft.deploy.cli.command import weft
 
 #: The address that the pages have for a scheduler; the test's own listens elsewhere.
 ADDRESS = "tcp://127.0.0.1:8786"

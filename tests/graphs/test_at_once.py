@@ -21,7 +21,7 @@ from weft.graphs.pool import thread_pool as pool_module
 from weft.graphs.processes import link
 from weft.graphs.processes.link import Channel
 from weft.graphs.processes.serving import KEEP, OUTPUT, Server, note_of
-from weft.protocol.serialize import dumps
+from weft.protocol.values.serialize import dumps
 from weft.worker.started import StartedRecord, read_started
 
 LIMIT_S = 60

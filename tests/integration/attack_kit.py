@@ -15,13 +15,13 @@ import psutil
 import weft
 from tests.deploy.daemons import Daemon
 from tests.leaks import wait_until
-from weft.protocol import messages as m
-from weft.protocol.connection_file import ConnectionFile
 from weft.protocol.errors import HandshakeError
-from weft.protocol.framing import FrameDecoder, frame_header
-from weft.protocol.handshake import ClientHandshake, Role
-from weft.protocol.message import Message
-from weft.protocol.wire import decode_frame
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.codec import decode_frame
+from weft.protocol.wire.framing import FrameDecoder, frame_header
+from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.message import Message
 
 HANDSHAKE_S = 2
 PROGRESS_S = 1
@@ -36,7 +36,7 @@ import logging, sys
 from pathlib import Path
 from weft.deploy.child import LOG_FORMAT
 from weft.deploy.daemon import DaemonConfig, run_daemon
-from weft.protocol.security import Security, new_cluster_id, new_token
+from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.scheduler.server import SchedulerConfig
 
 logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)

@@ -35,11 +35,11 @@ from tests.integration.attack_kit import (
     worker,
 )
 from tests.leaks import wait_until
-from weft.protocol import messages as m
 from weft.protocol.errors import HandshakeError, WrongCluster, WrongRole, WrongToken, WrongVersion
-from weft.protocol.framing import MAGIC, frame_header
-from weft.protocol.handshake import ClientHandshake, Role
-from weft.protocol.message import MAX_ITEMS, Message
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.framing import MAGIC, frame_header
+from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.message import MAX_ITEMS, Message
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

@@ -145,7 +145,7 @@ class Blocker:
 
 assert not Blocker.names & set(sys.modules), Blocker.names & set(sys.modules)
 sys.meta_path.insert(0, Blocker())
-from weft.deploy.cli import main
+from weft.deploy.cli.command import main
 import atexit
 atexit.register(lambda: print("blocked to the end:", not Blocker.names & set(sys.modules)))
 main(["scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0"])
@@ -214,7 +214,7 @@ def test_a_worker_of_the_command_line_that_is_killed_comes_back(tmp_path):
 
 WORKERS_THAT_DIE_AT_ONCE = """
 import logging, os, sys
-from weft.protocol import connection_file
+from weft.protocol.trust import connection_file
 from weft.worker.family import spawn
 from weft.worker.family.supervisor import SupervisorConfig, WorkerSpec, supervise
 logging.basicConfig(level="INFO")

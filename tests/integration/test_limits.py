@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.protocol.message import MAX_DEPENDENCIES
+from weft.protocol.wire.message import MAX_DEPENDENCIES
 
 
 @pytest.mark.slow

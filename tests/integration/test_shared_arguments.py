@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.deploy.local import LocalCluster
-from weft.protocol.handshake import Role
-from weft.protocol.messages import GetMetrics
-from weft.protocol.transport import connect
+from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.net.transport import connect
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.messages import GetMetrics
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from weft.protocol import message as schema
-from weft.protocol import messages as _every_message  # noqa: F401 - registers them
-from weft.protocol.message import Message
-from weft.protocol.payload import Payload
+from weft.protocol.wire import message as schema
+from weft.protocol.wire import messages as _every_message  # noqa: F401 - registers them
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.payload import Payload
 
 CLASSES: list[type[Message]] = list(schema._REGISTRY.values())
 

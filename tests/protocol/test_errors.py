@@ -132,6 +132,6 @@ def test_errors_and_payload_need_no_pickle():
     script = (
         "import sys\n"
         "sys.modules['pickle'] = sys.modules['cloudpickle'] = None\n"
-        "import weft.protocol.errors, weft.protocol.payload\n"
+        "import weft.protocol.errors, weft.protocol.wire.payload\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -27,7 +27,6 @@ from tests.protocol.transport_kit import (
     shake_hands,
     turns,
 )
-from weft.protocol import listen as listen_module
 from weft.protocol.errors import (
     CommClosed,
     CommError,
@@ -39,13 +38,14 @@ from weft.protocol.errors import (
     WrongRole,
     WrongToken,
 )
-from weft.protocol.framing import MAGIC, FrameLimits, frame_header
-from weft.protocol.handshake import ClientHandshake, Role
-from weft.protocol.message import Message
-from weft.protocol.messages import GetData, Heartbeat, KeysData
-from weft.protocol.payload import Payload
-from weft.protocol.security import Security, generate_certificate
-from weft.protocol.transport import Connection
+from weft.protocol.net import listen as listen_module
+from weft.protocol.net.transport import Connection
+from weft.protocol.trust.security import Security, generate_certificate
+from weft.protocol.wire.framing import MAGIC, FrameLimits, frame_header
+from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import GetData, Heartbeat, KeysData
+from weft.protocol.wire.payload import Payload
 
 # --- Who is not let in ----------------------------------------------------------------------------
 

@@ -13,17 +13,17 @@ import msgpack
 import pytest
 import uvloop
 
-from weft.protocol.address import parse_address
 from weft.protocol.errors import (
     CommError,
     ProtocolError,
 )
-from weft.protocol.framing import frame_header
-from weft.protocol.handshake import ClientHandshake, Role
-from weft.protocol.message import Message
-from weft.protocol.messages import GetData
-from weft.protocol.security import Security, generate_certificate
-from weft.protocol.transport import Connection, Listener, connect, listen
+from weft.protocol.net.address import parse_address
+from weft.protocol.net.transport import Connection, Listener, connect, listen
+from weft.protocol.trust.security import Security, generate_certificate
+from weft.protocol.wire.framing import frame_header
+from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import GetData
 
 CLUSTER = b"cluster-of-tests"
 TOKEN = b"a token of the tests, long enough"

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from weft.protocol import messages as m
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
 from weft.scheduler.core.state import (
     Action,
     CloseConnection,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from unittest.mock import patch
 
-from weft.protocol import messages as m
+from weft.protocol.wire import messages as m
 from weft.scheduler.core import assignment, completion, submission
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.peers import ClientHandle, WorkerHandle

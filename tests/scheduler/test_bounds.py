@@ -6,7 +6,7 @@ import pytest
 
 from tests.scheduler.builders import Board, graph
 from weft.protocol.errors import TaskErred
-from weft.protocol.exceptions import pack_exception, unpack_exception
+from weft.protocol.values.exceptions import pack_exception, unpack_exception
 from weft.scheduler.core import failures as failures_module
 from weft.scheduler.core.failures import Failures
 from weft.scheduler.core.info import metrics

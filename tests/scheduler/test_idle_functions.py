@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol import messages as m
-from weft.protocol.payload import Payload
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.payload import Payload
 from weft.scheduler.core.transitions import MAX_IDLE_FUNCTIONS_NBYTES
 
 from .builders import Board, Out, assigned, assignment, function_id, graph

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.protocol.transport_kit import End
-from weft.protocol.connection import Connection
 from weft.protocol.errors import StuckPeer
-from weft.protocol.handshake import Role
-from weft.protocol.messages import (
+from weft.protocol.net.connection import Connection
+from weft.protocol.net.transport import connect
+from weft.protocol.trust.security import Security
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.messages import (
     Bye,
     ClusterChanged,
     FetchKeys,
@@ -24,10 +26,8 @@ from weft.protocol.messages import (
     WantKeys,
     Welcome,
 )
-from weft.protocol.payload import Payload
-from weft.protocol.security import Security
-from weft.protocol.sizing import message_nbytes
-from weft.protocol.transport import connect
+from weft.protocol.wire.payload import Payload
+from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.core.state import Received, SchedulerState
 from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.server import SchedulerConfig, SchedulerServer

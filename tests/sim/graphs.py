@@ -11,7 +11,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from weft.protocol.payload import Blob, Payload, blob_nbytes
+from weft.protocol.wire.payload import Blob, Payload, blob_nbytes
 
 from .plan import Plan
 

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from weft.protocol.framing import MEMORY_BYTES, FrameDecoder
-from weft.protocol.message import Message
-from weft.protocol.messages import Heartbeat, Welcome, WorkersAlive
-from weft.protocol.payload import Payload
-from weft.protocol.wire import WireState
+from weft.protocol.wire.codec import WireState
+from weft.protocol.wire.framing import MEMORY_BYTES, FrameDecoder
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import Heartbeat, Welcome, WorkersAlive
+from weft.protocol.wire.payload import Payload
 
 from .world import World
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
-from weft.protocol.messages import (
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,

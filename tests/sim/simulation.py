@@ -17,8 +17,8 @@ import weft.client.core.submitting
 import weft.scheduler.core.recovery
 import weft.worker.core.fetching
 import weft.worker.core.state
-from weft.protocol.handshake import Role
-from weft.protocol.messages import GetData, KeysData
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.messages import GetData, KeysData
 from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.protocol.messages import GetData, Heartbeat, KeysData
-from weft.protocol.payload import Payload
+from weft.protocol.wire.messages import GetData, Heartbeat, KeysData
+from weft.protocol.wire.payload import Payload
 
 from .graphs import ALWAYS, Graph
 from .links import Link, Timing, copied

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
-from weft.protocol.messages import (
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
     Bye,
     FetchKeys,
     GetData,

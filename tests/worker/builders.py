@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weft.protocol.message import Message
-from weft.protocol.messages import (
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
     AssignTasks,
     DropAttempts,
     LocatedKeys,

@@ -14,9 +14,10 @@ import pytest
 
 from tests.leaks import wait_until
 from weft.protocol.errors import UnpicklableResult
-from weft.protocol.exceptions import unpack_exception
-from weft.protocol.message import Message
-from weft.protocol.messages import (
+from weft.protocol.values.exceptions import unpack_exception
+from weft.protocol.values.serialize import dumps_arguments, dumps_function, loads, reduce_future
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
@@ -25,8 +26,7 @@ from weft.protocol.messages import (
     DropFunctions,
     ReturnAttempts,
 )
-from weft.protocol.payload import Payload
-from weft.protocol.serialize import dumps_arguments, dumps_function, loads, reduce_future
+from weft.protocol.wire.payload import Payload
 from weft.worker.context import WorkerContext, get_worker
 from weft.worker.core.events import Fetched, Received, SchedulerLost
 from weft.worker.core.state import WorkerState

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.protocol.connection import Connection
 from weft.protocol.errors import (
     CommError,
     ConfigError,
@@ -22,9 +21,13 @@ from weft.protocol.errors import (
     UnpicklableResult,
     WrongToken,
 )
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
-from weft.protocol.messages import (
+from weft.protocol.net.connection import Connection
+from weft.protocol.net.transport import Listener, connect, listen
+from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
+from weft.protocol.values.serialize import dumps_arguments, dumps_function, loads, reduce_future
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import (
     AssignTasks,
     AttemptsFinished,
     Bye,
@@ -41,9 +44,6 @@ from weft.protocol.messages import (
     Stop,
     Welcome,
 )
-from weft.protocol.security import Security, generate_certificate, new_cluster_id, new_token
-from weft.protocol.serialize import dumps_arguments, dumps_function, loads, reduce_future
-from weft.protocol.transport import Listener, connect, listen
 from weft.worker.config import WorkerConfig
 from weft.worker.core.validate import validate
 from weft.worker.server import WorkerServer

@@ -19,9 +19,9 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
     security,
 )
 from weft.protocol.errors import StuckPeer
-from weft.protocol.liveness import Silence
-from weft.protocol.messages import AttemptsFinished, Bye, GetData, Heartbeat, KeysData, Welcome
-from weft.protocol.security import Security
+from weft.protocol.net.liveness import Silence
+from weft.protocol.trust.security import Security
+from weft.protocol.wire.messages import AttemptsFinished, Bye, GetData, Heartbeat, KeysData, Welcome
 from weft.worker import serving
 from weft.worker.config import WorkerConfig
 from weft.worker.server import WorkerServer

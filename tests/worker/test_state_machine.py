@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
-from weft.protocol.messages import (
+from weft.protocol.wire.messages import (
     AttemptsErred,
     AttemptsFinished,
     AttemptsReturned,

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..protocol.host.collector import paused_collector
-from ..protocol.machine import n_cores
+from ..protocol.host.machine import n_cores
 from .core.reading import Graph, read_graph
 from .core.tasks import GraphTask, Literal
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...protocol.failure import Failure
-from ...protocol.message import Message
-from ...protocol.payload import Blob
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.message import Message
+from ...protocol.wire.payload import Blob
 from .tasks import WorkerFunction, WorkerTask
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING
 
-from ...protocol.messages import AttemptsReturned, ReturnAttempts, WorkerLeaving
+from ...protocol.wire.messages import AttemptsReturned, ReturnAttempts, WorkerLeaving
 from .events import Leave
 from .ready import worst_first
 

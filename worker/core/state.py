@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...protocol.errors import RemoteProtocolError
-from ...protocol.message import Message
-from ...protocol.messages import (
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import (
     AssignTasks,
     AttemptsEnded,
     AttemptsErred,

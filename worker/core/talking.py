@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ...protocol.errors import RemoteProtocolError
-from ...protocol.message import MAX_ITEMS, Message
-from ...protocol.messages import AssignTasks, AttemptsFinished, KeysMissing, ReplicasAdded
+from ...protocol.wire.message import MAX_ITEMS, Message
+from ...protocol.wire.messages import AssignTasks, AttemptsFinished, KeysMissing, ReplicasAdded
 from .events import ChunkDone
 from .tasks import WorkerTask
 

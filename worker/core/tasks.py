@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...protocol.payload import Blob
+from ...protocol.wire.payload import Blob
 
 if TYPE_CHECKING:
     from .fetching import Peer

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import InternalError
-from ...protocol.process_role import set_worker_process
+from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX

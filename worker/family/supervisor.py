@@ -42,9 +42,9 @@ from typing import Any, Final
 
 import psutil
 
-from ...protocol.deadline import unless, within
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolError
-from ...protocol.security import Security
+from ...protocol.net.deadline import unless, within
+from ...protocol.trust.security import Security
 from ..packing import TERMINATE_FRACTION
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started

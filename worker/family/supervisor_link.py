@@ -13,13 +13,15 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ...protocol.connection import Connection
-from ...protocol.deadline import within
 from ...protocol.errors import CommClosed, CommError, HandshakeError, ProtocolError
-from ...protocol.handshake import Role
-from ...protocol.liveness import MISSED_HEARTBEATS, Silence
-from ...protocol.message import Message
-from ...protocol.messages import (
+from ...protocol.net.connection import Connection
+from ...protocol.net.deadline import within
+from ...protocol.net.liveness import MISSED_HEARTBEATS, Silence
+from ...protocol.net.transport import connect
+from ...protocol.trust.security import Security
+from ...protocol.wire.handshake import Role
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import (
     Bye,
     Refused,
     RegisterSupervisor,
@@ -28,8 +30,6 @@ from ...protocol.messages import (
     WorkerExited,
     WorkersAlive,
 )
-from ...protocol.security import Security
-from ...protocol.transport import connect
 
 #: Reports kept for a scheduler that is away; older ones are of no use to it.
 _MAX_REPORTS: Final = 1000

@@ -40,7 +40,7 @@ from weft.client.core.tasks import (
     TaskRecord,
     Watcher,
 )
-from weft.protocol.messages import (
+from weft.protocol.wire.messages import (
     CancelKeys,
     ClusterInfo,
     FetchKeys,

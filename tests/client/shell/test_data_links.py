@@ -10,7 +10,7 @@ from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS, THROUGH_SCHEDULER
 from weft.client.core.tasks import FutureState
 from weft.client.failures import exception_of
 from weft.protocol.errors import CommError
-from weft.protocol.messages import FetchKeys
+from weft.protocol.wire.messages import FetchKeys
 
 
 def test_a_worker_out_of_reach_is_said_once_with_address_and_reason(client, scheduler, caplog):

@@ -13,13 +13,13 @@ import pytest
 from weft.client.core.events import Connected, Disconnected, Event, GaveUp
 from weft.client.shell.link import SchedulerLink
 from weft.client.shell.loop import LoopThread
-from weft.protocol.connection import Connection
-from weft.protocol.handshake import Role
-from weft.protocol.liveness import Silence
-from weft.protocol.message import Message
-from weft.protocol.messages import Heartbeat, RegisterClient, Welcome
-from weft.protocol.security import Security
-from weft.protocol.transport import Listener, listen
+from weft.protocol.net.connection import Connection
+from weft.protocol.net.liveness import Silence
+from weft.protocol.net.transport import Listener, listen
+from weft.protocol.trust.security import Security
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import Heartbeat, RegisterClient, Welcome
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 

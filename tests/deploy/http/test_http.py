@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.deploy.daemons import daemon, file_of, gone, scheduler
 from weft.deploy.http.prometheus import render
 from weft.deploy.http.server import HttpConfig, serve
-from weft.deploy.local import LocalCluster
-from weft.protocol.connection_file import ConnectionFile
-from weft.protocol.security import Security, new_cluster_id, new_token
+from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.scheduler.core.info import METRICS, metrics
 from weft.scheduler.core.state import SchedulerState, Tick
 from weft.scheduler.server import SchedulerConfig, SchedulerServer

@@ -42,7 +42,7 @@ from tests.leaks import wait_until
 from weft.graphs.pool import thread_pool as pool_module
 from weft.graphs.pool.future import PoolFuture
 from weft.graphs.pool.thread_pool import ThreadPool
-from weft.protocol.machine import n_cores
+from weft.protocol.host.machine import n_cores
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol import messages as m
+from weft.protocol.wire import messages as m
 
 from ..builders import Board, assigned, dropped, finished, graph, told
 

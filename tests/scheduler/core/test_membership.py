@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol import messages as m
-from weft.protocol.handshake import Role
-from weft.protocol.liveness import MISSED_HEARTBEATS
+from weft.protocol.net.liveness import MISSED_HEARTBEATS
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.state import CloseConnection, LogLine, Tick
 
 from ..builders import Board, assigned, graph, told

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.protocol.messages import RegisterWorker
+from weft.protocol.wire.messages import RegisterWorker
 from weft.scheduler.core.peers import WorkerHandle
 from weft.scheduler.core.placement import (
     BANDWIDTH_BYTES_PER_NS,

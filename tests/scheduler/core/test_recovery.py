@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.protocol import messages as m
-from weft.protocol.liveness import MISSED_HEARTBEATS
+from weft.protocol.net.liveness import MISSED_HEARTBEATS
+from weft.protocol.wire import messages as m
 from weft.scheduler.core import recovery
 from weft.scheduler.core.recovery import MAX_UNREACHABLE_ROUNDS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol import messages as m
-from weft.protocol.handshake import Role
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
 from weft.scheduler.core import refusals
 from weft.scheduler.core.info import cluster_info
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.protocol import messages as m
 from weft.protocol.errors import InvalidState, InvalidTransition
+from weft.protocol.wire import messages as m
 from weft.scheduler.core.state import Closed, Received, SchedulerState, Tick
 from weft.scheduler.core.tasks import FORGOTTEN, RELEASED, State
 from weft.scheduler.core.transitions import TRANSITIONS, move

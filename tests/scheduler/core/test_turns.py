@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.protocol import messages as m
-from weft.protocol.handshake import Role
-from weft.protocol.message import Message
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
 from weft.scheduler.core.turns import (
     FULL_COST,
     QUANTUM,

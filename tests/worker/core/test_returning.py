@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worker.builders import Hands, assign, give_back, locate
-from weft.protocol.messages import AttemptsFinished, AttemptsReturned, WorkerLeaving
+from weft.protocol.wire.messages import AttemptsFinished, AttemptsReturned, WorkerLeaving
 from weft.worker.core.events import Leave, SchedulerLost
 
 

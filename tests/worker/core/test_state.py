@@ -8,7 +8,7 @@ import pytest
 
 from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
 from weft.protocol.errors import RemoteProtocolError
-from weft.protocol.messages import (
+from weft.protocol.wire.messages import (
     AttemptsEnded,
     AttemptsErred,
     AttemptsFinished,

@@ -13,8 +13,8 @@ import pytest
 
 from tests.leaks import wait_until
 from tests.worker.test_server import Scheduler, inc
-from weft.protocol.messages import Bye, Stop
-from weft.protocol.security import Security, new_cluster_id
+from weft.protocol.trust.security import Security, new_cluster_id
+from weft.protocol.wire.messages import Bye, Stop
 from weft.worker.started import read_started
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ TOKEN = "a token for one test only"
 CHILD = """
 import sys
 from pathlib import Path
-from weft.protocol.security import Security
+from weft.protocol.trust.security import Security
 from weft.worker.config import WorkerConfig
 from weft.worker.family.process import main
 

@@ -15,9 +15,9 @@ import pytest
 import weft
 from tests.deploy.daemons import gone
 from tests.worker.family.test_supervisor_link import SECURITY, Line, greet, welcome
-from weft.deploy.local import LocalCluster
-from weft.protocol.messages import RegisterSupervisor, WorkersAlive
-from weft.protocol.security import Security
+from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.trust.security import Security
+from weft.protocol.wire.messages import RegisterSupervisor, WorkersAlive
 from weft.worker.family import spawn
 from weft.worker.family.supervisor import Supervisor, SupervisorConfig, WorkerSpec, describe_exit
 

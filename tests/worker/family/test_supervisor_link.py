@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from weft.protocol.connection import Connection
 from weft.protocol.errors import CommClosed, CommError
-from weft.protocol.handshake import Role
-from weft.protocol.liveness import MISSED_HEARTBEATS, Silence
-from weft.protocol.message import Message
-from weft.protocol.messages import Bye, RegisterSupervisor, Welcome, WorkerExited, WorkersAlive
-from weft.protocol.security import Security
-from weft.protocol.transport import Listener, listen
+from weft.protocol.net.connection import Connection
+from weft.protocol.net.liveness import MISSED_HEARTBEATS, Silence
+from weft.protocol.net.transport import Listener, listen
+from weft.protocol.trust.security import Security
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.message import Message
+from weft.protocol.wire.messages import Bye, RegisterSupervisor, Welcome, WorkerExited, WorkersAlive
 from weft.worker.family.supervisor_link import SupervisorLink
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...protocol.errors import WrongExecutor
-from ...protocol.machine import n_cores
+from ...protocol.host.machine import n_cores
 from ..cluster_client import ClusterClient
 from ..pool.thread_pool import ThreadPool
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ...protocol.exceptions import add_note, set_field
-from ...protocol.tracebacks import without_own_frames
+from ...protocol.values.exceptions import add_note, set_field
+from ...protocol.values.tracebacks import without_own_frames
 from ..core.tasks import GraphTask, call
 
 

@@ -14,8 +14,8 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import Any
 
 from ...protocol.errors import WorkerDied, WrongExecutor
-from ...protocol.exceptions import pack_exception, unpack_exception
-from ...protocol.functions import dumps_plain
+from ...protocol.values.exceptions import pack_exception, unpack_exception
+from ...protocol.values.functions import dumps_plain
 from ..core.reading import Graph
 from ..core.state import finish
 from ..core.tasks import GraphTask

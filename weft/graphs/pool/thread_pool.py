@@ -36,7 +36,7 @@ from concurrent.futures.thread import BrokenThreadPool
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from ...protocol.machine import n_cores
+from ...protocol.host.machine import n_cores
 from .future import PoolFuture
 
 P = ParamSpec("P")

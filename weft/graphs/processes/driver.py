@@ -15,10 +15,10 @@ from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from ...protocol.errors import UnpicklableResult, WeftError, WorkerDied
-from ...protocol.exceptions import name_packed, unpack_exception
-from ...protocol.functions import dumps_function
 from ...protocol.host.collector import paused_collector
-from ...protocol.machine import n_cores
+from ...protocol.host.machine import n_cores
+from ...protocol.values.exceptions import name_packed, unpack_exception
+from ...protocol.values.functions import dumps_function
 from ..core.reading import Graph
 from ..drivers.executors import n_workers_of
 from ..drivers.failing import call_again

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...protocol.errors import SerializationError
-from ...protocol.functions import dumps_function, function_name
-from ...protocol.pickling import (
+from ...protocol.values.functions import dumps_function, function_name
+from ...protocol.values.pickling import (
     PROTOCOL,
     cloudpickle_dumps,
     find_unpicklable,

@@ -21,7 +21,7 @@ import weakref
 from collections import deque
 from typing import Any, Final, TypeAlias
 
-from ...protocol.pickling import PROTOCOL
+from ...protocol.values.pickling import PROTOCOL
 
 Message: TypeAlias = "tuple[Any, ...]"
 

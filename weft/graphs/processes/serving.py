@@ -32,8 +32,8 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from ...protocol.errors import SerializationError
-from ...protocol.exceptions import pack_exception
-from ...protocol.sizeof import sizeof
+from ...protocol.values.exceptions import pack_exception
+from ...protocol.values.sizeof import sizeof
 from . import link, stored
 from .link import Channel
 from .sharing import pack, unpack

@@ -33,9 +33,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...protocol import serialize
-from ...protocol.payload import Blob, Buffer, Payload
-from ...protocol.pickling import OUT_OF_BAND_NBYTES, PROTOCOL
+from ...protocol.values import serialize
+from ...protocol.values.pickling import OUT_OF_BAND_NBYTES, PROTOCOL
+from ...protocol.wire.payload import Blob, Buffer, Payload
 from .shared_directory import SharedDirectory
 
 __all__ = [

@@ -1,0 +1,3 @@
+"""The `weft` command."""
+
+from __future__ import annotations

@@ -1,0 +1,66 @@
+"""What the `weft` command knows of mistakes: names that do not exist, and what they stand for."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Final
+
+import click
+
+from ...protocol.errors import ConfigError
+
+
+class CommandGroup(click.Group):
+    """Knows what was meant by a command that does not exist."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
+            hint = f"did you mean '{close[0]}'?" if close else "see 'weft --help'"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
+
+
+#: What users of other schedulers look for: what weft has instead.
+_ELSEWHERE: Final = {
+    "--scheduler-file": "it is --connection-file here",
+    "--death-timeout": "--connect-timeout bounds the wait for a scheduler; once connected, workers "
+    "try to come back for ever",
+    "--lifetime": "there is none here: SIGTERM lets a worker finish what it runs and leave, within "
+    "--grace-period",
+    "--preload": "there is none here: let the function import what it needs",
+    "--nanny": "there is none here: a supervisor always starts workers again that die",
+    "--no-nanny": "there is none here: a supervisor always starts workers again that die",
+    "--worker-port": "there is none here: the data port is any free one, at the address of --host",
+}
+_SIMILAR: Final = 0.7
+
+
+class Command(click.Command):
+    """Knows what was meant by an option that does not exist."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            options = [option for parameter in self.params for option in parameter.opts]
+            close = difflib.get_close_matches(name, options, n=1, cutoff=_SIMILAR)
+            hint = _ELSEWHERE.get(name) or (
+                f"did you mean '{close[0]}'?" if close else f"see '{ctx.command_path} --help'"
+            )
+            raise click.UsageError(f"there is no option {name}; {hint}", ctx) from error
+
+
+class NThreads(click.IntRange):
+    """A number of threads, or an error that says how to leave the choice to weft."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            text = f"{value!r} is not a number from 1 to 4096; leave the option out for the cores "
+            raise ConfigError(text + "divided among the workers", "--nthreads") from None

@@ -1,0 +1,75 @@
+"""How `weft worker` finds its scheduler, which may be started after it.
+
+Under a service manager or in containers nothing says who is first. So a worker waits for what a
+scheduler writes when it starts, and ends only with what waiting cannot mend.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Final
+
+from ...protocol.errors import ConfigError, ConnectTimeout
+from ...protocol.net.probing import why_nobody_answers
+from ...protocol.trust import connection_file as connection_files
+from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
+
+_log = logging.getLogger("weft.worker")
+
+#: How often the files are looked at.
+_POLL_S: Final = 0.1
+#: A scheduler that already listens writes its connection file within this time.
+_LISTENS_FIRST_S: Final = 2.0
+
+
+def find_scheduler(connection_file: str | None, address: str | None) -> ConnectionFile:
+    """Find the cluster, or say what is wrong; where an address is no good, that comes first.
+
+    Raises:
+        ConfigError: there is none, or several.
+    """
+    try:
+        return connection_files.find(connection_file, address, os.environ)
+    except NoSchedulerFound as error:
+        problem = why_nobody_answers(address) if address else ""
+        if problem:
+            raise NoSchedulerFound(f"{problem}; {error}") from None
+        raise
+
+
+def wait_for_scheduler(
+    connection_file: str | None, address: str | None, timeout_s: float
+) -> ConnectionFile:
+    """Find the cluster; wait for a scheduler that has not been started yet.
+
+    Raises:
+        ConnectTimeout: there is none after `timeout_s`.
+        ConfigError: something is wrong that waiting does not mend.
+    """
+    deadline = time.monotonic() + timeout_s
+    is_said = False
+    if connection_file or os.environ.get("WEFT_CONNECTION_FILE"):
+        where = None
+    else:
+        where = address
+    while True:
+        try:
+            return connection_files.find(connection_file, address, os.environ)
+        except NoSchedulerFound as error:
+            what = str(error)
+        if not is_said:
+            is_said = True
+            problem = why_nobody_answers(where) if where else ""
+            if where and not problem:
+                # Its token is not here: that of another machine's, or of another user's scheduler.
+                deadline = min(deadline, time.monotonic() + _LISTENS_FIRST_S)
+            else:
+                short = problem or what.partition("; ")[0]
+                _log.warning("%s; waiting for a scheduler for %g s", short, timeout_s)
+        if time.monotonic() >= deadline:
+            if where and not why_nobody_answers(where):
+                raise ConfigError(what)
+            raise ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {what}")
+        time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))

@@ -1,0 +1,3 @@
+"""`LocalCluster`: schedulers and workers that a program starts for itself."""
+
+from __future__ import annotations

@@ -1,0 +1,597 @@
+"""`LocalCluster`: a scheduler and workers on this machine, as long as this process wants them.
+
+With processes (the default) there are two families of child processes: the scheduler's, so that
+user code which holds the interpreter lock here never delays an assignment, and the workers'
+(`worker/family/spawn.py`). They start at the same time and end with this process, however it ends;
+`watching.py` notices when one ends before.
+Between them are Unix sockets in a folder that only this user can enter; `protocol="tcp"` takes
+127.0.0.1. The token is made here and is in no file, argument or environment.
+
+With `processes=False` everything lives in this process, on one event loop in a thread of its own
+(an asynchronous one on its caller's), and messages are handed over without being encoded. The same
+cores run in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from ...client import absent, tables
+from ...protocol.errors import ConfigError
+from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
+from .. import settings
+from ..child import Child, describe_code
+from .quiet import QuietLogs
+
+if TYPE_CHECKING:
+    from ...client.client import Client
+    from ...client.shell.loop import LoopThread
+    from .watching import ProcessWatch
+
+_log = logging.getLogger("weft.cluster")
+
+_START_TIMEOUT_S: Final = 60.0
+_CLOSE_TIMEOUT_S: Final = 5.0
+#: The kernel's limit for the path of a socket is 108 bytes; workers' names need some of them.
+_MAX_DIRECTORY_CHARS: Final = 60
+
+#: {id: cluster}
+_open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
+
+
+class LocalCluster:
+    """A scheduler and workers on this machine.
+
+    Args:
+        n_workers: how many workers; None = as many as there are cores for.
+        threads_per_worker: tasks that one worker runs at a time; None = 1, or the cores divided
+            among `n_workers`.
+        processes: each worker in a process of its own; False = threads of this process.
+        memory_limit: of each worker: "auto" = a fair share, a size like "4GB", a fraction of the
+            machine's memory like 0.5, or None. A worker process above 95 % of it is restarted.
+        name: for people.
+        protocol: "unix" (the default where there is such a thing) or "tcp"; without processes
+            "inproc".
+        host: listen there, with "tcp"; a loopback address. Clusters for other machines are started
+            with `weft scheduler`.
+        asynchronous: for use in an event loop: `async with LocalCluster(asynchronous=True)`.
+        dashboard_address: `host:port` for HTTP pages (health, metrics); None = none.
+        resources: of each worker, `{name: amount}` or "GPU=2".
+        local_directory: workers get a folder of their own there, and processes keep temporary files
+            of their tasks in it; made if it is not there. None = where temporary files go.
+        silence_logs: the processes log from this level on; False = everything. Without processes,
+            the level of the logger "weft" while the cluster lives, unless you have set one; False
+            = what your program's logging asks for.
+        security: a token of your own; None = a new one, in memory only.
+        others: there are no others.
+
+    Raises:
+        ConfigError: an argument makes no sense.
+        ChildFailed: a process did not start; the text has what it said.
+    """
+
+    def __init__(
+        self,
+        n_workers: int | None = None,
+        threads_per_worker: int | None = None,
+        processes: bool = True,
+        memory_limit: str | float | None = "auto",
+        name: str | None = None,
+        protocol: str | None = None,
+        host: str | None = None,
+        asynchronous: bool = False,
+        dashboard_address: str | None = None,
+        resources: str | Mapping[str, float] | None = None,
+        local_directory: str | os.PathLike[str] | None = None,
+        silence_logs: int | bool = logging.WARNING,
+        security: Security | None = None,
+        **others: NoReturn,
+    ) -> None:
+        for name_of_other in others:
+            raise absent.unknown_option(name_of_other, LocalCluster)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name= is a text, and {name!r} is of type {type(name).__name__}")
+        self.name = name or f"local-{os.getpid()}"
+        self.asynchronous = asynchronous
+        self.status = "created"
+        self.processes = processes
+        self.scheduler_address = ""
+        #: `http://...` of the pages, None = none.
+        self.dashboard_link: str | None = None
+        #: Where a cluster without processes lives, for its clients.
+        self.loop_thread: LoopThread | None = None
+        counts = settings.decide_counts(n_workers, threads_per_worker, processes=processes)
+        self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
+        self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
+        self.resources = settings.parse_resources(resources)
+        self._protocol = _check_protocol(protocol, processes, host)
+        self._host = host or "127.0.0.1"
+        self._dashboard = ("", 0)
+        if dashboard_address is not None:
+            self._dashboard = settings.parse_host_port(dashboard_address, "dashboard_address")
+            if not processes:
+                raise ConfigError(
+                    "it needs processes=True: the pages are served by a process beside the "
+                    "scheduler's",
+                    "dashboard_address",
+                )
+        self._local_directory = local_directory
+        #: The folder in it, while the cluster runs; "" if none was asked for.
+        self._files = ""
+        self._log_level = _check_log_level(silence_logs)
+        #: Of this process, if the cluster lives in it.
+        self._quiet = QuietLogs(logging.NOTSET if silence_logs is False else self._log_level)
+        if security is not None and not isinstance(security, Security):
+            raise ConfigError(
+                f"a weft Security, or None for a new token, not {security!r}", "security"
+            )
+        self.security = security or Security(
+            token=new_token().encode(), cluster_id=new_cluster_id()
+        )
+        if self.security.cluster_id is None:
+            raise ConfigError("it must have a cluster_id", "security")
+        #: Where the sockets are, with processes.
+        self._directory: str | None = None
+        #: Workers that no client has waited for yet.
+        self._n_expected = self.n_workers
+        self._scheduler: Child | None = None
+        self._workers: Child | None = None
+        self._watch: ProcessWatch | None = None
+        #: Why this cluster was given up, "" while it was not.
+        self._given_up = ""
+        self._pid = os.getpid()
+        self._closing = threading.Lock()
+        self._embedded: Any = None
+        if not asynchronous:
+            self._start()
+
+    # --- Starting -------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        try:
+            if self.processes:
+                self._start_processes()
+            else:
+                self._start_threads()
+        except BaseException:
+            self._close(0.5)
+            raise
+        self.status = "running"
+        self._warn_of_another()
+        _open_clusters[id(self)] = self
+
+    def _warn_of_another(self) -> None:
+        refs = _open_clusters.valuerefs()
+        clusters = [c for ref in refs if (c := ref()) is not None]
+        others = [c.name for c in clusters if c.status == "running" and c._pid == self._pid]
+        if len(others) == 1:
+            _log.warning(
+                "a second LocalCluster, %s, was started while %s is running: both take this "
+                "machine's cores and memory. weft.Client(cluster) makes a client of the first; "
+                "close() of it, or of the client that started it, ends it",
+                self.name,
+                others[0],
+            )
+
+    def _make_files(self) -> None:
+        if self._local_directory is not None:
+            self._files = settings.make_local_directory(self._local_directory, "local_directory")
+
+    def _start_threads(self) -> None:
+        from ...client.shell.loop import LoopThread
+
+        self.loop_thread = LoopThread("weft-cluster")
+        self.loop_thread.start()
+        self.loop_thread.run_coroutine(self._start_embedded())
+
+    async def _start_embedded(self) -> None:
+        from .threads import EmbeddedCluster
+
+        self._make_files()
+        self._quiet.begin()
+        self._embedded = EmbeddedCluster(
+            self.security,
+            n_workers=self.n_workers,
+            nthreads=self.threads_per_worker,
+            memory_limit=self.memory_limit,
+            resources=self.resources,
+            name=self.name,
+            local_directory=self._files or None,
+        )
+        self.scheduler_address = await self._embedded.start()
+
+    def _start_processes(self) -> None:
+        self._make_files()
+        # Both begin to import at once, which is what takes the time.
+        self._workers = Child("workers")
+        self._scheduler = Child("scheduler")
+        self._directory = _make_directory(self._protocol)
+        self._configure_scheduler(
+            f"unix://{self._directory}/scheduler.sock"
+            if self._protocol == "unix"
+            else f"tcp://{self._host}:0"
+        )
+        ready = self._scheduler.wait_ready(_START_TIMEOUT_S)
+        self.scheduler_address = ready["address"]
+        self.dashboard_link = ready["dashboard"] or None
+        # Not before the scheduler listens: workers of an embedded cluster do not wait for one.
+        self._configure_workers(self.scheduler_address)
+        self._workers.wait_ready(_START_TIMEOUT_S)
+        from .watching import ProcessWatch
+
+        self._watch = ProcessWatch(
+            self.name, self._scheduler, self._workers, self._start_workers_again, self._give_up
+        )
+
+    def _start_workers_again(self) -> Child | None:
+        """Start the workers' processes anew, in the watch's thread; None if it is over."""
+        ended, self._workers = self._workers, Child("workers")
+        if ended is not None:
+            ended.close()
+        # `_close` first says that it is over, then tells the child that it finds here to stop.
+        if self.status == "closed":
+            return None
+        self._configure_workers(self.scheduler_address)
+        self._workers.wait_ready(_START_TIMEOUT_S)
+        return self._workers
+
+    def _give_up(self, reason: str) -> None:
+        self._given_up = reason
+
+    def _configure_scheduler(self, address: str) -> None:
+        assert self._scheduler is not None
+        self._scheduler.configure(
+            {
+                **self._secret(),
+                "address": address,
+                "dashboard_host": self._dashboard[0],
+                "dashboard_port": self._dashboard[1],
+                "directory": self._directory,
+                "log_level": self._log_level,
+                "options": {},
+            }
+        )
+
+    def _configure_workers(self, scheduler_address: str) -> None:
+        assert self._workers is not None
+        if self._files:  # the workers' family before this one may have cleared it away
+            os.makedirs(self._files, mode=0o700, exist_ok=True)
+        options = {
+            "nthreads": self.threads_per_worker,
+            "resources": self.resources,
+            "local_directory": self._files or self._directory,
+            "temporary_directory": self._files,
+            "listen_address": "",
+            "log_level": self._log_level,
+        }
+        self._workers.configure(
+            {
+                **self._secret(),
+                "scheduler_address": scheduler_address,
+                "directory": self._directory,
+                "files": self._files,
+                "log_level": self._log_level,
+                "workers": [
+                    {
+                        "name": f"{self.name}-{i}",
+                        "memory_limit": self.memory_limit,
+                        "options": options,
+                    }
+                    for i in range(self.n_workers)
+                ],
+            }
+        )
+
+    def _take_n_expected(self) -> int:
+        """Return how many workers the first client waits for, so that it shows them; 0 later."""
+        n_expected, self._n_expected = self._n_expected, 0
+        return n_expected
+
+    def _secret(self) -> dict[str, str]:
+        assert self.security.cluster_id is not None
+        return {
+            "token": self.security.token.decode(),
+            "cluster_id": self.security.cluster_id.hex(),
+        }
+
+    # --- Use ------------------------------------------------------------------------------------
+
+    def get_client(self, **options: Any) -> Client:
+        """Return a client of this cluster; it does not close the cluster.
+
+        Args:
+            options: of `Client`.
+        """
+        from ...client.client import Client
+
+        return Client(self, **{"asynchronous": self.asynchronous, **options})
+
+    def wait_for_workers(self, n_workers: int | None = None, timeout: float | None = None) -> Any:
+        """Wait until `n_workers` (None = all) have joined.
+
+        Raises:
+            WorkerStartTimeout: they had not within `timeout` seconds.
+        """
+        self._take_n_expected()  # what is waited for here is said by our caller
+        if self.asynchronous:
+            return self._wait_for_workers_async(n_workers, timeout)
+        with self.get_client(set_as_default=False, name="cluster") as client:
+            client.wait_for_workers(self._wanted(n_workers), timeout)
+        return None
+
+    async def _wait_for_workers_async(self, n_workers: int | None, timeout: float | None) -> None:
+        async with self.get_client(set_as_default=False, name="cluster") as client:
+            await client.wait_for_workers(self._wanted(n_workers), timeout)
+
+    def _wanted(self, n_workers: int | None) -> int:
+        return self.n_workers if n_workers is None else n_workers
+
+    @property
+    def failure(self) -> str | None:
+        """Why the scheduler is gone for good; None while it is not."""
+        if self.status == "closed":
+            return "the LocalCluster was closed; start a new one"
+        if self._given_up:
+            return f"the LocalCluster was given up: {self._given_up}; start a new one"
+        scheduler = self._scheduler
+        if scheduler is None or scheduler.running:
+            return None
+        how = describe_code(scheduler.process.returncode)
+        return f"the scheduler process of the LocalCluster has ended ({how}); start a new cluster"
+
+    @property
+    def scheduler_info(self) -> Any:
+        """The scheduler's description of itself, its workers and tasks; asynchronous: awaited."""
+        if self.asynchronous:
+            return _Awaited("scheduler_info", self._ask)
+        with self.get_client(set_as_default=False, name="cluster") as client:
+            return client.scheduler_info()
+
+    @property
+    def workers(self) -> Any:
+        """What is known of each worker, by address; asynchronous: awaited."""
+        if self.asynchronous:
+            return _Awaited("workers", self._ask_for_workers)
+        return self.scheduler_info["workers"]
+
+    async def _ask(self) -> dict[str, Any]:
+        async with self.get_client(set_as_default=False, name="cluster") as client:
+            info: dict[str, Any] = await client.scheduler_info()
+            return info
+
+    async def _ask_for_workers(self) -> Any:
+        return (await self._ask())["workers"]
+
+    # --- The end --------------------------------------------------------------------------------
+
+    def close(self, timeout: float = _CLOSE_TIMEOUT_S) -> Any:
+        """End workers and scheduler. Again: does nothing.
+
+        Args:
+            timeout: seconds after which processes that have not ended are killed.
+        """
+        if self.asynchronous:
+            return self._close_async(timeout)
+        self._close(timeout)
+        return None
+
+    async def _close_async(self, timeout_s: float) -> None:
+        if self._embedded is not None:
+            embedded, self._embedded = self._embedded, None
+            await embedded.stop()
+        await _in_thread(lambda: self._close(timeout_s))
+
+    def _close(self, timeout_s: float) -> None:
+        self.status = "closed"
+        _open_clusters.pop(id(self), None)
+        if os.getpid() != self._pid:
+            return  # a fork of the owner: the processes are not its own
+        # A client that was dropped closes it in a thread, perhaps while the program ends, which
+        # closes all: the second waits, and finds nothing left to do.
+        with self._closing:
+            self._end(timeout_s)
+
+    def _end(self, timeout_s: float) -> None:
+        if self.loop_thread is not None:
+            if self._embedded is not None:
+                with contextlib.suppress(TimeoutError):
+                    self.loop_thread.run_coroutine(self._embedded.stop(), timeout_s)
+                self._embedded = None
+            self.loop_thread.stop()
+        self._quiet.end()
+        if self._watch is not None:
+            self._watch.tell_to_stop()
+            if self._workers is not None:
+                self._workers.ask_to_stop()
+            self._watch.stop()
+            self._watch = None
+        # Workers first: then the scheduler hears their goodbye, and has nothing to complain of.
+        for child in (self._workers, self._scheduler):
+            if child is not None:
+                child.close(timeout_s)
+        self._workers = self._scheduler = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+        if self._files:
+            shutil.rmtree(self._files, ignore_errors=True)
+            self._files = ""
+
+    def __enter__(self) -> LocalCluster:
+        if self.asynchronous:
+            raise TypeError("an asynchronous cluster needs `async with`")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> LocalCluster:
+        return await self._open_async()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close_async(_CLOSE_TIMEOUT_S)
+
+    def __await__(self) -> Generator[Any, None, LocalCluster]:
+        """Start an asynchronous cluster."""
+        return self._open_async().__await__()
+
+    async def _open_async(self) -> LocalCluster:
+        if self.status == "created":
+            try:
+                if self.processes:
+                    await _in_thread(self._start)
+                else:  # on the caller's own loop, where its clients are
+                    await self._start_embedded()
+                    self.status = "running"
+            except BaseException:
+                await self._close_async(0.5)
+                raise
+        return self
+
+    def __repr__(self) -> str:
+        where = f" {self.scheduler_address!r}" if self.scheduler_address else ""
+        return (
+            f"<LocalCluster {self.name!r}{where}: {self.status}, workers={self.n_workers} "
+            f"threads={self.n_workers * self.threads_per_worker}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return tables.of_cluster(self)
+
+    if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
+        __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")
+
+
+class _Awaited:
+    """A property of an asynchronous cluster: `await cluster.workers`.
+
+    Nothing is asked before it is awaited, so that looking at all attributes does no harm.
+    """
+
+    def __init__(self, name: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._name = name
+        self._ask = ask
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._ask().__await__()
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of an asynchronous LocalCluster: use `await cluster.{self._name}`>"
+
+
+async def _in_thread(function: Callable[[], None]) -> None:
+    """Call a function that blocks, in a thread that is gone afterwards.
+
+    The loop's own pool would keep it for as long as the loop lives.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            function()
+        except BaseException as raised:
+            error = raised
+        loop.call_soon_threadsafe(finish, error)
+
+    thread = threading.Thread(target=run, name="weft-cluster-start")
+    thread.start()
+    try:
+        # A start that nobody waits for any more would leave processes that nobody knows.
+        await asyncio.shield(done)
+    finally:
+        if not done.done():
+            await asyncio.wait([done])
+        thread.join()
+
+
+def _check_protocol(protocol: str | None, processes: bool, host: str | None) -> str:
+    if protocol is not None:
+        protocol = protocol.removesuffix("://")
+    if not processes:
+        if protocol not in (None, "inproc"):
+            raise ConfigError(
+                f"{protocol!r} needs processes=True; without, it is 'inproc'", "protocol"
+            )
+        return "inproc"
+    if host is not None and not is_loopback(host):
+        raise ConfigError(
+            f"{host!r} can be reached from other machines; a LocalCluster is for this one. "
+            "Start 'weft scheduler --host ...', which encrypts",
+            "host",
+        )
+    if os.name != "posix":
+        raise ConfigError(
+            "worker processes need an operating system that can fork; use processes=False",
+            "processes",
+        )
+    if protocol is None:
+        return "tcp" if host is not None else "unix"
+    if protocol not in ("unix", "tcp"):
+        raise ConfigError(f"{protocol!r} is not 'unix' or 'tcp'", "protocol")
+    return protocol
+
+
+def _check_log_level(silence_logs: int | bool) -> int:
+    if silence_logs is False:
+        return logging.INFO
+    if silence_logs is True:
+        return logging.WARNING
+    if not isinstance(silence_logs, int):
+        raise ConfigError(
+            f"{silence_logs!r} is not a level of logging, such as logging.WARNING",
+            "silence_logs",
+        )
+    return silence_logs
+
+
+def _make_directory(protocol: str) -> str:
+    """Make a directory, mode 0700, with a path that is short enough for sockets in it."""
+    base = tempfile.gettempdir()
+    if protocol == "unix" and len(os.fsencode(base)) > _MAX_DIRECTORY_CHARS:
+        base = "/tmp"
+    return tempfile.mkdtemp(prefix="weft-", dir=base)
+
+
+def _close_all() -> None:
+    # `valuerefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    for ref in _open_clusters.valuerefs():
+        cluster = ref()
+        if cluster is not None:
+            cluster._close(1.0)
+
+
+atexit.register(_close_all)

@@ -1,0 +1,160 @@
+"""Notices that processes of a `LocalCluster` ended although nobody told them to. One thread.
+
+Without workers everything waits for ever, so theirs are started again; after deaths in a row with a
+growing delay, and not for ever: then the scheduler is ended, too, and whoever waits for it is told
+why. A scheduler is not started again: what it knew of the tasks is gone.
+
+The end of a process is the end of its socket (see child.py), so that nothing is polled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...protocol.errors import WeftError
+from ..child import Child, describe_code
+
+_log = logging.getLogger("weft.cluster")
+
+#: Deaths in a row of the workers' family after which it is not started again.
+_MAX_DEATHS: Final = 5
+#: A family that lived this long was not killed by its own start.
+_SOUND_AFTER_S: Final = 60.0
+#: Before the first new start. The workers leave with their scheduler: it may be about to be seen.
+_RESTART_MIN_S: Final = 0.2
+_FINISH_S: Final = 5.0
+
+
+class ProcessWatch:
+    """For one cluster, from when it runs until `stop`.
+
+    Args:
+        name: the cluster's, for people.
+        scheduler: its process.
+        workers: the root of the workers' processes.
+        start_workers: starts that anew; called in the watching thread. Returns None when the
+            cluster is being closed.
+        on_failed: called with the reason when the cluster is of no use any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        scheduler: Child,
+        workers: Child,
+        start_workers: Callable[[], Child | None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._scheduler = scheduler
+        self._workers: Child | None = workers
+        self._start_workers = start_workers
+        self._on_failed = on_failed
+        self._n_deaths = 0
+        self._started = time.monotonic()
+        self._told, self._teller = socket.socketpair()
+        self.stopping = False
+        self._thread = threading.Thread(target=self._run, name="weft-cluster-watch", daemon=True)
+        self._thread.start()
+
+    def tell_to_stop(self) -> None:
+        """Let every end of a process be expected from now on."""
+        self.stopping = True
+        with contextlib.suppress(OSError):
+            self._teller.shutdown(socket.SHUT_WR)
+
+    def stop(self) -> None:
+        """End the thread. A start of workers that is under way must have been told to end."""
+        self.tell_to_stop()
+        self._thread.join()
+        self._teller.close()
+        self._told.close()
+
+    def _run(self) -> None:
+        while not self.stopping:
+            ended = self._wait_end(None)
+            if ended is None:
+                return
+            if ended is self._scheduler:
+                self._on_scheduler_ended()
+                return
+            self._on_workers_ended(ended)
+
+    def _wait_end(self, timeout_s: float | None) -> Child | None:
+        """Return a process that has ended, the scheduler's first; None = none, or `stop`."""
+        poll = select.poll()
+        poll.register(self._told, select.POLLIN)
+        children = [child for child in (self._scheduler, self._workers) if child is not None]
+        for child in children:
+            poll.register(child.socket, select.POLLIN)
+        ready = dict(poll.poll(None if timeout_s is None else timeout_s * 1000))
+        if self.stopping or self._told.fileno() in ready:
+            return None
+        # A child that runs has nothing more to say, so what can be read is the end.
+        return next((child for child in children if child.socket.fileno() in ready), None)
+
+    def _on_scheduler_ended(self) -> None:
+        code = self._scheduler.finish(_FINISH_S)
+        if code == 0:
+            _log.info("the scheduler of %s has ended as it was told to", self._name)
+            return
+        _log.error(
+            "the scheduler process of %s ended unexpectedly (%s); the cluster is lost, with all "
+            "results that it had",
+            self._name,
+            describe_code(code),
+        )
+
+    def _on_workers_ended(self, workers: Child) -> None:
+        self._workers = None
+        how = _describe_family(workers.finish(_FINISH_S))
+        is_told = workers.process.returncode == 0
+        while True:
+            lived_s = time.monotonic() - self._started
+            self._n_deaths = 1 if lived_s > _SOUND_AFTER_S else self._n_deaths + 1
+            delay_s = _RESTART_MIN_S * 2 ** (self._n_deaths - 1)
+            if self._wait_end(delay_s) is not None or self.stopping:
+                return  # the scheduler ended, which the next look sees as well
+            if is_told:
+                _log.warning(
+                    "the workers of %s have ended as they were told to; it has none", self._name
+                )
+                return
+            if self._n_deaths > _MAX_DEATHS:
+                self._give_up(how)
+                return
+            _log.error(
+                "the worker processes of %s ended unexpectedly (%s); they are started again",
+                self._name,
+                how,
+            )
+            self._started = time.monotonic()
+            try:
+                self._workers = self._start_workers()
+                return
+            except WeftError as error:
+                how = str(error)
+
+    def _give_up(self, how: str) -> None:
+        text = f"its worker processes ended {self._n_deaths} times, the last time: {how}"
+        _log.error("the cluster %s is given up: %s", self._name, text)
+        # First the reason, then the end that makes everybody ask for it.
+        self._on_failed(text)
+        self._scheduler.finish(_FINISH_S)
+        self.stopping = True
+
+
+def _describe_family(code: int) -> str:
+    """Say how the workers' family ended; its spawner reports the supervisor's signal as 128 + n."""
+    if code > 128:
+        with contextlib.suppress(ValueError):
+            return f"their supervisor was killed by {signal.Signals(code - 128).name}"
+    return describe_code(code)

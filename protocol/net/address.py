@@ -1,0 +1,65 @@
+"""Addresses as text: `tcp://host:port`, `tls://host:port`, `unix:///path`, `inproc://name`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import ConfigError
+
+__all__ = ["Address", "parse_address", "socket_address"]
+
+_FORMS = "use tcp://host:port, tls://host:port, unix:///path or inproc://name"
+
+
+class Address(NamedTuple):
+    """The parts of an address; `port` is None where the scheme has none."""
+
+    scheme: str
+    #: Host (an IPv6 address without its brackets), absolute path, or name.
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        if self.port is None:
+            return f"{self.scheme}://{self.host}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def is_tcp(self) -> bool:
+        """Whether it is a TCP address, with or without TLS."""
+        return self.port is not None
+
+
+def parse_address(text: str) -> Address:
+    """Take an address apart. Port 0, "any free one", is for listening.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    scheme, separator, rest = text.partition("://")
+    scheme = scheme.lower()
+    if separator and rest:
+        if scheme == "inproc" or (scheme == "unix" and rest.startswith("/")):
+            return Address(scheme, rest, None)
+        if scheme in ("tcp", "tls"):
+            host, colon, port = rest.removesuffix("/").rpartition(":")
+            bracketed = host.startswith("[") and host.endswith("]")
+            bare = host[1:-1] if bracketed else host
+            well_formed = colon and bare and (bracketed or ":" not in host)
+            if well_formed and port.isascii() and port.isdigit():
+                # The length first: int() refuses thousands of digits in words of its own.
+                if len(port) <= 5 and int(port) < 1 << 16:
+                    return Address(scheme, bare, int(port))
+                raise ConfigError(
+                    f"{text!r} is not an address: its port is too large, the largest is 65535"
+                )
+    raise ConfigError(f"{text!r} is not an address: {_FORMS}")
+
+
+def socket_address(scheme: str, name: object) -> str:
+    """Make the address of what `getsockname` or `getpeername` gave, without resolving anything."""
+    if isinstance(name, tuple) and len(name) >= 2:
+        # An IPv4 peer of a socket for both families.
+        return str(Address(scheme, str(name[0]).removeprefix("::ffff:"), int(name[1])))
+    return f"{scheme}://{name.decode(errors='replace') if isinstance(name, bytes) else name or ''}"

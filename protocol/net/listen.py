@@ -1,0 +1,483 @@
+"""Accepting connections, with bounds on those that have not proved anything yet.
+
+A shell. Everything here happens before a peer is authenticated, so it is written for peers that are
+malicious, broken or many: a connection costs a deadline and a few hundred bytes, their number is
+bounded in all and per host, and whatever goes wrong is one line in the log (their number is bounded
+too), never a traceback.
+
+Sockets are accepted here, not by `loop.create_server`: that one does not tell of connections that
+are still in their TLS handshake, nor of those that fail in it, and these must be counted and logged
+like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Collection
+from typing import Final
+
+from ..errors import (
+    CommClosed,
+    CommError,
+    ConfigError,
+    HandshakeError,
+    LocalProtocolError,
+    ProtocolError,
+)
+from ..trust.security import (
+    Security,
+    certificate_der,
+    channel_binding,
+    is_loopback,
+    needs_tls,
+    server_ssl_context,
+)
+from ..wire.codec import WireState
+from ..wire.framing import FrameLimits
+from ..wire.handshake import NONCE_BYTES, Role, ServerHandshake
+from .address import Address, parse_address, socket_address
+from .connection import Connection, Handler
+from .inproc import InprocServer
+from .sockets import SocketFile, bind_tcp, bind_unix
+from .stream import StreamConnection, tls_reason
+from .unfinished import UnfinishedFrames
+
+__all__ = ["Listener", "listen", "one_line"]
+
+logger: Final = logging.getLogger("weft.transport")
+
+_LOGGED_PER_WINDOW: Final = 10
+_WINDOW_S: Final = 60.0
+#: How long to leave new connections alone when none can be accepted.
+_PAUSE_S: Final = 1.0
+_ACCEPTED_PER_TURN: Final = 16
+
+OnConnection = Callable[[Connection], Handler]
+
+
+class RefusalLog:
+    """Logs refusals, at most ten a minute; the others are counted and their number is logged."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._left = _LOGGED_PER_WINDOW
+        self._suppressed = 0
+        self._window: asyncio.TimerHandle | None = None
+
+    def refused(self, peer: str, error: object) -> None:
+        """Note that the connection from `peer` was refused because of `error`."""
+        if self._window is None:
+            self._window = asyncio.get_running_loop().call_later(_WINDOW_S, self.end_window)
+        if self._left:
+            self._left -= 1
+            logger.warning(
+                "%s: connection from %s refused: %s", self._address, one_line(peer), one_line(error)
+            )
+        else:
+            self._suppressed += 1
+
+    def end_window(self) -> None:
+        """Log what was suppressed, and begin anew with the next refusal."""
+        if self._window is not None:
+            self._window.cancel()
+            self._window = None
+        if self._suppressed:
+            logger.warning("%s: %d more connections refused", self._address, self._suppressed)
+        self._left, self._suppressed = _LOGGED_PER_WINDOW, 0
+
+
+def one_line(value: object) -> str:
+    """Make text from a peer fit for one line of a log."""
+    return "".join(c if c.isprintable() else "?" for c in str(value)[:400])
+
+
+class Listener:
+    """Where connections are accepted, until `close`.
+
+    Attributes:
+        address: with the real port.
+        connections: those that are authenticated and open.
+        auth_failures: how many connections were refused before they were authenticated.
+    """
+
+    def __init__(
+        self,
+        *,
+        role: Role,
+        accepted_roles: Collection[Role],
+        security: Security,
+        on_connection: OnConnection,
+        limits: FrameLimits,
+        handshake_timeout_s: float,
+        progress_timeout_s: float,
+        max_unauthenticated: int,
+        max_unauthenticated_per_host: int,
+        unfinished: UnfinishedFrames,
+    ) -> None:
+        if security.cluster_id is None:
+            raise LocalProtocolError("a listening end needs a cluster id")
+        self.address = ""
+        self.connections: dict[Connection, None] = {}
+        self.auth_failures = 0
+        self._role = role
+        self._accepted_roles = accepted_roles
+        self._security = security
+        self._on_connection = on_connection
+        self._limits = limits
+        self._handshake_timeout_s = handshake_timeout_s
+        self._progress_timeout_s = progress_timeout_s
+        self._max_unauthenticated = max_unauthenticated
+        self._max_unauthenticated_per_host = max_unauthenticated_per_host
+        self._unfinished = unfinished
+        #: Connections that have proved nothing yet, with their host ("" = not bounded by host).
+        self._unauthenticated: dict[StreamConnection, str] = {}
+        #: {host: how many of _unauthenticated are from it}. No zeros.
+        self._n_by_host: dict[str, int] = {}
+        #: Every connection that was accepted and is not gone.
+        self._alive: dict[StreamConnection, None] = {}
+        #: The socket of each connection that is not set up: not yet a transport, or TLS under way.
+        self._setups: dict[asyncio.Task[None], socket.socket] = {}
+        #: Set by the last of _alive while `close` waits.
+        self._all_gone: asyncio.Future[None] | None = None
+        self._sockets: list[socket.socket] = []
+        #: Those of _sockets that are not watched for a moment.
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._socket_file: SocketFile | None = None
+        self._inproc: InprocServer | None = None
+        self._scheme = ""
+        self._context: ssl.SSLContext | None = None
+        self._binding = b""
+        self._closed = False
+        self._counted = [0, 0, 0, 0]
+        self._log = RefusalLog("")
+
+    # --- Counters: open connections and former ones -----------------------------------------------
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes received on all connections."""
+        return self._counted[0] + sum(c.bytes_in for c in self._counting())
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes sent on all connections."""
+        return self._counted[1] + sum(c.bytes_out for c in self._counting())
+
+    @property
+    def frames_in(self) -> int:
+        """Frames received on all connections."""
+        return self._counted[2] + sum(c.frames_in for c in self._counting())
+
+    @property
+    def frames_out(self) -> int:
+        """Frames sent on all connections."""
+        return self._counted[3] + sum(c.frames_out for c in self._counting())
+
+    def _counting(self) -> Collection[Connection]:
+        return self.connections if self._inproc is not None else self._alive
+
+    def _count(self, connection: Connection) -> None:
+        c = self._counted
+        c[0] += connection.bytes_in
+        c[1] += connection.bytes_out
+        c[2] += connection.frames_in
+        c[3] += connection.frames_out
+
+    # --- Life -------------------------------------------------------------------------------------
+
+    async def start(self, text: str, *, allow_plaintext: bool) -> None:
+        """Begin to accept at an address. Called once, by `listen`."""
+        address = parse_address(text)
+        if address.scheme == "inproc":
+            self._inproc = InprocServer(
+                address.host,
+                role=self._role,
+                accepted_roles=self._accepted_roles,
+                security=self._security,
+                on_connection=self._on_inproc,
+                on_gone=self._on_inproc_gone,
+            )
+            self.address = self._inproc.address
+        elif address.scheme == "unix":
+            sock, self._socket_file = bind_unix(address.host)
+            self._sockets = [sock]
+            self.address = str(address)
+        else:
+            self._prepare_tls(address, allow_plaintext)
+            assert address.port is not None
+            self._sockets = await bind_tcp(address.host, address.port)
+            self.address = str(address._replace(port=self._sockets[0].getsockname()[1]))
+        self._scheme = address.scheme
+        self._log = RefusalLog(self.address)
+        for sock in self._sockets:
+            self._watch(sock)
+
+    def _prepare_tls(self, address: Address, allow_plaintext: bool) -> None:
+        if address.scheme == "tls":
+            self._context = server_ssl_context(self._security)
+            assert self._security.certificate_pem is not None
+            self._binding = channel_binding(certificate_der(self._security.certificate_pem))
+        elif needs_tls(address.host) and not allow_plaintext:
+            raise ConfigError(
+                f"{address} can be reached from other machines and does not encrypt: use tls://, "
+                "or listen at a loopback address"
+            )
+
+    async def close(self) -> None:
+        """Stop accepting, close every connection accepted here, and wait until they are gone.
+
+        What was sent is written first; a peer that does not read is given a few seconds for it.
+        """
+        if not self._closed:
+            self._closed = True
+            if self._inproc is not None:
+                self._inproc.close()
+            self._stop_accepting()
+            for connection in list(self._unauthenticated):
+                connection.discard()
+            for sock in self._setups.values():
+                # Not by cancelling the task: uvloop then forgets the socket. This ends it as well.
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+            for other in list(self.connections):
+                other.close()
+        if self._alive or self.connections:
+            if self._all_gone is None:
+                self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._all_gone)
+        self._log.end_window()
+
+    def _stop_accepting(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            pause = self._pauses.pop(sock, None)
+            if pause is not None:
+                pause.cancel()
+            loop.remove_reader(sock)
+            sock.close()
+        if self._socket_file is not None:
+            self._socket_file.remove()
+
+    # --- Accepting --------------------------------------------------------------------------------
+
+    # By hand, because asyncio's `sock_accept` loses a connection when it is cancelled at the wrong
+    # moment.
+
+    def _watch(self, listening: socket.socket) -> None:
+        self._pauses.pop(listening, None)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        # A few at a time: during a flood there is always another one, and others have their turn.
+        for _ in range(_ACCEPTED_PER_TURN):
+            try:
+                sock, peer = listening.accept()
+            except BlockingIOError:
+                return
+            except (ConnectionAbortedError, InterruptedError):
+                continue
+            except OSError as error:
+                # Most likely out of file descriptors. The connections wait in the kernel.
+                self._log.refused("anybody", f"{error.strerror}; next try in {_PAUSE_S:g} s")
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                self._pauses[listening] = loop.call_later(_PAUSE_S, self._watch, listening)
+                return
+            sock.setblocking(False)
+            self._on_accepted(sock, peer)
+
+    def _on_accepted(self, sock: socket.socket, peer: object) -> None:
+        address = _peer_address(self._scheme, sock, peer)
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        if host and is_loopback(host):
+            # All processes of this machine, a local cluster of any size, come from there.
+            host = ""
+        n, n_of_host = len(self._unauthenticated), self._n_by_host.get(host, 0)
+        if n >= self._max_unauthenticated or n_of_host >= self._max_unauthenticated_per_host:
+            sock.close()
+            self.auth_failures += 1
+            self._log.refused(address, f"{n} others have not finished their handshake")
+            return
+        connection = StreamConnection(
+            self,
+            self.address,
+            WireState(self._limits),
+            self._handshake_timeout_s,
+            self._progress_timeout_s,
+            self._unfinished,
+        )
+        connection.peer_address = address
+        self._alive[connection] = None
+        self._unauthenticated[connection] = host
+        if host:
+            self._n_by_host[host] = n_of_host + 1
+        task = asyncio.get_running_loop().create_task(self._set_up(connection, sock))
+        self._setups[task] = sock
+        task.add_done_callback(lambda task: self._on_set_up(task, connection))
+
+    async def _set_up(self, connection: StreamConnection, sock: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            sock,
+            ssl=self._context,
+            ssl_handshake_timeout=self._handshake_timeout_s if self._context else None,
+        )
+
+    def _on_set_up(self, task: asyncio.Task[None], connection: StreamConnection) -> None:
+        del self._setups[task]
+        error = None if task.cancelled() else task.exception()
+        if connection.is_connected:
+            return
+        # asyncio does not tell the protocol when TLS failed, or the task was cancelled.
+        if isinstance(error, ConnectionResetError):
+            connection.connection_lost(error)
+        elif error is not None:
+            connection.fail(HandshakeError(f"TLS: {tls_reason(error)}"))
+        connection.connection_lost(None)
+
+    def belong_to(self, token: bytes, cluster_id: bytes) -> None:
+        """Accept peers of this cluster from now on; connections that are open stay."""
+        self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
+
+    # --- What connections tell (stream.Owner) -----------------------------------------------------
+
+    def on_transport(self, connection: StreamConnection, transport: asyncio.Transport) -> None:
+        """See `stream.Owner`."""
+        assert self._security.cluster_id is not None
+        handshake = ServerHandshake(
+            self._security.token,
+            self._security.cluster_id,
+            self._role,
+            self._accepted_roles,
+            self._binding,
+            secrets.token_bytes(NONCE_BYTES),
+        )
+        connection.begin(transport, handshake)
+
+    def on_authenticated(self, connection: StreamConnection) -> Handler:
+        """See `stream.Owner`."""
+        self._forget_unauthenticated(connection)
+        self.connections[connection] = None
+        return self._on_connection(connection)
+
+    def on_failed(self, connection: StreamConnection, error: CommError | ProtocolError) -> None:
+        """See `stream.Owner`."""
+        if not connection.authenticated:
+            if isinstance(error, CommClosed):
+                # Nothing was said: a health probe, or a client that has given up.
+                logger.debug("%s: %s left without a word", self.address, connection.peer_address)
+                return
+            self.auth_failures += 1
+            self._log.refused(connection.peer_address, error)
+        else:
+            logger.warning(
+                "%s: connection of %s %s closed: %s",
+                self.address,
+                connection.peer_role.name.lower(),
+                one_line(connection.peer_address),
+                one_line(error),
+            )
+
+    def on_gone(self, connection: StreamConnection) -> None:
+        """See `stream.Owner`."""
+        self._forget_unauthenticated(connection)
+        self.connections.pop(connection, None)
+        if connection in self._alive:
+            self._count(connection)
+            del self._alive[connection]
+        self._tell_all_gone()
+
+    def _tell_all_gone(self) -> None:
+        if self._all_gone is None or self._all_gone.done():
+            return
+        if not self._alive and not self.connections:
+            self._all_gone.set_result(None)
+
+    def _forget_unauthenticated(self, connection: StreamConnection) -> None:
+        host = self._unauthenticated.pop(connection, "")
+        if host:
+            self._n_by_host[host] -= 1
+            if not self._n_by_host[host]:
+                del self._n_by_host[host]
+
+    # --- In process -------------------------------------------------------------------------------
+
+    def _on_inproc(self, connection: Connection) -> Handler:
+        self.connections[connection] = None
+        return self._on_connection(connection)
+
+    def _on_inproc_gone(self, connection: Connection) -> None:
+        if self.connections.pop(connection, 0) is None:
+            self._count(connection)
+        self._tell_all_gone()
+
+
+def _peer_address(scheme: str, sock: socket.socket, peer: object) -> str:
+    if scheme == "unix" and hasattr(socket, "SO_PEERCRED"):
+        # A connecting Unix socket has no name; the kernel tells whose it is.
+        credentials = struct.Struct("iii")
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+        pid, uid, _ = credentials.unpack(raw)
+        return f"unix://pid={pid},uid={uid}"
+    return socket_address(scheme, peer)
+
+
+async def listen(
+    address: str,
+    *,
+    role: Role,
+    accepted_roles: Collection[Role],
+    security: Security,
+    on_connection: OnConnection,
+    limits: FrameLimits | None = None,
+    handshake_timeout_s: float = 5.0,
+    progress_timeout_s: float = 30.0,
+    max_unauthenticated: int = 256,
+    max_unauthenticated_per_host: int = 32,
+    unfinished: UnfinishedFrames | None = None,
+    allow_plaintext: bool = False,
+) -> Listener:
+    """Accept connections at `address` (port 0 = any free one) until the listener is closed.
+
+    Args:
+        address: `tcp://host:port`, `tls://host:port`, `unix:///path` or `inproc://name`.
+        role: what this end is.
+        accepted_roles: who may connect.
+        security: with a cluster id; for TLS with certificate and key.
+        on_connection: called with each authenticated connection; returns who handles it.
+        limits: of the frames that peers send.
+        handshake_timeout_s: for the whole handshake of a connection.
+        progress_timeout_s: a frame may pause this long, and not twice as long; a frame that takes
+            longer has to come at 2 KiB/s.
+        max_unauthenticated: connections whose handshake is not done, in all.
+        max_unauthenticated_per_host: the same from one host, except this one.
+        unfinished: where the memory of half received frames is counted and limited, for several
+            listeners together; None = for this one alone.
+        allow_plaintext: let `tcp://` be reachable from other machines, which then are trusted with
+            everything that is sent.
+
+    Raises:
+        CommError: the address cannot be listened at.
+        ConfigError: it is none, or needs TLS.
+    """
+    listener = Listener(
+        role=role,
+        accepted_roles=accepted_roles,
+        security=security,
+        on_connection=on_connection,
+        limits=limits or FrameLimits(),
+        handshake_timeout_s=handshake_timeout_s,
+        progress_timeout_s=progress_timeout_s,
+        max_unauthenticated=max_unauthenticated,
+        max_unauthenticated_per_host=max_unauthenticated_per_host,
+        unfinished=unfinished or UnfinishedFrames(),
+    )
+    await listener.start(address, allow_plaintext=allow_plaintext)
+    return listener

@@ -1,0 +1,116 @@
+"""Sockets below the transports: bound and listening; the traps of each family are handled here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from typing import Final
+
+from ..errors import CommError
+
+__all__ = ["SocketFile", "bind_tcp", "bind_unix", "host_on_the_way_to"]
+
+_BACKLOG: Final = 1024
+
+
+async def bind_tcp(host: str, port: int) -> list[socket.socket]:
+    """Listen at every address that `host` has, all at one port; 0 = any that is free.
+
+    Raises:
+        CommError: the address cannot be listened at.
+    """
+    address = f"{host}:{port}"
+    sockets: list[socket.socket] = []
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, _, _, _, name in dict.fromkeys(infos):
+            # "localhost" has two addresses. The second one gets the port that the first one got.
+            port = port or (sockets[0].getsockname()[1] if sockets else 0)
+            sock = socket.create_server((name[0], port), family=family, backlog=_BACKLOG)
+            sock.setblocking(False)
+            sockets.append(sock)
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        raise CommError(f"cannot listen: {error.strerror or error}", address) from None
+    return sockets
+
+
+class SocketFile:
+    """The file of a Unix socket that listens; removed with it, unless it is another's by then."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        status = os.stat(path)
+        self._identity = (status.st_dev, status.st_ino)
+
+    def remove(self) -> None:
+        """Remove the file, if it is there and is the one that was made."""
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(self._path)
+            if (status.st_dev, status.st_ino) == self._identity:
+                os.unlink(self._path)
+
+
+def bind_unix(path: str) -> tuple[socket.socket, SocketFile]:
+    """Listen at a path. The file is for this user only; a dead process's one is replaced.
+
+    Raises:
+        CommError: the path cannot be listened at.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        sock.bind(path)
+        file = SocketFile(path)
+        try:
+            # Nobody can connect before `listen`, so nobody gets in before this.
+            os.chmod(path, 0o600)
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+        except OSError:
+            file.remove()
+            raise
+    except OSError as error:
+        sock.close()
+        raise CommError(f"cannot listen: {error.strerror or error}", f"unix://{path}") from None
+    return sock, file
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket file that a process which was killed has left at `path`."""
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+        except BlockingIOError:
+            # Somebody listens, and is busy; `bind` gives the error.
+            return
+
+
+async def host_on_the_way_to(host: str, port: int) -> str:
+    """Return this machine's address as another one sees it.
+
+    Raises:
+        CommError: there is no way there.
+    """
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        family, type_, protocol, _, name = infos[0]
+        with socket.socket(family, type_, protocol) as sock:
+            sock.connect(name)  # of a datagram socket: asks for the route, sends nothing
+            return str(sock.getsockname()[0])
+    except OSError as error:
+        raise CommError(f"no way there: {error.strerror or error}", f"{host}:{port}") from None

@@ -1,0 +1,490 @@
+"""One connection over a byte stream (TCP, TLS or a Unix socket): handshake first, then frames.
+
+A shell: it moves bytes between an asyncio transport and the cores `handshake`, `framing` and
+`wire`, and turns time into deadlines. It decides nothing else. Who may connect and who hears of it
+is its *owner*'s business (`listen.Listener`, `transport._Connecting`).
+
+Before the handshake is done the transport is handed a buffer of exactly the bytes that the
+handshake wants, so that nothing unauthenticated is ever held beyond that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, cast
+
+from ..errors import CommClosed, CommError, HandshakeError, ProtocolError, RemoteProtocolError
+from ..wire.codec import WireState
+from ..wire.framing import MEMORY_BYTES, Frame, FrameDecoder
+from ..wire.handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
+from ..wire.message import Message
+from ..wire.payload import Buffer
+from .connection import Connection, Handler
+from .liveness import Silence, Trickle
+from .unfinished import MIN_RATE, UnfinishedFrames
+
+__all__ = ["Owner", "StreamConnection", "tls_reason"]
+
+#: `writable` becomes False above HIGH and True again below LOW bytes that wait to be written.
+_HIGH_BYTES: Final = 1 << 20
+_LOW_BYTES: Final = 256 << 10
+#: How long `close` waits for a peer that does not read.
+_CLOSE_TIMEOUT_S: Final = 5.0
+#: A machine that vanished while nothing was on its way to it is noticed after about this long.
+_DEAD_PEER_S: Final = 30
+#: Into so many parts a time limit is divided; see `liveness`.
+_LOOKS: Final = 5
+
+# Plain asyncio: before 3.12 `writelines` joins everything; its first releases with sendmsg never
+# pause the protocol (fixed in 3.12.9 and 3.13.2).
+_HAS_WRITELINES: Final = sys.version_info >= (3, 13, 2) or (3, 12, 9) <= sys.version_info < (3, 13)
+#: Where `writelines` is of no use, smaller parts are joined and larger ones written one by one.
+_JOIN_BYTES: Final = 64 << 10
+
+
+class Owner(Protocol):
+    """What a connection asks of whoever made it."""
+
+    def on_transport(self, connection: StreamConnection, transport: asyncio.Transport) -> None:
+        """The socket is connected, TLS is done: call `connection.begin`, or `fail`."""
+
+    def on_authenticated(self, connection: StreamConnection) -> Handler:
+        """The handshake is done; deliver to this handler."""
+
+    def on_failed(self, connection: StreamConnection, error: CommError | ProtocolError) -> None:
+        """The connection ends, either before it was authenticated or for what the peer sent."""
+
+    def on_gone(self, connection: StreamConnection) -> None:
+        """The last call."""
+
+
+class _Memory(threading.local):
+    """Receive memory that all connections of one thread, and so of one loop, share."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(MEMORY_BYTES))
+
+
+_memory = _Memory()
+
+
+class StreamConnection(Connection, asyncio.BufferedProtocol):
+    """See `Connection`. Made by a connecting or listening owner, who hands it to asyncio."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        address: str,
+        wire: WireState,
+        handshake_timeout_s: float,
+        progress_timeout_s: float,
+        unfinished: UnfinishedFrames | None = None,
+    ) -> None:
+        self.address = address
+        self.peer_address = address
+        self.wire = wire
+        self.writable = True
+        self.closed = False
+        self.authenticated = False
+        self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
+        self._owner = owner
+        self._handler: Handler | None = None
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._writes_lines = False
+        #: None before `begin` and after the handshake.
+        self._handshake: ClientHandshake | ServerHandshake | None = None
+        self._scratch = memoryview(bytearray(PREAUTH_BYTES))
+        self._decoder: FrameDecoder | None = None
+        self._error: CommError | ProtocolError | None = None
+        self._is_gone = False
+        #: Why it is not read from: the handler asked for that, or there is no room (`unfinished`).
+        self._is_paused = self._is_held_up = False
+        self._reads = True
+        self._progress_timeout_s = progress_timeout_s
+        #: The handshake's deadline, later that of `close`.
+        self._deadline: asyncio.TimerHandle | None = None
+        self._watch_handshake(handshake_timeout_s, _LOOKS)
+        self._progress: asyncio.TimerHandle | None = None
+        #: Where the memory of a half received frame is counted; None = nowhere: this end asked for
+        #: what comes, and limits what it asks for.
+        self._unfinished = unfinished
+        #: As it stands there, and of which frame.
+        self._held = self._held_frame = 0
+
+    @property
+    def receiving(self) -> bool:
+        """Whether a frame has begun and is not complete. See `Connection.receiving`."""
+        return self._decoder is not None and self._decoder.half_received
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is, or was, a transport: then `connection_lost` comes from asyncio."""
+        return self._transport is not None
+
+    # --- Opening ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        # uvloop's transports have the methods, but not the base class.
+        self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+            return
+        self._owner.on_transport(self, self._transport)
+
+    def begin(
+        self, transport: asyncio.Transport, handshake: ClientHandshake | ServerHandshake
+    ) -> None:
+        """Start the handshake."""
+        transport.set_write_buffer_limits(high=_HIGH_BYTES, low=_LOW_BYTES)
+        self._writes_lines = _writes_lines(transport)
+        _set_options(transport)
+        self._handshake = handshake
+        self._write_handshake(handshake.start())
+
+    def _on_handshake_bytes(self, data: memoryview) -> None:
+        handshake = self._handshake
+        assert handshake is not None
+        try:
+            self._write_handshake(handshake.feed(data))
+        except HandshakeError as error:
+            self.fail(error)
+            return
+        if handshake.error is not None:
+            # The reason was written just now; let it go out.
+            self.fail(handshake.error, flush=True)
+        elif handshake.done:
+            self._on_authenticated(handshake)
+
+    def _write_handshake(self, data: bytes) -> None:
+        if data:
+            assert self._transport is not None
+            self._transport.write(data)
+            self.bytes_out += len(data)
+
+    def _on_authenticated(self, handshake: ClientHandshake | ServerHandshake) -> None:
+        self.peer_role = handshake.peer_role
+        self.cluster_id = handshake.cluster_id
+        self._handshake = None
+        self._cancel_deadline()
+        self._decoder = FrameDecoder(self.wire.limits, _memory.view)
+        self.authenticated = True
+        self._handler = self._owner.on_authenticated(self)
+
+    def _watch_handshake(self, timeout_s: float, n_looks: int) -> None:
+        # In parts, so that a loop that was held up for longer still reads what has come meanwhile.
+        self._deadline = None
+        if n_looks:
+            self._deadline = self._loop.call_later(
+                timeout_s / _LOOKS, self._watch_handshake, timeout_s, n_looks - 1
+            )
+        elif self.closed:
+            # It failed before, and the parting words were not read.
+            self._abort_transport()
+        else:
+            self.fail(HandshakeError(f"the handshake was not done within {timeout_s:g} s"))
+
+    # --- Receiving --------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by asyncio."""
+        if self._decoder is not None:
+            return self._decoder.get_buffer(sizehint)
+        # At least one: asyncio forbids an empty buffer. What comes after a failure is dropped.
+        want = self._handshake.bytes_wanted if self._handshake is not None else 1
+        return self._scratch[: max(want, 1)]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio."""
+        if self.closed:
+            return
+        self.bytes_in += nbytes
+        decoder = self._decoder
+        if decoder is None:
+            self._on_handshake_bytes(self._scratch[:nbytes])
+            return
+        try:
+            for frame in decoder.received(nbytes):
+                if not self._deliver(frame):
+                    return
+        except RemoteProtocolError as error:
+            self.fail(error)
+            return
+        if decoder.held or self._held:
+            self._count_held(decoder.held, decoder.next_nbytes)
+        if decoder.half_received and self._progress is None:
+            self._watch_progress(Silence(_LOOKS), Trickle(_LOOKS))
+
+    def _count_held(self, nbytes: int, next_nbytes: int) -> None:
+        if self._unfinished is None:
+            return
+        if self._held and self.frames_in != self._held_frame:
+            # That was of an earlier frame, and the age of a frame decides.
+            self._unfinished.update(self, 0, 0)
+        self._held, self._held_frame = nbytes, self.frames_in
+        self._unfinished.update(self, nbytes, next_nbytes)
+
+    def _deliver(self, frame: Frame) -> bool:
+        """Hand on a frame's messages; return whether the handler left the connection open."""
+        self.frames_in += 1
+        messages = self.wire.decode(frame)
+        if messages:
+            assert self._handler is not None
+            self._handler.on_messages(self, messages)
+        return not self.closed
+
+    def pause_reading(self) -> None:
+        """See `Connection.pause_reading`."""
+        self._is_paused = True
+        self._read_or_not()
+
+    def resume_reading(self) -> None:
+        """See `Connection.resume_reading`."""
+        self._is_paused = False
+        self._read_or_not()
+
+    def hold_up(self) -> None:
+        """Leave what comes in the socket until there is room: see `unfinished`."""
+        self._is_held_up = True
+        self._read_or_not()
+
+    def go_on(self) -> None:
+        """Read again: there is room."""
+        self._is_held_up = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        reads = not (self._is_paused or self._is_held_up)
+        if self._transport is None or self.closed or reads == self._reads:
+            return
+        self._reads = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _watch_progress(self, silence: Silence, trickle: Trickle) -> None:
+        # One timer while there are half frames, not one a read.
+        self._progress = None
+        if self.closed or self._decoder is None or not self._decoder.half_received:
+            return
+        timeout_s = self._progress_timeout_s
+        min_rate = MIN_RATE if self._unfinished is None else self._unfinished.min_rate
+        if not self._reads:
+            silence = Silence(_LOOKS)  # it is this end that does not read
+        elif silence.look(self):
+            self.fail(RemoteProtocolError(f"a frame stopped halfway for {timeout_s:g} s"))
+            return
+        if trickle.look(self, int(min_rate * timeout_s), is_paused=not self._reads):
+            text = f"a frame comes too slowly: less than {min_rate >> 10} KiB/s for {timeout_s:g} s"
+            if min_rate > MIN_RATE:
+                text += ", while other peers wait for the memory that it takes"
+            self.fail(RemoteProtocolError(text))
+            return
+        self._progress = self._loop.call_later(
+            timeout_s / _LOOKS, self._watch_progress, silence, trickle
+        )
+
+    # --- Sending ----------------------------------------------------------------------------------
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """See `Connection.send`."""
+        if self.closed or not messages:
+            return
+        assert self.authenticated
+        assert self._transport is not None
+        frames = self.wire.encode(messages)
+        parts: list[Buffer] = []
+        for frame in frames:
+            parts += frame
+        self.frames_out += len(frames)
+        if len(parts) == 1:
+            self.bytes_out += len(parts[0])
+            self._transport.write(parts[0])
+            return
+        # Views, because asyncio's TLS slices what it has not yet written.
+        views = list(map(_view, parts))
+        self.bytes_out += sum(map(len, views))
+        if self._writes_lines:
+            self._transport.writelines(views)
+        else:
+            _write_one_by_one(self._transport, views)
+
+    def pause_writing(self) -> None:
+        """Called by asyncio."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """Called by asyncio."""
+        self.writable = True
+        if self._handler is not None and not self.closed:
+            self._handler.on_writable(self)
+
+    # --- Closing ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """See `Connection.close`."""
+        if self.closed:
+            return
+        self.closed = True
+        self._cancel_deadline()
+        if self._transport is not None:
+            self._deadline = self._loop.call_later(_CLOSE_TIMEOUT_S, self._abort_transport)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """See `Connection.abort`."""
+        self.closed = True
+        self._abort_transport()
+
+    def discard(self) -> None:
+        """Abort, and let nobody hear of it: for an owner who gives up before it handed it on."""
+        self._handler = None
+        self._cancel_deadline()
+        self.abort()
+
+    def fail(self, error: CommError | ProtocolError, *, flush: bool = False) -> None:
+        """End the connection because of `error`."""
+        if self.closed:
+            return
+        self.closed = True
+        self._error = error
+        self._owner.on_failed(self, error)
+        if flush and self._transport is not None:
+            # The handshake's deadline stays, for a peer that does not read.
+            self._transport.close()
+        else:
+            self._cancel_deadline()
+            self._abort_transport()
+
+    def eof_received(self) -> None:
+        """Called by asyncio, which closes the transport next."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Called by asyncio."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        if not self.closed:
+            error = self._lost(exc)
+            self.closed = True
+            self._error = error
+            if not self.authenticated:
+                self._owner.on_failed(self, error)
+        self.writable = False
+        self._cancel_deadline()
+        if self._progress is not None:
+            self._progress.cancel()
+            self._progress = None
+        self._decoder = None
+        if self._held:
+            self._count_held(0, 0)
+        if sys.version_info < (3, 11) and self._transport is not None:
+            # Its TLS transport does not note that the other end has closed it, and warns later.
+            self._transport.close()
+        handler, self._handler = self._handler, None
+        try:
+            if handler is not None:
+                handler.on_closed(self, self._error)
+        finally:
+            self._owner.on_gone(self)
+
+    def _lost(self, exc: BaseException | None) -> CommError | ProtocolError:
+        if self._handshake is not None and self.bytes_in:
+            return self._handshake.on_eof()
+        if isinstance(exc, ssl.SSLError) and not self.authenticated:
+            # In TLS 1.3 the server is done before it hears that the client refuses.
+            return HandshakeError(f"TLS: {tls_reason(exc)}")
+        if not self.authenticated:
+            return CommClosed("the connection was closed before its handshake", self.peer_address)
+        how = "the connection was lost" if exc else "the other end closed the connection"
+        if self._decoder is not None and self._decoder.half_received:
+            how += " in the middle of a frame"
+        return CommClosed(f"{how}: {exc}" if exc else how, self.peer_address)
+
+    def _abort_transport(self) -> None:
+        # asyncio's transports fail when they are aborted after their end.
+        if self._transport is not None and not self._is_gone:
+            self._transport.abort()
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def tls_reason(error: BaseException) -> str:
+    """Say in a few words why TLS failed."""
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return (reason or str(error) or type(error).__name__).replace("_", " ").lower()
+
+
+# --- Transports -----------------------------------------------------------------------------------
+
+
+def _view(part: Buffer) -> memoryview:
+    view = memoryview(part)
+    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
+
+
+def _writes_lines(transport: asyncio.Transport) -> bool:
+    """Whether `writelines` of this transport neither joins its parts nor forgets to pause."""
+    if not type(transport).__module__.startswith("asyncio."):
+        return True
+    if transport.get_extra_info("ssl_object") is not None:
+        return sys.version_info >= (3, 11)
+    return _HAS_WRITELINES
+
+
+def _write_one_by_one(transport: asyncio.Transport, parts: Sequence[bytes | memoryview]) -> None:
+    small: list[bytes | memoryview] = []
+    nbytes = 0
+    for part in parts:
+        if transport.is_closing():
+            return  # lost just now, which asyncio would warn of after some more parts
+        if len(part) < _JOIN_BYTES and nbytes < _JOIN_BYTES:
+            small.append(part)
+            nbytes += len(part)
+            continue
+        if small:
+            transport.write(b"".join(small))
+            small, nbytes = [], 0
+        transport.write(part)
+    if small:
+        transport.write(b"".join(small))
+
+
+def _set_options(transport: asyncio.Transport) -> None:
+    sock: Any = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    # TCP buffers are left to the kernel, which tunes them up to some megabytes; a fixed size would
+    # switch that off. Options that a platform lacks or refuses are left out.
+    options: list[tuple[int, str, int]] = []
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        options = [
+            (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+            (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+            (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _DEAD_PEER_S // 3),
+            (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _DEAD_PEER_S // 6),
+            (socket.IPPROTO_TCP, "TCP_KEEPCNT", 4),
+            # No TCP_USER_TIMEOUT: it also ends the connection of a peer that is there and does not
+            # read for so long, such as a worker whose task holds the interpreter lock.
+        ]
+    else:
+        # Unix sockets are not tuned.
+        options = [
+            (socket.SOL_SOCKET, "SO_SNDBUF", _HIGH_BYTES),
+            (socket.SOL_SOCKET, "SO_RCVBUF", _HIGH_BYTES),
+        ]
+    for level, name, value in options:
+        if hasattr(socket, name):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(level, getattr(socket, name), value)

@@ -1,0 +1,578 @@
+"""The connection file: how workers and clients find a scheduler and get its token.
+
+A scheduler writes one JSON file with its addresses, its token and the certificate to pin; who may
+read that file may join the cluster, so it is written and read by the rules of `secret_files` (mode
+0600, our own, no symbolic link, bounded size). This module owns the file's content and its places.
+`find` is the one answer to "which cluster, and with which token?" for every command; its errors say
+where it looked and why each candidate was passed over.
+
+It reads no environment of its own: the environment comes in as a mapping. It never opens a
+connection. No error raised here quotes the content of a file.
+
+The idea is Jupyter's kernel connection file and HyperQueue's access file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..errors import ConfigError
+from ..wire.handshake import CLUSTER_ID_BYTES
+from .secret_files import (
+    CLOEXEC,
+    MAX_TOKEN_BYTES,
+    NOFOLLOW,
+    POSIX,
+    TOKEN,
+    MissingFile,
+    check_directory,
+    check_private,
+    make_directory,
+    read_secret_file,
+    read_token_file,
+)
+from .security import MIN_TOKEN_BYTES, Security, certificate_der, needs_tls
+
+__all__ = [
+    "ConnectionFile",
+    "NoSchedulerFound",
+    "check_destination",
+    "default_path",
+    "find",
+    "read_token_file",
+    "run_directory",
+]
+
+FILE_VERSION: Final = 1
+_MAX_FILE_BYTES: Final = 64 * 1024
+_MAX_ADDRESSES: Final = 64
+_HEX_ID: Final = re.compile(f"[0-9a-f]{{{2 * CLUSTER_ID_BYTES}}}")
+
+#: The start time of a process is derived from the boot time, which moves when a clock is set. To
+#: pass over a running scheduler would be worse than to keep a dead one's file.
+_CLOCK_TOLERANCE_S: Final = 60.0
+
+
+class NoSchedulerFound(ConfigError):
+    """Nothing is wrong with what was given, but no connection file of a live scheduler is there."""
+
+
+@dataclass(frozen=True)
+class ConnectionFile:
+    """What a scheduler tells workers and clients of the same user. Its repr shows no secret.
+
+    `find` also returns one that was put together from an address and a token file. Then the cluster
+    is not known: `cluster_id` and `host` are "" and `pid` is 0. Such a one is never written.
+
+    Args:
+        cluster_id: 32 hexadecimal digits.
+        addresses: `tcp://host:port`, `tls://host:port` or `unix:///path`, the best one first.
+        token: the cluster's secret.
+        certificate_pem: the certificate to pin on tls:// addresses; None = none.
+        dashboard: its URL, None = none.
+        pid: process id of the scheduler, on `host`.
+        host: the scheduler's host name, as it calls itself.
+        created: seconds since 1970.
+        version: of this file's format.
+        source: where it was found, for messages; not part of the file.
+    """
+
+    cluster_id: str
+    addresses: tuple[str, ...]
+    token: str = dataclasses.field(repr=False)
+    certificate_pem: str | None = dataclasses.field(default=None, repr=False)
+    dashboard: str | None = None
+    pid: int = 0
+    host: str = ""
+    created: float = 0.0
+    version: int = FILE_VERSION
+    source: str = dataclasses.field(default="", compare=False)
+
+    @classmethod
+    def of_this_process(
+        cls,
+        security: Security,
+        addresses: Sequence[str],
+        dashboard: str | None = None,
+    ) -> ConnectionFile:
+        """Describe a scheduler that runs in this process. The private key stays behind."""
+        if security.cluster_id is None:
+            raise ConfigError("a scheduler must know its cluster id to write a connection file")
+        return cls(
+            cluster_id=security.cluster_id.hex(),
+            addresses=tuple(addresses),
+            token=security.token.decode(),
+            certificate_pem=security.certificate_pem,
+            dashboard=dashboard,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            created=time.time(),
+        )
+
+    def to_security(self) -> Security:
+        """Return what a handshake and a TLS context need."""
+        return Security(
+            token=self.token.encode(),
+            cluster_id=bytes.fromhex(self.cluster_id) or None,
+            certificate_pem=self.certificate_pem,
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write to `path`, mode 0600, at once: a reader sees all of it or what was there before.
+
+        The directory is made, mode 0700, if it is missing. What `path` holds already is replaced
+        only if it is a connection file, and not that of another scheduler alive on this host.
+
+        Raises:
+            ConfigError: the directory or the file there is not ours to use.
+        """
+        path = Path(path)
+        content = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "source"
+        }
+        # What we could not read back we do not write.
+        _parse(json.loads(json.dumps(content)), str(path))
+        _check_destination(path, self.pid, self.host)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
+        try:
+            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(content, file, indent=2)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write the connection file {path}: {error.strerror}"
+            ) from error
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def remove(self, path: str | os.PathLike[str]) -> bool:
+        """Remove `path` if it is still this scheduler's; return whether it was.
+
+        A scheduler that was started later may have replaced the file, and needs it.
+        """
+        try:
+            there = ConnectionFile.read(path)
+            if (there.cluster_id, there.pid) != (self.cluster_id, self.pid):
+                return False
+            os.unlink(path)
+        except (ConfigError, OSError):
+            return False
+        return True
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> ConnectionFile:
+        """Read a connection file, after checking that nobody else can have read or written it.
+
+        Raises:
+            ConfigError: it is missing, not safe to use, or malformed; the text says what to do.
+        """
+        data = read_secret_file(Path(path), "connection file", _MAX_FILE_BYTES)
+        try:
+            content = json.loads(data)
+        except (ValueError, RecursionError):
+            # Without its cause, which carries the file's content.
+            raise _malformed(str(path), "it is not JSON") from None
+        return _parse(content, str(path))
+
+    def is_stale(self) -> bool:
+        """Say whether its scheduler ran on this host and is gone. False when that is not known."""
+        return self.host == socket.gethostname() and not _is_alive(self)
+
+
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Check that a scheduler in this process can write its connection file to `path`.
+
+    Raises:
+        ConfigError: what `ConnectionFile.write` would raise.
+    """
+    _check_destination(Path(path), os.getpid(), socket.gethostname())
+
+
+def _check_destination(path: Path, pid: int, host: str) -> None:
+    make_directory(path.parent)
+    check_directory(path.parent)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write the connection file {path}: Permission denied")
+    if not os.path.lexists(path):
+        return
+    try:
+        there = ConnectionFile.read(path)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{path} exists and will not be replaced, because it does not look like a "
+            f"connection file of yours ({error}); remove it or choose another path"
+        ) from None
+    if there.pid != pid and there.host == host and _is_alive(there):
+        raise ConfigError(
+            f"{path} is the connection file of another scheduler, process {there.pid}, that is "
+            "running; stop it or choose another path with --connection-file"
+        )
+
+
+# --- Content --------------------------------------------------------------------------------------
+
+
+def _malformed(where: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{where} is not a usable connection file: {what}; use the file that 'weft scheduler' "
+        "wrote, unchanged"
+    )
+
+
+def _parse(content: object, where: str) -> ConnectionFile:
+    """Check every field of decoded JSON. Fields that we do not know are left alone."""
+
+    def demand(condition: bool, what: str) -> None:
+        if not condition:
+            raise _malformed(where, what)
+
+    if not isinstance(content, dict):
+        raise _malformed(where, "it is not a JSON object")
+
+    def text(name: str, *, optional: bool = False) -> str:
+        value = content.get(name)
+        if value is None and optional:
+            return ""
+        if not isinstance(value, str):
+            raise _malformed(where, f"its {name!r} is not a string")
+        return value
+
+    def number(name: str, low: int, high: int) -> int:
+        value = content.get(name)
+        if type(value) is not int or not low <= value < high:
+            raise _malformed(where, f"its {name!r} is not a number in its range")
+        return value
+
+    # First, and before anything that a newer format may have changed.
+    version = number("version", 1, 2**31)
+    if version > FILE_VERSION:
+        raise ConfigError(
+            f"{where} was written by a newer weft (format {version}, this one reads "
+            f"{FILE_VERSION}); install the same release of weft on both"
+        )
+    cluster_id, token, host = text("cluster_id"), text("token"), text("host")
+    demand(_HEX_ID.fullmatch(cluster_id) is not None, "its 'cluster_id' is not 32 hex digits")
+    demand(
+        TOKEN.fullmatch(token) is not None,
+        f"its 'token' is not {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} printable characters",
+    )
+    addresses = content.get("addresses")
+    if not isinstance(addresses, list) or not 1 <= len(addresses) <= _MAX_ADDRESSES:
+        raise _malformed(where, f"its 'addresses' is not a list of 1 to {_MAX_ADDRESSES}")
+    for address in addresses:
+        demand(
+            isinstance(address, str) and _address_key(address) is not None,
+            "one of its 'addresses' is not like tcp://host:port, tls://host:port, unix:///path",
+        )
+    certificate = text("certificate_pem", optional=True) or None
+    if certificate is not None:
+        demand("PRIVATE KEY" not in certificate, "its 'certificate_pem' has a private key in it")
+        try:
+            certificate_der(certificate)
+        except ConfigError as error:
+            raise _malformed(where, f"in 'certificate_pem', {error}") from None
+    dashboard = text("dashboard", optional=True) or None
+    demand(
+        dashboard is None or dashboard.startswith(("http://", "https://")),
+        "its 'dashboard' is not an http:// or https:// URL",
+    )
+    created = content.get("created")
+    if isinstance(created, bool) or not isinstance(created, (int, float)):
+        raise _malformed(where, "its 'created' is not a number of seconds")
+    # Before the conversion: an integer may be too large for a float. NaN fails this too.
+    demand(0 <= created < 2**53, "its 'created' is not a time")
+    return ConnectionFile(
+        cluster_id=cluster_id,
+        addresses=tuple(addresses),
+        token=token,
+        certificate_pem=certificate,
+        dashboard=dashboard,
+        pid=number("pid", 1, 2**31),
+        host=host,
+        created=float(created),
+        version=version,
+        source=where,
+    )
+
+
+def _address_key(address: str) -> tuple[str, str, int] | None:
+    """Return (scheme, host or path, port), equal for two spellings of one address; None = bad."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if scheme == "unix":
+        return (scheme, parts.path, 0) if parts.path and not parts.netloc else None
+    if scheme not in ("tcp", "tls") or not parts.hostname or port is None:
+        return None
+    if parts.username is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        return None
+    host = parts.hostname.lower()
+    return scheme, "127.0.0.1" if host == "localhost" else host, port
+
+
+# --- Where files are ------------------------------------------------------------------------------
+
+
+def _run_directories(environ: Mapping[str, str]) -> list[Path]:
+    """Where connection files may be, the place for new ones first. None of them need exist.
+
+    Both are looked at: a scheduler started in a login session has $XDG_RUNTIME_DIR, a worker
+    started by cron or over ssh has not.
+    """
+    directories = []
+    runtime = Path(environ.get("XDG_RUNTIME_DIR", ""))
+    # After `su` the variable still names the directory of the user we were.
+    with contextlib.suppress(OSError):
+        if runtime.is_absolute() and (not POSIX or runtime.stat().st_uid == os.geteuid()):
+            directories.append(runtime / "weft")
+    home = environ.get("HOME") or os.path.expanduser("~")
+    directories.append(Path(home) / ".weft" / "run")
+    return directories
+
+
+def run_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the user's directory for connection files and sockets; make it, mode 0700.
+
+    It is `$XDG_RUNTIME_DIR/weft`, or `~/.weft/run` where that variable is not set or not ours.
+
+    Raises:
+        ConfigError: it cannot be made, or others can use it.
+    """
+    path = _run_directories(environ)[0]
+    make_directory(path)
+    if POSIX:
+        try:
+            status = path.lstat()
+        except OSError as error:
+            raise ConfigError(f"cannot use the directory {path}: {error.strerror}") from None
+        if not stat.S_ISDIR(status.st_mode):
+            raise ConfigError(f"the run directory {path} is not a directory; remove it")
+        check_private(status, f"the run directory {path}", path, "700")
+    return path
+
+
+def default_path(name: str = "scheduler", environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where a scheduler called `name` writes its connection file by default.
+
+    Raises:
+        ConfigError: the run directory is unusable, or `name` is not the name of a file.
+    """
+    if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name) is None:
+        raise ConfigError(
+            f"{name!r} cannot name a connection file: use letters, digits, '.', '_' and '-'"
+        )
+    return run_directory(environ) / f"{name}.json"
+
+
+def _is_alive(file: ConnectionFile) -> bool:
+    """Say whether the process that wrote `file`, on this host, still runs."""
+    import psutil
+
+    try:
+        started = float(psutil.Process(file.pid).create_time())
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+    # After a reboot the number may be another process's, which then is younger than the file.
+    return started <= file.created + _CLOCK_TOLERANCE_S
+
+
+# --- Finding a cluster ----------------------------------------------------------------------------
+
+
+#: As it is called on the command line, and in Python.
+_THE_OPTION: Final = "--connection-file (connection_file=)"
+
+
+@dataclass
+class _Search:
+    """What `find` saw on its way, in order, for the error's text."""
+
+    notes: list[str]
+    #: Files whose scheduler is gone.
+    stale: list[ConnectionFile] = field(default_factory=list)
+
+    def scan(self, environ: Mapping[str, str]) -> list[ConnectionFile]:
+        """Read what is usable in the run directories; note everything else."""
+        usable = []
+        for directory in _run_directories(environ):
+            try:
+                paths = sorted(path for path in directory.iterdir() if path.suffix == ".json")
+            except FileNotFoundError:
+                self.notes.append(f"{directory} (does not exist)")
+                continue
+            except OSError as error:
+                self.notes.append(f"{directory} ({error.strerror})")
+                continue
+            if not paths:
+                self.notes.append(f"{directory} (no *.json in it)")
+            for path in paths:
+                try:
+                    candidate = ConnectionFile.read(path)
+                except ConfigError as error:
+                    self.notes.append(f"{path} (skipped: {error})")
+                    continue
+                if candidate.is_stale():
+                    self.stale.append(candidate)
+                    self.notes.append(
+                        f"{path} (skipped: its scheduler, process {candidate.pid}, is gone; remove "
+                        "the file)"
+                    )
+                    continue
+                usable.append(candidate)
+        return usable
+
+    def error(
+        self, what: str, advice: str, gone: Sequence[ConnectionFile] = ()
+    ) -> NoSchedulerFound:
+        """Make the error; where a scheduler's end explains it, that comes first."""
+        if gone:
+            last = max(gone, key=lambda file: file.created)
+            what = (
+                f"the scheduler at {last.addresses[0]}, process {last.pid}, is gone (it left "
+                f"{last.source}): {what}"
+            )
+        return NoSchedulerFound(f"{what}; looked in {', '.join(self.notes)}; {advice}")
+
+
+def find(
+    connection_file: str | None, address: str | None, environ: Mapping[str, str]
+) -> ConnectionFile:
+    """Find the cluster to connect to, and its token.
+
+    The first of these that is given decides:
+
+    1. `connection_file`;
+    2. `$WEFT_CONNECTION_FILE`;
+    3. with an `address`: `$WEFT_TOKEN_FILE`, or else the file in the run directory that lists it;
+    4. the only file in the run directory.
+
+    An `address` beside 1 or 2 is used in place of the file's own, for tunnels and forwarded ports.
+    A bare `host:port` is tcp:// or tls://, whichever the file says; without a file, the one that
+    weft speaks there.
+
+    Raises:
+        NoSchedulerFound: nothing was found; the text lists where it looked and why each candidate
+            was passed over.
+        ConfigError: several were found, or what was found is not to be used.
+    """
+    search = _Search([])
+    if address is not None and _address_key(_with_scheme(address)) is None:
+        hint = "; a connection file is given with " + _THE_OPTION
+        raise ConfigError(
+            f"{address!r} is not an address: use tcp://host:port, tls://host:port or unix:///path"
+            + (hint if address.endswith(".json") else "")
+        )
+    if connection_file:
+        try:
+            return _at_address(ConnectionFile.read(connection_file), address)
+        except MissingFile as error:
+            raise NoSchedulerFound(error.text) from None
+    search.notes.append("--connection-file (not given)")
+    path = environ.get("WEFT_CONNECTION_FILE")
+    if path:
+        try:
+            return _at_address(ConnectionFile.read(path), address)
+        except MissingFile as error:
+            raise NoSchedulerFound(f"$WEFT_CONNECTION_FILE: {error}") from None
+        except ConfigError as error:
+            raise ConfigError(f"$WEFT_CONNECTION_FILE: {error}") from None
+    search.notes.append("$WEFT_CONNECTION_FILE (not set)")
+    if address is not None:
+        return _find_for_address(address, environ, search)
+    files = search.scan(environ)
+    if len(files) == 1:
+        return files[0]
+    if files:
+        raise _several(files, f"give one with {_THE_OPTION} or $WEFT_CONNECTION_FILE")
+    raise search.error(
+        "no running scheduler was found",
+        f"start one with 'weft scheduler'; one that was started with --connection-file is found "
+        f"only by that file: give it with {_THE_OPTION}",
+        search.stale,
+    )
+
+
+def _find_for_address(address: str, environ: Mapping[str, str], search: _Search) -> ConnectionFile:
+    token_file = environ.get("WEFT_TOKEN_FILE")
+    if token_file:
+        try:
+            token = read_token_file(token_file)
+        except ConfigError as error:
+            raise ConfigError(f"$WEFT_TOKEN_FILE: {error}") from None
+        source = f"$WEFT_TOKEN_FILE ({token_file})"
+        return ConnectionFile("", (_with_scheme(address),), token, source=source)
+    search.notes.append("$WEFT_TOKEN_FILE (not set)")
+    matches = []
+    for candidate in search.scan(environ):
+        if _is_listed(address, candidate):
+            matches.append(_at_address(candidate, address))
+        else:
+            search.notes.append(f"{candidate.source} (is for {', '.join(candidate.addresses)})")
+    if not matches:
+        raise search.error(
+            f"no token was found for {address}",
+            f"if a scheduler runs there, give its connection file with {_THE_OPTION}, or set "
+            "WEFT_TOKEN_FILE to a file with its token",
+            [file for file in search.stale if _is_listed(address, file)],
+        )
+    # Two schedulers cannot have one address: the newest file is of the one that is there now.
+    return max(matches, key=lambda match: match.created)
+
+
+def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
+    if address is None:
+        return found
+    return dataclasses.replace(found, addresses=(_with_scheme(address, found),))
+
+
+def _is_listed(address: str, file: ConnectionFile) -> bool:
+    return _address_key(_with_scheme(address, file)) in map(_address_key, file.addresses)
+
+
+def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
+    """Return `address`, if it is a bare host:port with the scheme that is meant.
+
+    That is the one that `file` has for it or, where the file has another host (a tunnel's end),
+    for its first host. Without a file: weft always encrypts beyond loopback.
+    """
+    bare = _address_key(f"tcp://{address}")
+    if "://" in address or bare is None:
+        return address
+    keys = map(_address_key, file.addresses if file is not None else ())
+    known = [key for key in keys if key is not None and key[0] != "unix"]
+    known.sort(key=lambda key: key[1:] != bare[1:])
+    scheme = known[0][0] if known else "tls" if needs_tls(bare[1]) else "tcp"
+    return f"{scheme}://{address}"
+
+
+def _several(files: Sequence[ConnectionFile], advice: str) -> ConfigError:
+    described = "; ".join(
+        f"{file.source} ({', '.join(file.addresses)}, process {file.pid} on {file.host})"
+        for file in files
+    )
+    return ConfigError(f"{len(files)} schedulers were found: {described}; {advice}")

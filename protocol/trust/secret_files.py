@@ -1,0 +1,162 @@
+"""Files with a secret in them, and the directories that hold such files, used safely.
+
+Owns the rules (mode 0600 or 0700, our own, no symbolic link, bounded size) and their error texts,
+which say what to do and never quote a file. One environment variable loosens them for files that a
+container's runtime mounts. Knows nothing of what the files mean, but for a file
+that holds a token and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from ..errors import ConfigError
+from .security import MIN_TOKEN_BYTES
+
+MAX_TOKEN_BYTES: Final = 1024
+TOKEN: Final = re.compile(rf"[!-~]{{{MIN_TOKEN_BYTES},{MAX_TOKEN_BYTES}}}")
+
+#: Set to 1: secret files may be links, may belong to root, and may be readable by others, as those
+#: that Kubernetes and docker mount are. Off by default.
+TRUST_VARIABLE: Final = "WEFT_TRUST_MOUNTED_SECRETS"
+
+# Absent on Windows, where permissions are those of the user's profile directory.
+NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
+CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
+POSIX: Final = os.name == "posix"
+
+
+class MissingFile(ConfigError):
+    """There is no such file (yet)."""
+
+
+def read_secret_file(
+    path: Path,
+    what: str,
+    max_bytes: int,
+    hint: str = "is the scheduler running, and is this the path that it printed?",
+) -> bytes:
+    """Return the content of a file that nobody else can have read or written.
+
+    Args:
+        path: of the file itself; a link is refused.
+        what: what it should be, for messages.
+        max_bytes: of its content.
+        hint: what to say if there is none.
+
+    Raises:
+        ConfigError: it is missing, not safe to use, or larger.
+    """
+    # O_NOFOLLOW: a link in a directory that others can write to could lead anywhere. O_NONBLOCK: a
+    # FIFO must be refused, not waited for. All checks are of the opened file, so that no other one
+    # can take its place in between.
+    # Mounted secrets are links to files of root that all in the container can read.
+    is_mounted = os.environ.get(TRUST_VARIABLE, "") == "1"
+    nofollow = 0 if is_mounted else NOFOLLOW
+    try:
+        fd = os.open(path, os.O_RDONLY | nofollow | _NONBLOCK | CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ConfigError(
+                f"the {what} {path} is a symbolic link, which is refused; give the path of the "
+                "file itself"
+            ) from None
+        if error.errno == errno.ENOENT:
+            raise MissingFile(f"there is no {what} {path}; {hint}") from None
+        raise ConfigError(f"cannot open the {what} {path}: {error.strerror}") from None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"the {what} {path} is not a regular file; give the path of one")
+        if POSIX and is_mounted:
+            _check_mounted(status, f"the {what} {path}")
+        elif POSIX:
+            check_private(status, f"the {what} {path}", path, "600")
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    if len(data) > max_bytes:
+        raise ConfigError(
+            f"the {what} {path} is larger than {max_bytes} bytes, so it is not one; check the path"
+        )
+    return data
+
+
+def _check_mounted(status: os.stat_result, subject: str) -> None:
+    """Check only that nobody but root and ourselves can have written what has this status."""
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise ConfigError(
+            f"{subject} can be written by others (mode {stat.S_IMODE(status.st_mode):04o}, user "
+            f"{status.st_uid}), which is refused even with {TRUST_VARIABLE}=1; mount it read-only "
+            "for all but root or yourself"
+        )
+
+
+def check_private(status: os.stat_result, subject: str, path: Path, mode: str) -> None:
+    """Check that only we can use what has this status; `mode` is what it should have."""
+    if status.st_uid != os.geteuid():
+        raise ConfigError(
+            f"{subject} belongs to user {status.st_uid}, not to you (user {os.geteuid()}), so it "
+            "is not trusted; use one of your own"
+        )
+    if status.st_mode & 0o077:
+        raise ConfigError(
+            f"{subject} can be used by others (mode {stat.S_IMODE(status.st_mode):04o}); run "
+            f"'chmod {mode} {path}', and restart the scheduler if others may have seen its token"
+        )
+
+
+def read_token_file(path: str | os.PathLike[str]) -> str:
+    """Read a file that holds a token and nothing else, checked like a connection file.
+
+    Raises:
+        ConfigError: it is missing, not safe to use, or does not hold one token.
+    """
+    hint = "give the path of a file that holds the cluster's token and nothing else"
+    data = read_secret_file(Path(path), "token file", MAX_TOKEN_BYTES + 2, hint)
+    token = data.decode("ascii", errors="replace").strip()
+    if TOKEN.fullmatch(token) is None:
+        raise ConfigError(
+            f"the token file {path} does not hold a token: {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} "
+            "printable characters on one line"
+        )
+    return token
+
+
+def make_directory(path: Path) -> None:
+    """Make `path`, and what is missing above it, for us alone."""
+    try:
+        # Mode 0700 for all that is made: `parents=True` would give the others the default mode.
+        for directory in (*reversed(path.parents), path):
+            if not directory.exists():
+                with contextlib.suppress(FileExistsError):
+                    directory.mkdir(mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot make the directory {path}: {error.strerror}") from None
+
+
+def check_directory(path: Path) -> None:
+    """Check that nobody else can rename or remove our files in `path`."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"cannot use the directory {path}: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise ConfigError(f"{path} is not a directory; choose another path")
+    if not POSIX or status.st_mode & stat.S_ISVTX:
+        return
+    if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"others may replace files in {path} (mode {stat.S_IMODE(status.st_mode):04o}, user "
+            f"{status.st_uid}); choose a directory of your own, or run 'chmod go-w {path}'"
+        )

@@ -1,0 +1,310 @@
+"""Secrets, certificates and TLS contexts: what makes a cluster closed by default.
+
+Owns how a token, a cluster id and a certificate are made, and how the two TLS contexts are set up.
+It never opens a connection and never decides whether one may be made; the proof of the token is
+`handshake.py`, the file it travels in is `connection_file.py`.
+
+TLS here hides and protects the bytes; *who* is at the other end is proved by the handshake inside.
+That is why a client without a certificate to pin accepts any: it hashes the certificate that it was
+shown (`channel_binding`) into its proof of the token, and the server hashes its own. TLS 1.3 makes
+the server sign the exchange with the certificate's key, so a man in the middle cannot show the
+server's certificate, and with any other the two proofs differ: the connection ends before the first
+frame. With a certificate in the connection file the client pins exactly that one, and notices one
+step earlier. Names and authorities do not come into it, so nothing depends on how a host is called.
+
+`cryptography` is needed only to make a certificate, and imported only there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import ipaddress
+import os
+import re
+import secrets
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import ConfigError, HandshakeError
+from ..wire.handshake import CLUSTER_ID_BYTES
+
+__all__ = [
+    "MIN_TOKEN_BYTES",
+    "Security",
+    "certificate_der",
+    "channel_binding",
+    "check_pin",
+    "client_ssl_context",
+    "generate_certificate",
+    "is_loopback",
+    "needs_tls",
+    "new_cluster_id",
+    "new_token",
+    "server_ssl_context",
+]
+
+#: A client proves its token to a server that has not proved anything yet, so a token must not be
+#: guessable from a proof. Ours have 43 characters; this refuses words and dates.
+MIN_TOKEN_BYTES = 16
+
+_CERTIFICATE_LIFE = dt.timedelta(days=3653)
+#: Clocks of one cluster may differ; a certificate must not be "not yet valid" for being new.
+_CLOCK_SKEW = dt.timedelta(days=1)
+
+_CERTIFICATE_BLOCK = re.compile(
+    r"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----"
+)
+
+
+@dataclass(frozen=True)
+class Security:
+    """What one end needs to prove itself and to encrypt. Its repr shows no secret.
+
+    Args:
+        token: the cluster's secret, at least `MIN_TOKEN_BYTES` long.
+        cluster_id: 16 bytes; None = not known, learned from the server.
+        certificate_pem: a server's own certificate, or the one that a client pins; None = no TLS
+            for a server, no pin for a client.
+        private_key_pem: a server's key; None for a client.
+    """
+
+    token: bytes
+    cluster_id: bytes | None = None
+    certificate_pem: str | None = None
+    private_key_pem: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.token) < MIN_TOKEN_BYTES:
+            raise ConfigError(
+                f"the token has {len(self.token)} bytes, at least {MIN_TOKEN_BYTES} are needed; "
+                "leave it out and weft makes one of 256 random bits"
+            )
+        if self.cluster_id is not None and len(self.cluster_id) != CLUSTER_ID_BYTES:
+            raise ConfigError(
+                f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(self.cluster_id)}"
+            )
+        if self.certificate_pem is not None:
+            certificate_der(self.certificate_pem)
+
+    def __repr__(self) -> str:
+        cluster = self.cluster_id.hex() if self.cluster_id else "unknown"
+        certificate = "no"
+        if self.certificate_pem is not None:
+            certificate = _fingerprint(certificate_der(self.certificate_pem))
+        key = "no" if self.private_key_pem is None else "redacted"
+        return (
+            f"Security(cluster={cluster}, token=redacted, certificate={certificate}, "
+            f"private_key={key})"
+        )
+
+
+def new_token() -> str:
+    """Make a token of 256 random bits: 43 characters that survive shells, URLs and files."""
+    return secrets.token_urlsafe(32)
+
+
+def new_cluster_id() -> bytes:
+    """Make the 16 bytes that name a cluster. Not a secret."""
+    return secrets.token_bytes(CLUSTER_ID_BYTES)
+
+
+# --- Certificates ---------------------------------------------------------------------------------
+
+
+def generate_certificate(cluster_id: bytes) -> tuple[str, str]:
+    """Make a self-signed certificate for a cluster; return it and its private key, both as PEM.
+
+    ECDSA on P-256 (about 3 ms; RSA takes ten times as long), valid for ten years.
+
+    Raises:
+        ConfigError: `cryptography` is not installed.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    except ImportError:
+        raise ConfigError(
+            "making a TLS certificate needs the package 'cryptography': install it, give a "
+            "certificate and key of your own, or listen on loopback only"
+        ) from None
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    text = f"weft-{cluster_id.hex()}"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+    now = dt.datetime.now(dt.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _CERTIFICATE_LIFE)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(text)]), critical=False)
+        # No authority: this key can vouch for no certificate but its own.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), key_pem.decode()
+
+
+def certificate_der(pem: str) -> bytes:
+    """Return the first certificate of `pem`, which in a chain is the server's own, as DER.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    block = _CERTIFICATE_BLOCK.search(pem)
+    if block is None:
+        raise ConfigError("the certificate is not PEM: no 'BEGIN CERTIFICATE' block in it")
+    try:
+        return ssl.PEM_cert_to_DER_cert(block[0])
+    except ValueError:
+        raise ConfigError("the certificate is not PEM: its block is not base64") from None
+
+
+def channel_binding(der: bytes | None) -> bytes:
+    """Return what a handshake binds to: a hash of the server's certificate, b"" without TLS.
+
+    A client passes the certificate it was shown, `ssl_object.getpeercert(binary_form=True)`, and a
+    server its own, `certificate_der(security.certificate_pem)`.
+    """
+    return b"" if der is None else hashlib.sha256(der).digest()
+
+
+def check_pin(security: Security, der: bytes | None) -> None:
+    """Check that the certificate a server showed is the pinned one, if one is pinned.
+
+    The context that `client_ssl_context` makes refuses other certificates already, except one that
+    the pinned certificate's key has signed.
+
+    Raises:
+        HandshakeError: it is another one.
+    """
+    if security.certificate_pem is None:
+        return
+    pinned = certificate_der(security.certificate_pem)
+    if der != pinned:
+        shown = "none" if der is None else _fingerprint(der)
+        raise HandshakeError(
+            f"the server's certificate is {shown}, the connection file has {_fingerprint(pinned)}; "
+            "if the scheduler was restarted, read its connection file again"
+        )
+
+
+def _fingerprint(der: bytes) -> str:
+    return f"sha256:{hashlib.sha256(der).hexdigest()[:16]}"
+
+
+# --- TLS contexts ---------------------------------------------------------------------------------
+
+
+def server_ssl_context(security: Security) -> ssl.SSLContext:
+    """Make the context of a listening end from its certificate and private key.
+
+    Raises:
+        ConfigError: either is missing or unusable, or they do not belong together.
+    """
+    if security.certificate_pem is None or security.private_key_pem is None:
+        raise ConfigError("a TLS server needs a certificate and its private key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # No resumption: on every connection the certificate's key signs anew, which the channel
+    # binding relies on; and nothing is sent to a client that has left after its handshake.
+    context.num_tickets = 0
+    try:
+        with _secret_file(security.certificate_pem + "\n" + security.private_key_pem) as path:
+            context.load_cert_chain(path, password=_refuse_encrypted_key)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            f"the TLS certificate and private key cannot be used: {error}; both must be PEM, and "
+            "the key that of the first certificate"
+        ) from None
+    return context
+
+
+def client_ssl_context(security: Security) -> ssl.SSLContext:
+    """Make the context of a connecting end; it checks no host name.
+
+    With a pinned certificate only that one is accepted (call `check_pin` after connecting). Without
+    one any is, and the handshake's channel binding does the work: see the module's docstring.
+
+    Raises:
+        ConfigError: the pinned certificate is unusable.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    if security.certificate_pem is None:
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    context.verify_mode = ssl.CERT_REQUIRED
+    # A pinned certificate may be one that some authority signed; it is trusted for itself.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=certificate_der(security.certificate_pem))
+    except ssl.SSLError as error:
+        raise ConfigError(f"the pinned TLS certificate cannot be used: {error}") from None
+    return context
+
+
+def _refuse_encrypted_key() -> str:
+    # Without this OpenSSL asks for the passphrase on the terminal, and a daemon hangs.
+    raise ConfigError("the TLS private key is encrypted: give one without a passphrase")
+
+
+@contextlib.contextmanager
+def _secret_file(text: str) -> Iterator[str]:
+    """Give the path of a file that holds `text`, for `ssl`, which reads keys from files only.
+
+    On Linux the file exists in memory only, so that a kill at this moment leaves no key on a disk.
+    """
+    with contextlib.ExitStack() as stack:
+        if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+            fd = os.memfd_create("weft-key", os.MFD_CLOEXEC)
+            path = f"/proc/self/fd/{fd}"
+        else:
+            import tempfile
+
+            # A directory of mode 0700, and a file of mode 0600 in it.
+            fd, path = tempfile.mkstemp(dir=stack.enter_context(tempfile.TemporaryDirectory()))
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            yield path
+
+
+# --- Which addresses need it ----------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether `host` can be reached from this machine only. Names are not looked up.
+
+    "localhost" counts; "" and "0.0.0.0", which mean every interface, do not.
+    """
+    host = host.strip().removeprefix("[").removesuffix("]")
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback
+
+
+def needs_tls(host: str) -> bool:
+    """Say whether a server that listens on `host` must use TLS: everywhere beyond loopback."""
+    return not is_loopback(host)

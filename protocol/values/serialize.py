@@ -1,0 +1,362 @@
+"""Values, arguments and functions as opaque blobs, and back.
+
+What it owns: the public way from objects to `Blob`s for clients and workers. `pickling` chooses the
+pickler, `functions` does functions, `payload` holds the result. The scheduler forwards blobs and
+imports none of this but `payload`.
+
+**Futures among arguments.** A future at any depth of a task's arguments is a dependency of the
+task, and finding it must not cost a Python-level walk over arguments. So the pickler finds it:
+`Future.__reduce__` calls `reduce_future(key)`, which notes the key in the collector that
+`dumps_with_dependencies` put up on this thread, and leaves a placeholder in the pickle. The worker
+reads with `loads_with_dependencies(blob, values)`, where placeholder i becomes `values[i]`. Pickled
+anywhere else (inside a function, a result, by the user), a future keeps its key and is bound to the
+client of the process that reads it.
+
+**Shared memory.** Buffers of 4 KiB and more are not copied. What `dumps` returns views the memory
+of the objects: who may let them change before the bytes are sent uses `Payload.detached()`. What
+`loads` returns views the blob: writable if the blob's buffers are (a `bytearray` is, `bytes` are
+not).
+
+Costs, CPython 3.11: `dumps((3,))` 0.45 µs, of which pickle takes 0.18, and `dumps_arguments_many`
+0.27 µs for such a row; `loads` 0.16 µs, of which pickle takes 0.13. A future adds 1 µs to each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from ..errors import ClientClosed, InternalError, SerializationError
+from ..host.process_role import is_worker_process
+from ..wire.payload import Blob, Payload
+from .by_value import dumps_by_value
+from .functions import dumps_function, function_name
+from .pickling import (
+    PROTOCOL,
+    TINY_NBYTES,
+    buffer_taker,
+    cloudpickle_dumps,
+    explain_unpicklable,
+    find_unpicklable,
+    needs_cloudpickle,
+    type_name,
+)
+
+__all__ = [
+    "Blob",
+    "Payload",
+    "dumps",
+    "dumps_arguments",
+    "dumps_arguments_many",
+    "dumps_function",
+    "dumps_with_dependencies",
+    "explain_unpicklable",
+    "function_name",
+    "futures_met",
+    "loads",
+    "loads_arguments",
+    "loads_with_dependencies",
+    "reduce_future",
+    "set_future_binder",
+]
+
+_pickle_dumps = pickle.dumps
+_pickle_loads = pickle.loads
+
+
+class _Local(threading.local):
+    """What the pickle machinery of this thread is in the middle of.
+
+    Class attributes are the values of a thread that never set its own.
+    """
+
+    #: {key: position} of the futures met so far, None when they are not being collected.
+    collector: dict[str, int] | None = None
+    #: The futures themselves, each as often as it was met; None when nobody asks for them.
+    met: list[Any] | None = None
+    #: What placeholders stand for, None when none may occur.
+    values: Sequence[Any] | None = None
+
+
+_local = _Local()
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+
+def dumps(obj: object, what: str = "object") -> Blob:
+    """Pickle `obj`.
+
+    Args:
+        obj: anything; functions and classes that the reader could not import travel by value.
+        what: how an error calls it.
+
+    Raises:
+        SerializationError: it, or something in it, cannot be pickled.
+    """
+    # An outer dumps_with_dependencies may have called us, through an object's __reduce__. Our bytes
+    # are read apart from its own, so the futures in them are not its dependencies.
+    outer = _local.collector
+    if outer is not None:
+        _local.collector = None
+    try:
+        return _encode(obj)
+    except Exception as exc:
+        _raise_explained(exc, [(what, obj)])
+    finally:
+        if outer is not None:
+            _local.collector = outer
+
+
+def loads(blob: Blob) -> Any:
+    """Return what `dumps` was given. Large buffers in it are views of the blob's.
+
+    Raises whatever unpickling raises, most often ImportError for a module missing here.
+    """
+    if blob.__class__ is bytes:
+        return _pickle_loads(blob)
+    if isinstance(blob, Payload):
+        return _pickle_loads(blob.data, buffers=blob.buffers)
+    return _pickle_loads(blob)
+
+
+def _encode(obj: object, is_argument: bool = False) -> Blob:
+    """Pickle with whatever it takes; errors come as they are."""
+    buffers: list[memoryview] = []
+    take = buffer_taker(buffers)
+    try:
+        data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
+        if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+            data = _encode_by_value(obj, buffers, take, is_argument)
+    except Exception:  # plain pickle fails in many ways; cloudpickle has the last word
+        data = _encode_by_value(obj, buffers, take, is_argument)
+    return Payload(data, buffers) if buffers else data
+
+
+def _encode_by_value(
+    obj: object,
+    buffers: list[memoryview],
+    take: Callable[[pickle.PickleBuffer], bool],
+    is_argument: bool,
+) -> bytes:
+    def restart() -> None:
+        # Both collections restart with the pickle, or they would hold what the first try met.
+        buffers.clear()
+        if _local.collector is not None:
+            _local.collector.clear()
+
+    restart()
+    # The next call may have the same function in it; a result is pickled once.
+    return dumps_by_value(obj, take, restart) if is_argument else cloudpickle_dumps(obj, take)
+
+
+def _raise_explained(
+    exc: Exception, candidates: list[tuple[str, object]], of: str = ""
+) -> NoReturn:
+    """Turn an error of pickling into one that names the culprit. MemoryError stays what it is."""
+    if isinstance(exc, (MemoryError, SerializationError)):
+        raise exc
+    _local.collector = None  # the search pickles too; our caller restores it
+    text = str(exc) or type(exc).__name__
+    if isinstance(exc, RecursionError) or isinstance(exc.__cause__, RecursionError):
+        # Every part of a chain of a million links fails; the innermost would say nothing.
+        path, culprit = candidates[0]
+    else:
+        path, culprit = find_unpicklable(candidates)
+    where = f"argument {path} of {of}" if of else path
+    raise SerializationError(where, type_name(culprit), text) from exc
+
+
+# --- Futures in arguments -------------------------------------------------------------------------
+
+
+def reduce_future(key: str, future: Any = None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return what `__reduce__` of a future of `key` must return.
+
+    Args:
+        key: of its task.
+        future: itself, for `futures_met`; its `before_leaving` is called if it is pickled outside
+            of a task's arguments.
+    """
+    found = _local.collector
+    if found is None:
+        if future is not None:
+            future.before_leaving()
+        return _bind_future, (key,)
+    met = _local.met
+    if met is not None and future is not None:
+        met.append(future)
+    return _dependency, (found.setdefault(key, len(found)),)
+
+
+@contextlib.contextmanager
+def futures_met() -> Iterator[list[Any]]:
+    """Collect the futures that become dependencies on this thread meanwhile."""
+    outer = _local.met
+    met: list[Any] = []
+    _local.met = met
+    try:
+        yield met
+    finally:
+        _local.met = outer
+
+
+def _dependency(index: int) -> Any:
+    """Stand for a future in the pickle of a task's arguments; reading gives its value."""
+    values = _local.values
+    if values is None:
+        raise InternalError(
+            "arguments with placeholders for dependencies were read without their values"
+        )
+    if index >= len(values):
+        raise InternalError(
+            f"arguments need the value of dependency {index}, but came with {len(values)} values"
+        )
+    return values[index]
+
+
+_future_binder: Callable[[str], Any] | None = None
+
+
+def set_future_binder(binder: Callable[[str], Any] | None) -> None:
+    """Set what makes a future of a key, for futures pickled outside of a task's arguments.
+
+    Clients set it while they are open. It is one for the process, and called on any thread.
+    """
+    global _future_binder  # noqa: PLW0603 - one hook for the process is what is meant
+    _future_binder = binder
+
+
+def _bind_future(key: str) -> Any:
+    """Stand for a future in any other pickle; reading gives a future of this process's client."""
+    if _future_binder is None:
+        if is_worker_process():
+            raise ClientClosed(
+                f"the future of {key!r} cannot be used inside a task: pass it as an argument of "
+                "the task, which then gets its value"
+            )
+        raise ClientClosed(
+            f"a future of {key!r} came in pickled data, but no client is open in this process: "
+            "make one first"
+        )
+    return _future_binder(key)
+
+
+def dumps_with_dependencies(obj: object, what: str = "object") -> tuple[Blob, list[str]]:
+    """Pickle `obj` with placeholders for the futures in it, and return their keys beside it.
+
+    Keys come in order of first appearance, each once. Raises as `dumps` does.
+    """
+    outer = _local.collector
+    found: dict[str, int] = {}
+    _local.collector = found
+    try:
+        return _encode(obj), list(found)
+    except Exception as exc:
+        _raise_explained(exc, [(what, obj)])
+    finally:
+        _local.collector = outer
+
+
+def loads_with_dependencies(blob: Blob, values: Sequence[Any]) -> Any:
+    """Return what `dumps_with_dependencies` was given, with `values[i]` for the i-th future."""
+    if not values:
+        return loads(blob)
+    outer = _local.values
+    _local.values = values
+    try:
+        return loads(blob)
+    finally:
+        _local.values = outer
+
+
+# --- The arguments of a call ----------------------------------------------------------------------
+# The pickle is the tuple of positional arguments, or a list of that and the keyword arguments. The
+# top-level type tells them apart, and the common case costs nothing.
+
+
+def dumps_arguments(
+    func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Blob, list[str]]:
+    """Pickle the arguments of a call, and return the keys of the futures in them beside it.
+
+    Raises:
+        SerializationError: names the argument, as in "argument args[1].conn of load".
+    """
+    outer = _local.collector
+    found: dict[str, int] = {}
+    _local.collector = found
+    try:
+        blob = _encode([args, kwargs] if kwargs else args, is_argument=True)
+        return blob, list(found)
+    except Exception as exc:
+        _raise_explained(exc, _arguments(args, kwargs), func_name)
+    finally:
+        _local.collector = outer
+
+
+def dumps_arguments_many(
+    func_name: str, rows: Iterable[tuple[Any, ...]], kwargs: dict[str, Any] | None = None
+) -> tuple[list[Blob], list[list[str]]]:
+    """Do `dumps_arguments` for each row, in half the time; `kwargs` are the same for all.
+
+    Returns:
+        Blobs and key lists, one of each for each row.
+
+    Raises:
+        SerializationError: names the argument and the row, as in "argument args[0] of f (call 17)".
+    """
+    blobs: list[Blob] = []
+    dependencies: list[list[str]] = []
+    buffers: list[memoryview] = []
+    take = buffer_taker(buffers)
+    found: dict[str, int] = {}
+    rows = list(rows)  # before the collector is up: an iterator may pickle futures of its own
+    outer = _local.collector
+    _local.collector = found
+    args: tuple[Any, ...] = ()
+    try:
+        for args in rows:
+            obj = [args, kwargs] if kwargs else args
+            try:
+                data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
+                if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+                    data = _encode_by_value(obj, buffers, take, is_argument=True)
+            except Exception:  # see _encode
+                data = _encode_by_value(obj, buffers, take, is_argument=True)
+            if buffers:
+                blobs.append(Payload(data, buffers.copy()))
+                buffers.clear()
+            else:
+                blobs.append(data)
+            if found:
+                dependencies.append(list(found))
+                found.clear()
+            else:
+                dependencies.append([])
+    except Exception as exc:
+        _raise_explained(exc, _arguments(args, kwargs or {}), f"{func_name} (call {len(blobs)})")
+    finally:
+        _local.collector = outer
+    return blobs, dependencies
+
+
+def loads_arguments(blob: Blob, values: Sequence[Any] = ()) -> tuple[tuple[Any, ...], Any]:
+    """Return `(args, kwargs)` as given to `dumps_arguments`, with `values` for the futures."""
+    if values:
+        obj = loads_with_dependencies(blob, values)
+    elif blob.__class__ is bytes:
+        obj = _pickle_loads(blob)
+    else:
+        obj = loads(blob)
+    if obj.__class__ is tuple:
+        return obj, {}
+    args, kwargs = obj
+    return args, kwargs
+
+
+def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, object]]:
+    return [(f"args[{i}]", arg) for i, arg in enumerate(args)] + list(kwargs.items())

@@ -1,0 +1,105 @@
+"""A large argument that many tasks share: the value of a task of its own, kept packed.
+
+The client submits `shared_argument(PackedArgument(...))` once, and each call that uses the argument
+depends on it; in the call's own arguments stands a call of `unpack`. So every call gets a copy that
+nobody else has, to change in place as it likes, and the value itself is moved, kept, lost and made
+again like any other result. Nothing here is imported by the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pickle import PickleBuffer
+from typing import Any
+
+from ..wire.payload import Blob, Buffer, Payload
+from .serialize import loads, reduce_future
+
+
+class PackedArgument:
+    """A pickle with its buffers, that stays one when it is pickled and unpickled.
+
+    Never changed: in process, the client's record and a worker's store share its memory.
+
+    Args:
+        data: the pickle.
+        buffers: what it refers to, in order.
+        is_frozen: of each buffer, whether the object that it was of could not be written to.
+    """
+
+    __slots__ = ("buffers", "data", "is_frozen")
+
+    def __init__(self, data: Buffer, buffers: Sequence[Buffer], is_frozen: Sequence[bool]) -> None:
+        self.data = _owner(data)
+        self.buffers = list(map(_owner, buffers))
+        self.is_frozen = is_frozen
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pickle and all buffers together."""
+        return Payload(self.data, self.buffers).nbytes
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        # The pickle travels as a buffer too: it may be as large as any.
+        buffers = [PickleBuffer(buffer) for buffer in self.buffers]
+        return PackedArgument, (PickleBuffer(self.data), buffers, self.is_frozen)
+
+
+def _owner(buffer: Buffer) -> Buffer:
+    """Return what a view is of, if it is of all of it.
+
+    Records are parts of cycles, and to collect a view of a view crashes most versions of Python.
+    """
+    if isinstance(buffer, memoryview):
+        owner = buffer.obj
+        if isinstance(owner, (bytes, bytearray)) and len(owner) == buffer.nbytes:
+            return owner
+    return buffer
+
+
+def own_memory(blob: Blob) -> Blob:
+    """Return a blob of `PackedArgument`s with their buffers in the place of views of them."""
+    if isinstance(blob, Payload):
+        return Payload(blob.data, [_owner(buffer) for buffer in blob.buffers])
+    return blob
+
+
+def shared_argument(argument: PackedArgument) -> PackedArgument:
+    """Return it as it is. The task of this function is the argument, for all that depend on it."""
+    return argument
+
+
+def unpack(argument: PackedArgument) -> Any:
+    """Return a new object. Its memory is its own, unless it cannot be written to."""
+    buffers = [
+        memoryview(buffer).toreadonly() if is_frozen else bytearray(buffer)
+        for buffer, is_frozen in zip(argument.buffers, argument.is_frozen, strict=True)
+    ]
+    return loads(Payload(argument.data, buffers))
+
+
+class SharedReference:
+    """Stands for a shared argument among those of a call; read by the task, it is the argument."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, key: str) -> None:
+        self._value = _Value(key)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return unpack, (self._value,)
+
+
+class _Value:
+    """Pickled like a future of the task `key`: a dependency, read as its result."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return reduce_future(self._key)

@@ -1,0 +1,292 @@
+"""Frames on a byte stream: cut it into frames, and make frame headers. Sans-IO.
+
+A frame is, in this order:
+
+    magic "WFr1" | payload length u32 | number of buffers u32     (big endian, 12 bytes)
+    the length of each buffer, u64
+    the payload (one MessagePack value, see wire.py; opaque here)
+    the buffers, one after the other
+
+Owns this layout and the limits on it. It never reads a socket or a clock, never decodes a payload,
+and never joins or copies a large buffer: `FrameDecoder` has the shape of asyncio's
+`BufferedProtocol`, so the shell receives a large buffer straight into the `bytearray` that its
+consumer will see (pickle protocol 5's out-of-band idea, as in distributed and Ray). Everything
+small goes through memory that is used again and again: a hundred small frames cost one system call.
+
+Every length is checked against `FrameLimits` before anything of that size is allocated.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ..errors import RemoteProtocolError
+
+__all__ = ["MAGIC", "MEMORY_BYTES", "Frame", "FrameDecoder", "FrameLimits", "frame_header"]
+
+MAGIC: Final = b"WFr1"
+_HEADER: Final = struct.Struct(">4sII")
+
+#: Small things are received into memory of this size. More gains nothing: the kernel rarely has
+#: more at once.
+MEMORY_BYTES: Final = 256 << 10
+#: From this size on a part that is not wholly here gets memory of its own and is received in place.
+#: Below, the copy (some µs) costs less than the system call that it saves.
+_IN_PLACE_BYTES: Final = 64 << 10
+
+#: What is received in place gets at most this much memory before any of it has come, and then twice
+#: what has come: a length that a peer announces costs nothing before the bytes are there.
+_FIRST_BYTES: Final = 1 << 20
+
+_HEADER_PART, _LENGTHS_PART, _PAYLOAD_PART, _BUFFER_PART = range(4)
+_NOTHING: Final = memoryview(b"")
+
+
+@dataclass(frozen=True)
+class FrameLimits:
+    """What a peer may announce in one frame; anything above it is a `RemoteProtocolError`.
+
+    Args:
+        payload: bytes of the payload.
+        buffer: bytes of one buffer.
+        buffers: number of buffers.
+        total: bytes of all buffers together.
+    """
+
+    payload: int = 16 << 20
+    buffer: int = 4 << 30
+    buffers: int = 1 << 16
+    total: int = 4 << 30
+
+
+class Frame(NamedTuple):
+    """One whole frame.
+
+    The payload may lie in the decoder's reusable memory: it is valid only until the next
+    `get_buffer`, so decode it at once. The buffers belong to whoever takes them.
+    """
+
+    payload: memoryview
+    buffers: list[bytearray]
+
+
+def frame_header(payload_nbytes: int, buffer_nbytes: Sequence[int] = ()) -> bytes:
+    """Make what goes before the payload: the fixed header and the lengths of the buffers."""
+    n = len(buffer_nbytes)
+    head = _HEADER.pack(MAGIC, payload_nbytes, n)
+    return head + struct.pack(f">{n}Q", *buffer_nbytes) if n else head
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames.
+
+        while True:
+            n = sock.recv_into(decoder.get_buffer(-1))
+            for frame in decoder.received(n):
+                ...
+
+    After a `RemoteProtocolError` the stream has no meaning any more: `failed` is set, and every
+    further `received` raises the same error.
+
+    Args:
+        limits: what the peer may announce.
+        memory: what small things are received into, at least 128 KiB; None = some of its own.
+            Decoders may share it if each `get_buffer` is followed by its `received` before another
+            decoder's, as in one event loop: then an idle connection costs no memory.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_buffers",
+        "_lengths",
+        "_limits",
+        "_memory",
+        "_missing",
+        "_part",
+        "_payload",
+        "_payload_nbytes",
+        "_rest",
+        "_want",
+        "failed",
+        "held",
+    )
+
+    def __init__(
+        self, limits: FrameLimits | None = None, memory: bytearray | memoryview | None = None
+    ) -> None:
+        self._limits = limits or FrameLimits()
+        self._memory = memoryview(bytearray(MEMORY_BYTES) if memory is None else memory)
+        assert self._memory.nbytes >= 2 * _IN_PLACE_BYTES
+        #: What is awaited now, and its size.
+        self._awaited = _HEADER_PART
+        self._want = _HEADER.size
+        #: The beginning of it, if it is small. len(_rest) < _want, and < _IN_PLACE_BYTES.
+        self._rest = b""
+        #: Its own memory, if it is large, and the part of that which is still to be received.
+        self._part: bytearray | None = None
+        self._missing = _NOTHING
+        #: Of the frame under way.
+        self._payload_nbytes = 0
+        self._lengths: tuple[int, ...] = ()
+        self._payload = _NOTHING
+        self._buffers: list[bytearray] = []
+        #: Bytes of memory that the frame under way takes: its buffers so far and `_part`.
+        self.held = 0
+        #: Set once, when the stream broke the rules.
+        self.failed: RemoteProtocolError | None = None
+
+    @property
+    def half_received(self) -> bool:
+        """Whether a frame has begun and is not complete: its sender owes us bytes."""
+        return self._awaited != _HEADER_PART or len(self._rest) > 0
+
+    @property
+    def next_nbytes(self) -> int:
+        """How much memory the next `get_buffer` takes beside `held`."""
+        if self._part is None or self._missing:
+            return 0
+        n = len(self._part)
+        return min(n, self._want - n)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to receive to; never empty. Ends the life of payloads given out before."""
+        if self._part is not None:
+            if not self._missing:
+                self._grow(self._part)
+            return self._missing
+        rest = self._rest
+        if not rest:
+            return self._memory
+        n = len(rest)
+        # _rest stays until bytes have come: the shared memory may serve another decoder first.
+        self._memory[:n] = rest
+        return self._memory[n:]
+
+    def received(self, nbytes: int) -> Iterator[Frame]:
+        """Take note of `nbytes` in the buffer that `get_buffer` gave; yield the frames now whole.
+
+        Exhaust it before the next `get_buffer`.
+
+        Raises:
+            RemoteProtocolError: not a frame, or one beyond the limits; nothing was allocated.
+        """
+        if self.failed is not None:
+            raise self.failed
+        memory = self._memory
+        start = end = 0
+        try:
+            if self._part is not None:
+                self._missing = self._missing[nbytes:]
+                if self._missing or len(self._part) < self._want:
+                    return
+                part, self._part = self._part, None
+                self._missing = _NOTHING
+                frame = self._on_part(part, memoryview(part))
+                if frame is not None:
+                    yield frame
+            else:
+                end = len(self._rest) + nbytes
+                self._rest = b""
+            while end - start >= (want := self._want):
+                view = memory[start : start + want]
+                start += want
+                frame = self._on_part(None, view)
+                if frame is not None:
+                    yield frame
+        except RemoteProtocolError as error:
+            self.failed = error
+            raise
+        if self._awaited == _BUFFER_PART and self._payload.obj is memory.obj:
+            # The frame's buffers are still to come, and this memory will be used for them.
+            self._payload = memoryview(bytes(self._payload))
+        if self._want >= _IN_PLACE_BYTES:
+            # So much that doubling it some times gives what is wanted, and next to nothing more.
+            doublings = max(0, (self._want - 1).bit_length() - _FIRST_BYTES.bit_length() + 1)
+            self._part = bytearray(-(-self._want >> doublings))
+            self.held += len(self._part)
+            self._missing = memoryview(self._part)
+            self._missing[: end - start] = memory[start:end]
+            self._missing = self._missing[end - start :]
+        elif end > start:
+            self._rest = bytes(memory[start:end])
+
+    def _grow(self, part: bytearray) -> None:
+        """Double the memory of the awaited part, all of which is filled."""
+        n = len(part)
+        self._missing = _NOTHING
+        try:
+            try:
+                part *= 2
+            except BufferError:
+                # Somebody still has what an earlier `get_buffer` returned.
+                part = part * 2
+            del part[self._want :]
+        except MemoryError:
+            self._part = None
+            self.failed = RemoteProtocolError(f"no memory for {self._want} bytes of a frame")
+            self._missing = self._memory
+            return
+        self._part = part
+        self.held += len(part) - n
+        self._missing = memoryview(part)[n:]
+
+    def _on_part(self, own: bytearray | None, view: memoryview) -> Frame | None:
+        """Take the awaited part, which is whole, and decide what is awaited next."""
+        awaited = self._awaited
+        if awaited == _HEADER_PART:
+            self._on_header(view)
+            return None
+        if awaited == _LENGTHS_PART:
+            self._on_lengths(view)
+            return None
+        if awaited == _PAYLOAD_PART:
+            self._payload = view
+        elif own is None:
+            self._buffers.append(bytearray(view))
+            self.held += len(view)
+        else:
+            self._buffers.append(own)
+        n = len(self._buffers)
+        if n < len(self._lengths):
+            self._awaited, self._want = _BUFFER_PART, self._lengths[n]
+            return None
+        frame = Frame(self._payload, self._buffers)
+        self._awaited, self._want = _HEADER_PART, _HEADER.size
+        self._payload = _NOTHING
+        self._lengths = ()
+        self._buffers = []
+        self.held = 0
+        return frame
+
+    def _on_header(self, view: memoryview) -> None:
+        magic, payload, n_buffers = _HEADER.unpack(view)
+        limits = self._limits
+        if magic != MAGIC:
+            raise RemoteProtocolError(f"a frame began with {magic!r}")
+        if payload > limits.payload:
+            raise RemoteProtocolError(
+                f"a payload of {payload} bytes was announced, the limit is {limits.payload}"
+            )
+        if n_buffers > limits.buffers:
+            raise RemoteProtocolError(
+                f"{n_buffers} buffers were announced, the limit is {limits.buffers}"
+            )
+        if n_buffers:
+            self._payload_nbytes = payload
+            self._awaited, self._want = _LENGTHS_PART, 8 * n_buffers
+        else:
+            self._awaited, self._want = _PAYLOAD_PART, payload
+
+    def _on_lengths(self, view: memoryview) -> None:
+        lengths: tuple[int, ...] = struct.unpack(f">{view.nbytes // 8}Q", view)
+        limits = self._limits
+        if max(lengths) > limits.buffer or sum(lengths) > limits.total:
+            raise RemoteProtocolError(
+                f"buffers of {sum(lengths)} bytes, the largest {max(lengths)}, were announced; the "
+                f"limits are {limits.total} and {limits.buffer}"
+            )
+        self._lengths = lengths
+        self._awaited, self._want = _PAYLOAD_PART, self._payload_nbytes

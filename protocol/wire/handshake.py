@@ -1,0 +1,467 @@
+"""The first exchange on every connection: who are you, and do you hold the token?
+
+Sans-IO: two state machines, `ClientHandshake` (the end that connected) and `ServerHandshake` (the
+end that accepted). They own the order in which the two ends prove themselves, with four fixed-size
+messages whose layout is in `handshake_messages`. They never parse anything of variable size, never
+decode MessagePack, never read a clock or a random source: nonces come in with the constructor,
+deadlines are the shell's.
+
+    client                                server
+      | -- hello (role, versions, nonce) --> |
+      | <-- hello (role, versions, nonce) -- |
+      | -- proof --------------------------> |   checked before anything else is said
+      | <-- proof, or reject with a reason - |   checked by the client before it sends a frame
+
+A proof is an HMAC-SHA256 over "weft1", the direction, the agreed version, both hellos byte for byte
+(so: both roles, both version ranges, the cluster and both nonces) and the channel binding. What
+each part is there for:
+
+- *Both nonces*: a recorded exchange is worth nothing a second time.
+- *Direction and roles*: a proof sent back to its maker does not verify (reflection).
+- *Channel binding*, the hash of the certificate that TLS showed: a man in the middle must show a
+  certificate of his own, so the two ends bind different values and a relayed proof fails.
+- *Version ranges*: nobody can talk the two ends down to an older version.
+- *One key per role*, derived from the token by HKDF: a proof as a viewer is none as a worker.
+- *Client first*: whoever does not hold the token gets no keyed value from a server, so a server is
+  no oracle. A client does send one to an unproved server; with tokens of 256 random bits there is
+  nothing to guess (`security.MIN_TOKEN_BYTES` keeps people from choosing short ones).
+
+How a shell drives either end, reading never more than `bytes_wanted` so that the first frame behind
+the handshake stays in the socket:
+
+    data = handshake.start()
+    while True:
+        write(data)
+        if handshake.done:
+            break
+        chunk = read(handshake.bytes_wanted)  # what has come, at most that much
+        if not chunk:
+            raise handshake.on_eof()
+        data = handshake.feed(chunk)
+
+`feed` raises a `HandshakeError` as soon as nothing is left to say. Where there is a parting reject,
+it is returned first, `error` is set, nothing more is wanted, and `on_eof` and the next `feed` give
+that error; so the loop above is right as it stands. A shell that is called with data, rather than
+reading it, must look at `error` after each `feed`.
+
+The idea of binding roles and challenges both ways is HyperQueue's; the reason to be this strict
+about everything before the proof is what happened to peers that were not.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Collection
+from typing import Final
+
+from ..errors import (
+    HandshakeError,
+    LocalProtocolError,
+    WrongCluster,
+    WrongRole,
+    WrongToken,
+    WrongVersion,
+)
+from .handshake_messages import (
+    ANSWER,
+    CLUSTER_ID_BYTES,
+    HELLO,
+    NONCE_BYTES,
+    PREAUTH_BYTES,
+    PROTOCOL_MAX,
+    PROTOCOL_MIN,
+    UNKNOWN_CLUSTER,
+    Hello,
+    Inbox,
+    Kind,
+    Reason,
+    Role,
+    common_version,
+    pack_answer,
+    pack_hello,
+    role_name,
+    unpack_hello,
+)
+
+__all__ = [
+    "CLUSTER_ID_BYTES",
+    "NONCE_BYTES",
+    "PREAUTH_BYTES",
+    "PROTOCOL_MAX",
+    "PROTOCOL_MIN",
+    "ClientHandshake",
+    "Role",
+    "ServerHandshake",
+    "hkdf_sha256",
+]
+
+_LABEL: Final = b"weft1"
+_MAX_BINDING_BYTES: Final = 64
+
+# Disjoint on purpose: no hello of one end can pass for one of the other.
+_CONNECTING: Final = frozenset({Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER})
+_ACCEPTING: Final = frozenset({Role.SCHEDULER, Role.WORKER_DATA})
+
+
+# --- Keys and proofs ------------------------------------------------------------------------------
+
+
+def hkdf_sha256(key: bytes, *, salt: bytes, info: bytes, nbytes: int = 32) -> bytes:
+    """Derive `nbytes` (at most 8160) from `key`: HKDF of RFC 5869 with SHA-256."""
+    pseudo_random_key = hmac.digest(salt, key, "sha256")
+    block = derived = b""
+    for counter in range(1, -(-nbytes // 32) + 1):
+        block = hmac.digest(pseudo_random_key, block + info + bytes([counter]), "sha256")
+        derived += block
+    return derived[:nbytes]
+
+
+def _role_key(token: bytes, role: int) -> bytes:
+    """The key of the connecting end's role; both directions of one connection use it."""
+    info = b"handshake|" + Role(role).name.lower().encode()
+    return hkdf_sha256(token, salt=_LABEL, info=info)
+
+
+def _check_secrets(token: bytes, binding: bytes) -> None:
+    # An empty key would be accepted by HMAC, and "no token" would then pass for a token.
+    if not token:
+        raise LocalProtocolError("a handshake needs a token")
+    if len(binding) > _MAX_BINDING_BYTES:
+        raise LocalProtocolError(f"a channel binding has at most {_MAX_BINDING_BYTES} bytes")
+
+
+# --- Error texts ----------------------------------------------------------------------------------
+
+
+def _wrong_version(client: Hello, server: Hello) -> WrongVersion:
+    return WrongVersion(
+        f"no common protocol version: the client speaks {client.proto_min} to {client.proto_max}, "
+        f"the server {server.proto_min} to {server.proto_max}; install the same release of weft on "
+        "both"
+    )
+
+
+def _wrong_cluster(client: Hello, server: Hello) -> WrongCluster:
+    return WrongCluster(
+        f"the client looks for cluster {client.cluster_id.hex()}, the server belongs to cluster "
+        f"{server.cluster_id.hex()}; if the scheduler was restarted, read its connection file again"
+    )
+
+
+_TOKEN_SOURCE: Final = (
+    "the token must be that of the scheduler's connection file (--connection-file, "
+    "$WEFT_CONNECTION_FILE) or of the file that $WEFT_TOKEN_FILE names"
+)
+_MIDDLE: Final = "over TLS, a proxy that ends TLS between the two has the same effect"
+
+
+# --- The two ends ---------------------------------------------------------------------------------
+
+
+class _Handshake:
+    """What both ends have in common: one message in, at most one out, until done or failed."""
+
+    __slots__ = ("_binding", "_inbox", "_ours", "_theirs", "_version", "done", "error")
+
+    def __init__(self, ours: Hello, channel_binding: bytes) -> None:
+        self._ours = ours
+        self._binding = channel_binding
+        self._inbox = Inbox()
+        #: None until the peer's hello has come.
+        self._theirs: Hello | None = None
+        self._version = 0
+        #: Both ends are proved, as soon as what `feed` returned is sent; nothing more is wanted.
+        self.done = False
+        #: Set once, when the handshake failed; every later `feed` raises it.
+        self.error: HandshakeError | None = None
+
+    @property
+    def bytes_wanted(self) -> int:
+        """How many bytes to read, at most, before the next `feed`; 0 when it is over."""
+        return self._inbox.bytes_wanted
+
+    @property
+    def peer_role(self) -> Role:
+        """What the peer proved to be. Only when `done`."""
+        return Role(self._proved_peer().role)
+
+    @property
+    def version(self) -> int:
+        """The agreed protocol version. Only when `done`."""
+        self._proved_peer()
+        return self._version
+
+    def feed(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Take what the peer sent, at most `bytes_wanted`; return what to send, perhaps nothing.
+
+        After a server's reject was returned, `error` is set and the next call raises it.
+
+        Raises:
+            HandshakeError: or a subclass; the connection must be closed.
+            LocalProtocolError: more was fed than wanted; a bug of the caller.
+        """
+        if self.error is not None:
+            raise self.error
+        try:
+            message = self._inbox.feed(data)
+            return b"" if message is None else self._on_message(message)
+        except HandshakeError as error:
+            self._inbox = Inbox()
+            self.error = error
+            raise
+
+    def on_eof(self) -> HandshakeError:
+        """Return what to raise when the peer hangs up in mid-handshake."""
+        if self.error is None:
+            self.error = self._on_eof()
+        return self.error
+
+    def _on_message(self, message: bytes) -> bytes:
+        raise NotImplementedError
+
+    def _on_eof(self) -> HandshakeError:
+        raise NotImplementedError
+
+    def _proved_peer(self) -> Hello:
+        # What an unproved peer says about itself must not leak into decisions.
+        if not self.done or self._theirs is None:
+            raise LocalProtocolError("the handshake is not done")
+        return self._theirs
+
+    def _proof(self, key: bytes, kind: Kind, client: Hello, server: Hello) -> bytes:
+        # Every part has a fixed size but the binding, which comes last behind its length: no two
+        # different exchanges have the same transcript.
+        head = struct.pack(">5sBHB", _LABEL, kind, self._version, len(self._binding))
+        return hmac.digest(key, head + client.raw + server.raw + self._binding, "sha256")
+
+
+class ClientHandshake(_Handshake):
+    """The connecting end.
+
+    Args:
+        token: the cluster's secret, not empty.
+        cluster_id: 16 bytes; None = not known, learned from the server (see `cluster_id`).
+        role: what this process is to the server.
+        expected_server_role: what the server must be.
+        channel_binding: `security.channel_binding` of the certificate the server showed.
+        nonce: 32 bytes from a cryptographic random source, never used before.
+    """
+
+    __slots__ = ("_expected_server_role", "_key")
+
+    def __init__(
+        self,
+        token: bytes,
+        cluster_id: bytes | None,
+        role: Role,
+        expected_server_role: Role,
+        channel_binding: bytes,
+        nonce: bytes,
+    ) -> None:
+        _check_secrets(token, channel_binding)
+        if role not in _CONNECTING or expected_server_role not in _ACCEPTING:
+            raise LocalProtocolError(
+                f"a {role_name(role)} does not connect to a {role_name(expected_server_role)}"
+            )
+        hello = pack_hello(
+            Kind.CLIENT_HELLO,
+            role,
+            UNKNOWN_CLUSTER if cluster_id is None else cluster_id,
+            nonce,
+        )
+        super().__init__(hello, channel_binding)
+        self._key = _role_key(token, role)
+        self._expected_server_role = expected_server_role
+
+    def start(self) -> bytes:
+        """Return the hello, the first bytes to send."""
+        self._inbox.expect(HELLO.size)
+        return self._ours.raw
+
+    @property
+    def cluster_id(self) -> bytes:
+        """The 16 bytes of the cluster that the server proved to be of. Only when `done`."""
+        return self._proved_peer().cluster_id
+
+    def _on_message(self, message: bytes) -> bytes:
+        if self._theirs is None:
+            return self._on_hello(unpack_hello(message, Kind.SERVER_HELLO))
+        self._on_answer(message, self._theirs)
+        return b""
+
+    def _on_hello(self, theirs: Hello) -> bytes:
+        version = common_version(self._ours, theirs)
+        if version is None:
+            raise _wrong_version(self._ours, theirs)
+        if theirs.cluster_id == UNKNOWN_CLUSTER:
+            raise HandshakeError("the server sent no cluster id")
+        if self._ours.cluster_id not in (UNKNOWN_CLUSTER, theirs.cluster_id):
+            raise _wrong_cluster(self._ours, theirs)
+        if theirs.role != self._expected_server_role:
+            raise WrongRole(
+                f"the peer at this address is a {role_name(theirs.role)}, expected was a "
+                f"{role_name(self._expected_server_role)}; check the address"
+            )
+        self._theirs = theirs
+        self._version = version
+        self._inbox.expect(ANSWER.size)
+        return pack_answer(
+            Kind.CLIENT_PROOF,
+            mac=self._proof(self._key, Kind.CLIENT_PROOF, self._ours, theirs),
+        )
+
+    def _on_answer(self, message: bytes, theirs: Hello) -> None:
+        _, kind, reason, mac = ANSWER.unpack(message)
+        if kind == Kind.REJECT:
+            raise self._rejected(reason, theirs)
+        if kind != Kind.SERVER_PROOF or reason != 0:
+            raise HandshakeError(f"the server sent message kind {kind} where a proof was expected")
+        expected = self._proof(self._key, Kind.SERVER_PROOF, self._ours, theirs)
+        if not hmac.compare_digest(mac, expected):
+            raise WrongToken(
+                f"the server did not prove that it holds this cluster's token: {_TOKEN_SOURCE}; "
+                f"{_MIDDLE}"
+            )
+        self._key = b""
+        self.done = True
+
+    def _rejected(self, reason: int, theirs: Hello) -> HandshakeError:
+        # A reject is not authenticated. Believing it costs this connection, which whoever could
+        # forge it was able to break anyhow.
+        if reason == Reason.TOKEN:
+            return WrongToken(f"the server did not accept our token: {_TOKEN_SOURCE}; {_MIDDLE}")
+        if reason == Reason.VERSION:
+            return _wrong_version(self._ours, theirs)
+        if reason == Reason.CLUSTER:
+            return _wrong_cluster(self._ours, theirs)
+        if reason == Reason.ROLE:
+            return WrongRole(
+                f"the {role_name(theirs.role)} at this address does not accept a "
+                f"{role_name(self._ours.role)}; check the address"
+            )
+        return HandshakeError(f"the server refused the connection for unknown reason {reason}")
+
+    def _on_eof(self) -> HandshakeError:
+        if self._theirs is None:
+            return HandshakeError(
+                f"the server closed the connection {self._inbox.n_received} bytes into its hello; "
+                "is it a weft process, with the same choice of tcp:// or tls://?"
+            )
+        return HandshakeError(
+            "the server closed the connection before it answered; its log says why"
+        )
+
+
+class ServerHandshake(_Handshake):
+    """The accepting end.
+
+    What is wrong with a client's hello is kept and answered after its proof has arrived, at the one
+    place where a server answers: a server that rejected and closed at once would still have the
+    proof coming in, and the reset that this causes can swallow the reason.
+
+    Args:
+        token: the cluster's secret, not empty.
+        cluster_id: 16 bytes, not all zero.
+        server_role: what this port is.
+        accepted_roles: who may connect to it.
+        channel_binding: `security.channel_binding` of our own certificate, b"" without TLS.
+        nonce: 32 bytes from a cryptographic random source, never used before.
+    """
+
+    __slots__ = ("_accepted_roles", "_fault", "_token")
+
+    def __init__(
+        self,
+        token: bytes,
+        cluster_id: bytes,
+        server_role: Role,
+        accepted_roles: Collection[Role],
+        channel_binding: bytes,
+        nonce: bytes,
+    ) -> None:
+        _check_secrets(token, channel_binding)
+        if server_role not in _ACCEPTING or not _CONNECTING.issuperset(accepted_roles):
+            accepted = ", ".join(map(role_name, accepted_roles))
+            raise LocalProtocolError(f"a {role_name(server_role)} does not accept {accepted}")
+        if cluster_id == UNKNOWN_CLUSTER:
+            raise LocalProtocolError("a server's cluster id must not be all zeros")
+        super().__init__(
+            pack_hello(Kind.SERVER_HELLO, server_role, cluster_id, nonce), channel_binding
+        )
+        self._token = token
+        self._accepted_roles = frozenset(accepted_roles)
+        #: What is wrong with the client's hello; not yet `error`, because it is not yet answered.
+        self._fault: tuple[Reason, HandshakeError] | None = None
+
+    def start(self) -> bytes:
+        """Return b"": the client speaks first."""
+        self._inbox.expect(HELLO.size)
+        return b""
+
+    @property
+    def cluster_id(self) -> bytes:
+        """Our own cluster; named as on the other end. Only when `done`."""
+        self._proved_peer()
+        return self._ours.cluster_id
+
+    def _on_message(self, message: bytes) -> bytes:
+        if self._theirs is not None:
+            return self._on_proof(message, self._theirs)
+        theirs = unpack_hello(message, Kind.CLIENT_HELLO)
+        self._theirs = theirs
+        self._fault = self._find_fault(theirs)
+        self._version = common_version(theirs, self._ours) or 0
+        self._inbox.expect(ANSWER.size)
+        return self._ours.raw
+
+    def _find_fault(self, theirs: Hello) -> tuple[Reason, HandshakeError] | None:
+        if common_version(theirs, self._ours) is None:
+            return Reason.VERSION, _wrong_version(theirs, self._ours)
+        if theirs.cluster_id not in (UNKNOWN_CLUSTER, self._ours.cluster_id):
+            return Reason.CLUSTER, _wrong_cluster(theirs, self._ours)
+        if theirs.role not in self._accepted_roles:
+            return Reason.ROLE, WrongRole(
+                f"a {role_name(theirs.role)} connected to a {role_name(self._ours.role)}, which "
+                f"accepts only {', '.join(map(role_name, sorted(self._accepted_roles)))}"
+            )
+        return None
+
+    def _on_proof(self, message: bytes, theirs: Hello) -> bytes:
+        _, kind, reason, mac = ANSWER.unpack(message)
+        if kind != Kind.CLIENT_PROOF or reason != 0:
+            raise HandshakeError(f"the client sent message kind {kind} where a proof was expected")
+        if self._fault is not None:
+            return self._reject(*self._fault)
+        key = _role_key(self._token, theirs.role)
+        expected = self._proof(key, Kind.CLIENT_PROOF, theirs, self._ours)
+        if not hmac.compare_digest(mac, expected):
+            return self._reject(
+                Reason.TOKEN,
+                WrongToken(
+                    f"a peer that says it is a {role_name(theirs.role)} does not hold this "
+                    f"cluster's token: {_TOKEN_SOURCE}; {_MIDDLE}"
+                ),
+            )
+        self._token = b""
+        self.done = True
+        return pack_answer(
+            Kind.SERVER_PROOF, mac=self._proof(key, Kind.SERVER_PROOF, theirs, self._ours)
+        )
+
+    def _reject(self, reason: Reason, error: HandshakeError) -> bytes:
+        self._token = b""
+        self.error = error
+        return pack_answer(Kind.REJECT, reason)
+
+    def _on_eof(self) -> HandshakeError:
+        if self._fault is not None:
+            # The client saw from our hello what was wrong, and left.
+            return self._fault[1]
+        if self._theirs is None:
+            return HandshakeError(
+                f"the client closed the connection {self._inbox.n_received} bytes into its hello"
+            )
+        return HandshakeError(
+            "the client closed the connection before it proved that it holds the token"
+        )

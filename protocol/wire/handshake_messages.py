@@ -1,0 +1,184 @@
+"""The four fixed-size messages of the handshake: their layout, and nothing about who proves what.
+
+Owns the numbers on the wire (magic, kinds, reasons, roles, versions), how a hello and an answer
+become bytes and back, and `Inbox`, which collects one message of a known size. No module but
+`handshake` needs it: what others may use (`Role` and the sizes) is to be had there.
+
+It must never parse anything of variable size, and decides nothing but "this is no such message".
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Final, NamedTuple
+
+from ..errors import HandshakeError, LocalProtocolError
+
+#: The protocol versions that this code speaks, both included.
+PROTOCOL_MIN: Final = 1
+PROTOCOL_MAX: Final = 1
+
+NONCE_BYTES: Final = 32
+CLUSTER_ID_BYTES: Final = 16
+
+_MAGIC: Final = b"WEFT"
+UNKNOWN_CLUSTER: Final = bytes(CLUSTER_ID_BYTES)
+
+# These two layouts never change, whatever the protocol version: they are what tells two versions
+# apart. Hello: magic, kind, proto_min, proto_max, role, cluster_id, nonce.
+HELLO: Final = struct.Struct(f">4sBHHB{CLUSTER_ID_BYTES}s{NONCE_BYTES}s")
+# Answer: magic, kind, reason (0 in a proof), HMAC (zeros in a reject). A proof and a reject have
+# one size, so that the reader knows how much to read before it knows which of them it gets.
+ANSWER: Final = struct.Struct(">4sBB32s")
+
+#: All that a server ever takes from a peer that has proved nothing: one hello and one proof.
+PREAUTH_BYTES: Final = HELLO.size + ANSWER.size
+
+
+class Kind(enum.IntEnum):
+    """What a message is. On the wire: numbers are never reused."""
+
+    CLIENT_HELLO = 1
+    SERVER_HELLO = 2
+    CLIENT_PROOF = 3
+    SERVER_PROOF = 4
+    REJECT = 5
+
+
+class Reason(enum.IntEnum):
+    """Why a server rejects. On the wire: numbers are never reused."""
+
+    VERSION = 1
+    CLUSTER = 2
+    ROLE = 3
+    TOKEN = 4
+
+
+class Role(enum.IntEnum):
+    """What a process is on this connection. On the wire: numbers are never reused."""
+
+    CLIENT = 1
+    WORKER = 2
+    #: The process that watches a worker.
+    SUPERVISOR = 3
+    #: Reads the state of the cluster, changes nothing.
+    VIEWER = 4
+    #: A worker or a client that connects to a worker's data port.
+    PEER = 5
+    #: The accepting end on the scheduler's port.
+    SCHEDULER = 6
+    #: The accepting end on a worker's data port.
+    WORKER_DATA = 7
+
+
+class Hello(NamedTuple):
+    """What one end says of itself, not yet proved."""
+
+    #: As on the wire; what the proofs are made over.
+    raw: bytes
+    proto_min: int
+    proto_max: int
+    #: Not a `Role`: a newer peer may have one that we do not know.
+    role: int
+    cluster_id: bytes
+
+
+class Inbox:
+    """Collects one fixed-size message at a time, and refuses at its first wrong byte.
+
+    Early refusal is for people, not for safety: who types the address of an HTTP port, or forgets
+    `tls://`, hears it at once and not after the handshake's deadline.
+    """
+
+    __slots__ = ("_data", "_size")
+
+    def __init__(self) -> None:
+        #: Received of the current message. len(_data) <= _size; empty between messages.
+        self._data = bytearray()
+        #: Size of the current message, 0 when none is expected.
+        self._size = 0
+
+    def expect(self, size: int) -> None:
+        """Collect a message of `size` bytes next; the one before must be whole."""
+        assert not self._data
+        self._size = size
+
+    @property
+    def bytes_wanted(self) -> int:
+        """How many bytes the current message still lacks."""
+        return self._size - len(self._data)
+
+    @property
+    def n_received(self) -> int:
+        """How many bytes of the current message have come."""
+        return len(self._data)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> bytes | None:
+        """Take `data`; return the message once it is whole."""
+        nbytes = data.nbytes if isinstance(data, memoryview) else len(data)
+        if nbytes > self.bytes_wanted:
+            raise LocalProtocolError(
+                f"{nbytes} bytes were fed to a handshake that wanted {self.bytes_wanted}"
+            )
+        if not nbytes:
+            return None
+        self._data += data
+        head = bytes(self._data[: len(_MAGIC)])
+        if not _MAGIC.startswith(head):
+            raise HandshakeError(f"the peer does not speak weft{_guess_protocol(head)}")
+        if self.bytes_wanted:
+            return None
+        message = bytes(self._data)
+        self._data.clear()
+        self._size = 0
+        return message
+
+
+def _guess_protocol(head: bytes) -> str:
+    if head.startswith((b"\x16\x03", b"\x15\x03")):
+        return ": it speaks TLS on a connection without; use a tls:// address"
+    if head in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP", b"OPTI", b"PRI "):
+        return ": it speaks HTTP; the dashboard has an address of its own"
+    return f": it began with {head!r}"
+
+
+def pack_hello(kind: Kind, role: Role, cluster_id: bytes, nonce: bytes) -> Hello:
+    """Make our own hello, with the versions that this code speaks."""
+    if len(nonce) != NONCE_BYTES:
+        raise LocalProtocolError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
+    if len(cluster_id) != CLUSTER_ID_BYTES:
+        raise LocalProtocolError(
+            f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}"
+        )
+    raw = HELLO.pack(_MAGIC, kind, PROTOCOL_MIN, PROTOCOL_MAX, role, cluster_id, nonce)
+    return Hello(raw, PROTOCOL_MIN, PROTOCOL_MAX, role, cluster_id)
+
+
+def unpack_hello(raw: bytes, expected: Kind) -> Hello:
+    """Read a peer's hello, whose size and magic `Inbox` has checked."""
+    _, kind, proto_min, proto_max, role, cluster_id, _ = HELLO.unpack(raw)
+    if kind != expected:
+        raise HandshakeError(f"the peer sent message kind {kind} where a hello was expected")
+    if not 1 <= proto_min <= proto_max:
+        raise HandshakeError(f"the peer sent an empty version range, {proto_min} to {proto_max}")
+    return Hello(raw, proto_min, proto_max, role, cluster_id)
+
+
+def pack_answer(kind: Kind, reason: int = 0, mac: bytes = b"") -> bytes:
+    """Make a proof (with its HMAC) or a reject (with its reason)."""
+    return ANSWER.pack(_MAGIC, kind, reason, mac)
+
+
+def common_version(a: Hello, b: Hello) -> int | None:
+    """The highest version that both speak, None if there is none."""
+    version = min(a.proto_max, b.proto_max)
+    return version if version >= max(a.proto_min, b.proto_min) else None
+
+
+def role_name(role: int) -> str:
+    """Name a role for people; a newer peer may have one that we do not know."""
+    try:
+        return Role(role).name.lower()
+    except ValueError:
+        return f"unknown role {role}"

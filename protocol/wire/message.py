@@ -1,0 +1,356 @@
+"""The `message` decorator: one slots dataclass per message, checked once at the boundary.
+
+Owns the schema language of the wire. The *name* of a field's annotation is its schema: `keys: Keys`
+is encoded as it stands and, on arrival, checked by `CHECKS["Keys"]`. So a class reads as its own
+documentation, construction costs a plain slots dataclass (frozen ones cost twice as much), and
+nothing behind the boundary has to look at types again.
+
+A column check is one pass at C speed (`set(map(type, column))`, about 30 ns an item); a whole
+message is checked in `from_wire`, never item by item later. What a check refuses is a
+`RemoteProtocolError`: peers can be wrong.
+
+Kept in a module of its own because a compiled module must not define a `dataclass_transform`
+decorator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from ..errors import RemoteProtocolError
+from .payload import Blob, Payload
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_options: bool) -> Callable[[_F], _F]:
+        """Stand in for the typing decorator, which has no effect at run time."""
+        return lambda function: function
+
+
+# -- schema names ---------------------------------------------------------------------------------
+Keys = list[str]  #: task keys, each 1..MAX_KEY_CHARS characters
+Texts = list[str]  #: short texts: addresses, names
+Ints = list[int]  #: whole numbers, 0 <= n < 2**63
+Ids = list[bytes]  #: content hashes, 16 bytes each
+Blobs = list[Blob | None]  #: opaque pickles; None = not carried here
+KeyLists = list[list[str]]  #: one list of keys a task
+Failures = list[list[Any]]  #: see failure.py
+Number = int  #: a whole number, 0 <= n < 2**63
+Priority = int  #: a user's priority, -512..511, higher runs earlier
+Text = str  #: at most MAX_TEXT_CHARS characters
+Amounts = dict[str, float]  #: name -> amount, finite and >= 0
+Facts = dict[str, Any]  #: small map for people (versions, host facts); at most MAX_FACTS entries
+Flag = bool
+
+MAX_ITEMS = 1 << 18  #: longest column of one message
+#: Longer messages are sent in parts; cores need not count rows. 2048 rows of the longest keys and
+#: of blobs that are just not moved out of band stay below the limit of a payload.
+MAX_ROWS = 2048
+#: Keys that one task may depend on: an assignment that locates each of them has to fit a payload.
+MAX_DEPENDENCIES = 1 << 16
+MAX_KEY_CHARS = 1024
+MAX_TEXT_CHARS = 1 << 16
+MAX_FACTS = 4096
+
+_T = TypeVar("_T")
+_F = TypeVar("_F")
+_REGISTRY: dict[int, type[Message]] = {}
+
+
+class Message:
+    """Base of all messages; use `@message(code)` on the subclass."""
+
+    __slots__ = ()
+    code: ClassVar[int]
+    columns: ClassVar[tuple[str, ...]]
+    optional_columns: ClassVar[tuple[str, ...]]
+    _tables: ClassVar[tuple[tuple[str, ...], ...]]
+    _index: ClassVar[str]
+    _key_lists: ClassVar[tuple[str, ...]]
+    _first: ClassVar[str]
+    _names: ClassVar[tuple[str, ...]]
+    _checks: ClassVar[tuple[Callable[[Any, list[Any]], Any], ...]]
+
+    def parts(self, max_rows: int) -> list[Message]:
+        """Cut a message of columns into several that mean the same, of at most `max_rows` each.
+
+        Answers and requests are whole: who waits for one waits for exactly one.
+        """
+        cls = type(self)
+        if not cls.columns or "request" in cls._names:
+            return [self]
+        n = len(getattr(self, cls.columns[0]))
+        if n <= max_rows:
+            return [self]
+        cut = cls.columns + cls.optional_columns
+        whole = {name: getattr(self, name) for name in cls._names if name not in cut}
+        parts = [
+            cls(**whole, **{name: getattr(self, name)[i : i + max_rows] for name in cut})
+            for i in range(0, n, max_rows)
+        ]
+        if cls._index and len(getattr(self, cls._tables[0][0])) > max_rows:
+            # Else each part would cost its reader as much as the whole.
+            for part in parts:
+                part._narrow()
+        return parts
+
+    def _narrow(self) -> None:
+        """Leave those rows of the first table that the index points to."""
+        cls = type(self)
+        places: dict[int, int] = {}
+        index = [places.setdefault(i, len(places)) for i in getattr(self, cls._index)]
+        setattr(self, cls._index, index)
+        for name in cls._tables[0]:
+            column = getattr(self, name)
+            setattr(self, name, [column[i] for i in places])
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows or keys the message has; 0 if it is none of columns."""
+        cls = type(self)
+        return len(getattr(self, cls._first)) if cls._first else 0
+
+    def n_listed_keys(self) -> int:
+        """Count the keys in the lists of keys, of that field which has most."""
+        if not self._key_lists:
+            return 0
+        columns = [getattr(self, name) for name in self._key_lists]
+        return max([sum(map(len, column)) for column in columns], default=0)
+
+    def to_wire(self) -> list[Any]:
+        """Return `[code, field, ...]`; `Payload`s stay objects for the packer's `default` hook."""
+        return [self.code, *[getattr(self, name) for name in self._names]]
+
+
+@dataclass_transform(kw_only_default=True)
+def message(
+    code: int,
+    *,
+    columns: tuple[str, ...] = (),
+    optional_columns: tuple[str, ...] = (),
+    tables: tuple[tuple[str, ...], ...] = (),
+    index: str = "",
+) -> Callable[[type[_T]], type[_T]]:
+    """Register a slots dataclass as the message `code` (1..255, never reused).
+
+    Args:
+        code: the number on the wire.
+        columns: columns that must have one length; the first one sets it.
+        optional_columns: columns that are empty (nobody has any) or have that length too.
+        tables: each names lists of one length that do not belong to the rows.
+        index: the column whose numbers point into the first table.
+    """
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        made: Any = dataclass(slots=True, kw_only=True)(cls)
+        names = tuple(field.name for field in fields(made))
+        made.code = code
+        made.columns = columns
+        made.optional_columns = optional_columns
+        made._tables = tables
+        made._index = index
+        made._names = names
+        made._first = columns[0] if columns else "keys" if "keys" in names else ""
+        made._key_lists = tuple(n for n in names if made.__annotations__[n] == "KeyLists")
+        made._checks = tuple(CHECKS[made.__annotations__[name]] for name in names)
+        if code in _REGISTRY:
+            raise ValueError(f"message code {code} is used by {_REGISTRY[code].__name__}")
+        _REGISTRY[code] = made
+        return cast("type[_T]", made)
+
+    return decorate
+
+
+def from_wire(wire: Any, buffers: list[Any]) -> Message:
+    """Check one decoded message against its schema and build it.
+
+    Args:
+        wire: what msgpack made of the bytes.
+        buffers: the frame's out-of-band buffers, which `Blobs` refer to by position.
+
+    Raises:
+        RemoteProtocolError: unknown code, wrong arity, a field of the wrong shape. Nothing has been
+        changed then.
+    """
+    if type(wire) is not list or not wire or type(wire[0]) is not int:
+        raise RemoteProtocolError("a message must be an array that starts with its code")
+    cls = _REGISTRY.get(wire[0])
+    if cls is None:
+        raise RemoteProtocolError(f"unknown message code {wire[0]}")
+    if len(wire) != len(cls._names) + 1:
+        raise RemoteProtocolError(
+            f"{cls.__name__}: {len(cls._names)} fields expected, {len(wire) - 1} came"
+        )
+    values: dict[str, Any] = {}
+    for name, check, value in zip(cls._names, cls._checks, wire[1:], strict=True):
+        try:
+            values[name] = check(value, buffers)
+        except (ValueError, TypeError) as error:
+            raise RemoteProtocolError(f"{cls.__name__}.{name}: {error}") from None
+    if cls.columns:
+        n = len(values[cls.columns[0]])
+        for name in cls.columns:
+            _check_length(cls, name, len(values[name]), n)
+        for name in cls.optional_columns:
+            if values[name]:
+                _check_length(cls, name, len(values[name]), n)
+    for table in cls._tables:
+        n = len(values[table[0]])
+        for name in table:
+            _check_length(cls, name, len(values[name]), n)
+    if cls._index:
+        n = len(values[cls._tables[0][0]])
+        if values[cls._index] and max(values[cls._index]) >= n:
+            raise RemoteProtocolError(f"{cls.__name__}.{cls._index} points beyond its table")
+    return cls(**values)
+
+
+def _check_length(cls: type[Message], name: str, length: int, expected: int) -> None:
+    if length != expected:
+        raise RemoteProtocolError(f"{cls.__name__}.{name}: {length} items for {expected} rows")
+
+
+# -- checks: (value, buffers) -> value, or ValueError/TypeError -----------------------------------
+def _column(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise TypeError(f"an array is expected, not {type(value).__name__}")
+    if len(value) > MAX_ITEMS:
+        raise ValueError(f"{len(value)} items are more than the limit of {MAX_ITEMS}")
+    return value
+
+
+def _check_keys(value: Any, _buffers: list[Any]) -> list[str]:
+    column = _column(value)
+    if column:
+        if set(map(type, column)) != {str}:
+            raise TypeError("keys must be strings")
+        if len(max(column, key=len)) > MAX_KEY_CHARS or not all(column):
+            raise ValueError(f"a key has 1 to {MAX_KEY_CHARS} characters")
+    return column
+
+
+def _check_texts(value: Any, _buffers: list[Any]) -> list[str]:
+    column = _column(value)
+    if column and (set(map(type, column)) != {str} or len(max(column, key=len)) > MAX_TEXT_CHARS):
+        raise TypeError("short texts are expected")
+    return column
+
+
+def _check_ints(value: Any, _buffers: list[Any]) -> list[int]:
+    column = _column(value)
+    if column and (set(map(type, column)) != {int} or min(column) < 0 or max(column) >= 1 << 63):
+        raise TypeError("whole numbers from 0 to 2**63 - 1 are expected")
+    return column
+
+
+def _check_ids(value: Any, _buffers: list[Any]) -> list[bytes]:
+    column = _column(value)
+    if column and (set(map(type, column)) != {bytes} or set(map(len, column)) != {16}):
+        raise TypeError("16-byte ids are expected")
+    return column
+
+
+def _blob(value: Any, buffers: list[Any]) -> Blob | None:
+    if type(value) is list:
+        if len(value) != 2 or type(value[0]) is not int or type(value[1]) is not int:
+            raise TypeError("a blob reference is [first buffer, number of buffers]")
+        start, count = value
+        if not (0 <= start < start + count <= len(buffers)):
+            raise ValueError("a blob refers to buffers that the frame does not carry")
+        return Payload(buffers[start], buffers[start + 1 : start + count])
+    if value is not None and type(value) is not bytes:
+        raise TypeError("a blob is bytes or a reference to buffers")
+    return value
+
+
+def _check_blobs(value: Any, buffers: list[Any]) -> list[Blob | None]:
+    column = _column(value)
+    if column and set(map(type, column)) != {bytes}:
+        return [_blob(item, buffers) for item in column]
+    return column
+
+
+def _check_key_lists(value: Any, buffers: list[Any]) -> list[list[str]]:
+    column = _column(value)
+    if column and set(map(type, column)) != {list}:
+        raise TypeError("a list of lists of keys is expected")
+    flat: list[Any] = []
+    for keys in column:
+        if keys:
+            flat += keys
+    _check_keys(flat, buffers)
+    return column
+
+
+def _check_failures(value: Any, _buffers: list[Any]) -> list[list[Any]]:
+    column = _column(value)
+    for failure in column:
+        if type(failure) is not list or not 2 <= len(failure) <= 12 or type(failure[0]) is not str:
+            raise TypeError("a failure is [kind, ...]")
+        if not set(map(type, failure)) <= {str, bytes, int, list, type(None)}:
+            raise TypeError("a failure has plain fields")
+    return column
+
+
+def _check_number(value: Any, _buffers: list[Any]) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise TypeError("a whole number from 0 to 2**63 - 1 is expected")
+    return value
+
+
+def _check_priority(value: Any, _buffers: list[Any]) -> int:
+    if type(value) is not int or not -512 <= value <= 511:
+        raise TypeError("a priority is a whole number from -512 to 511")
+    return value
+
+
+def _check_text(value: Any, _buffers: list[Any]) -> str:
+    if type(value) is not str or len(value) > MAX_TEXT_CHARS:
+        raise TypeError("a short text is expected")
+    return value
+
+
+def _check_flag(value: Any, _buffers: list[Any]) -> bool:
+    if type(value) is not bool:
+        raise TypeError("true or false is expected")
+    return value
+
+
+def _check_amounts(value: Any, _buffers: list[Any]) -> dict[str, float]:
+    if type(value) is not dict or len(value) > 64:
+        raise TypeError("a small map of name to amount is expected")
+    for name, amount in value.items():
+        if (
+            type(name) is not str
+            or type(amount) not in (int, float)
+            or not 0 <= amount < float("inf")
+        ):
+            raise TypeError("an amount is a finite number >= 0")
+    return value
+
+
+def _check_facts(value: Any, _buffers: list[Any]) -> dict[str, Any]:
+    if type(value) is not dict or len(value) > MAX_FACTS or not set(map(type, value)) <= {str}:
+        raise TypeError("a map with text keys is expected")
+    return value
+
+
+CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "Keys": _check_keys,
+    "Texts": _check_texts,
+    "Ints": _check_ints,
+    "Ids": _check_ids,
+    "Blobs": _check_blobs,
+    "KeyLists": _check_key_lists,
+    "Failures": _check_failures,
+    "Number": _check_number,
+    "Priority": _check_priority,
+    "Text": _check_text,
+    "Flag": _check_flag,
+    "Amounts": _check_amounts,
+    "Facts": _check_facts,
+}

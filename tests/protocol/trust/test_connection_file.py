@@ -1,0 +1,815 @@
+"""The connection file: written safely, read with suspicion, found without guessing.
+
+File permissions are compared as modes and never tried out: the tests may run as root, for whom
+every file is readable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.protocol.errors import ConfigError
+from weft.protocol.net.address import parse_address
+from weft.protocol.trust import connection_file as module
+from weft.protocol.trust.connection_file import (
+    ConnectionFile,
+    default_path,
+    find,
+    read_token_file,
+    run_directory,
+)
+from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
+
+CLUSTER = bytes(range(16))
+TOKEN = "a-token-of-more-than-16-characters"
+CERTIFICATE, KEY = generate_certificate(CLUSTER)
+
+
+def make(**changes: Any) -> ConnectionFile:
+    security = Security(TOKEN.encode(), CLUSTER, CERTIFICATE, KEY)
+    file = ConnectionFile.of_this_process(
+        security, ["tls://10.0.0.1:8786", "tcp://127.0.0.1:8786"], "http://127.0.0.1:8787"
+    )
+    return dataclasses.replace(file, **changes)
+
+
+def put(path: Path, **changes: Any) -> Path:
+    """Write a connection file by hand, with any content."""
+    content = dataclasses.asdict(make())
+    del content["source"]
+    path.write_text(json.dumps({**content, **changes}))
+    path.chmod(0o600)
+    return path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def environ(home: Path) -> dict[str, str]:
+    return {"HOME": str(home)}
+
+
+@pytest.fixture
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(60)
+    return process.pid
+
+
+# --- Write and read -------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "weft.json"
+    written = make()
+
+    written.write(path)
+
+    assert ConnectionFile.read(path) == written
+    assert ConnectionFile.read(str(path)).source == str(path)
+    assert written.pid == os.getpid()
+    assert written.host == socket.gethostname()
+
+
+def test_it_carries_what_a_peer_needs_and_not_the_private_key(tmp_path: Path) -> None:
+    path = tmp_path / "weft.json"
+    make().write(path)
+
+    assert "PRIVATE" not in path.read_text()
+    assert ConnectionFile.read(path).to_security() == Security(
+        TOKEN.encode(), CLUSTER, CERTIFICATE, None
+    )
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_it_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "made" / "on the way" / "weft.json"
+    before = os.umask(umask)
+    try:
+        make().write(path)
+    finally:
+        os.umask(before)
+
+    assert mode(path) == 0o600
+    assert mode(path.parent) == mode(path.parent.parent) == 0o700
+    assert os.listdir(path.parent) == ["weft.json"]
+
+
+def test_our_own_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "weft.json"
+    make().write(path)
+    old = open(path)  # noqa: SIM115
+    newer = make(addresses=("tcp://127.0.0.1:1",))
+
+    newer.write(path)
+
+    with old:
+        # Who opened the old one reads all of it: it was replaced, not overwritten.
+        assert json.load(old)["addresses"] == ["tls://10.0.0.1:8786", "tcp://127.0.0.1:8786"]
+    assert ConnectionFile.read(path) == newer
+    assert os.listdir(tmp_path) == ["weft.json"]
+
+
+def test_a_file_of_a_scheduler_that_is_gone_is_replaced(tmp_path: Path, dead_pid: int) -> None:
+    path = put(tmp_path / "weft.json", pid=dead_pid, cluster_id="f" * 32)
+    make().write(path)
+    assert ConnectionFile.read(path) == make(created=ConnectionFile.read(path).created)
+
+
+def test_a_file_whose_pid_is_now_another_process_is_stale(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    # As after a reboot: our parent runs, but it is far younger than the file.
+    path = put(default_path(environ=environ), pid=os.getppid(), created=1000.0)
+    assert ConnectionFile.read(path).is_stale()
+    with pytest.raises(ConfigError, match="is gone"):
+        find(None, None, environ)
+
+    make().write(path)
+
+    assert not ConnectionFile.read(path).is_stale()
+
+
+def test_a_file_of_a_running_scheduler_is_not_replaced(tmp_path: Path) -> None:
+    path = put(tmp_path / "weft.json", pid=os.getppid(), cluster_id="f" * 32)
+    before = path.read_text()
+
+    with pytest.raises(ConfigError, match=f"process {os.getppid()}, that is running"):
+        make().write(path)
+
+    assert path.read_text() == before
+    assert os.listdir(tmp_path) == ["weft.json"]
+
+
+def test_a_file_that_is_something_else_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "precious.txt"
+    path.write_text("my thesis")
+    path.chmod(0o600)
+
+    with pytest.raises(ConfigError, match="will not be replaced"):
+        make().write(path)
+
+    assert path.read_text() == "my thesis"
+
+
+def test_a_symbolic_link_is_not_written_through(tmp_path: Path) -> None:
+    target = tmp_path / "target.json"
+    (tmp_path / "weft.json").symlink_to(target)
+
+    with pytest.raises(ConfigError, match="symbolic link"):
+        make().write(tmp_path / "weft.json")
+
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("bits", [0o777, 0o770, 0o702])
+def test_a_directory_that_others_can_write_to_is_refused(tmp_path: Path, bits: int) -> None:
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    directory.chmod(bits)
+
+    with pytest.raises(ConfigError, match="others may replace files"):
+        make().write(directory / "weft.json")
+    assert os.listdir(directory) == []
+
+    # Where the sticky bit is set, as on /tmp, others cannot replace what is ours.
+    directory.chmod(bits | 0o1000)
+    make().write(directory / "weft.json")
+    assert mode(directory / "weft.json") == 0o600
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="directory"):
+        make().write(tmp_path / "file" / "weft.json")
+    with pytest.raises(ConfigError, match="cannot make the directory"):
+        make().write(tmp_path / "file" / "deeper" / "weft.json")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster_id": ""},
+        {"addresses": ()},
+        {"addresses": ("127.0.0.1:8786",)},
+        {"token": "short"},
+        {"pid": 0},
+        {"certificate_pem": CERTIFICATE + KEY},
+    ],
+)
+def test_what_could_not_be_read_is_not_written(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="not a usable connection file"):
+        make(**changes).write(tmp_path / "weft.json")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_scheduler_without_a_cluster_id_cannot_write_one() -> None:
+    with pytest.raises(ConfigError, match="cluster id"):
+        ConnectionFile.of_this_process(Security(TOKEN.encode()), ["tcp://127.0.0.1:1"])
+
+
+# --- Remove ---------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_removes_its_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "weft.json"
+    file = make()
+    file.write(path)
+
+    assert file.remove(path)
+    assert not path.exists()
+    assert not file.remove(path)
+
+
+@pytest.mark.parametrize("changes", [{"cluster_id": "f" * 32}, {"pid": 1}])
+def test_a_scheduler_leaves_its_successors_file(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = put(tmp_path / "weft.json", **changes)
+    assert not make().remove(path)
+    assert path.exists()
+
+
+def test_a_scheduler_leaves_a_file_that_it_does_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "weft.json"
+    path.write_text("my thesis")
+    assert not make().remove(path)
+    assert path.exists()
+
+
+# --- Unsafe and malformed files -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o666, 0o777])
+def test_a_file_that_others_can_use_is_refused(tmp_path: Path, bits: int) -> None:
+    path = put(tmp_path / "weft.json")
+    path.chmod(bits)
+    with pytest.raises(ConfigError, match=f"mode {bits:04o}.*chmod 600 {path}"):
+        ConnectionFile.read(path)
+
+
+@pytest.mark.parametrize("bits", [0o600, 0o400])
+def test_a_private_file_is_read(tmp_path: Path, bits: int) -> None:
+    path = put(tmp_path / "weft.json")
+    path.chmod(bits)
+    assert ConnectionFile.read(path).token == TOKEN
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "weft.json")
+    us = os.geteuid()
+    # Not by chown, which only root may do.
+    monkeypatch.setattr(os, "geteuid", lambda: us + 1)
+    with pytest.raises(ConfigError, match=f"belongs to user {us}, not to you"):
+        ConnectionFile.read(path)
+
+
+def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "real.json")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    with pytest.raises(ConfigError, match="symbolic link"):
+        ConnectionFile.read(tmp_path / "link.json")
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        ConnectionFile.read(tmp_path / "fifo")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        ConnectionFile.read(tmp_path)
+    with pytest.raises(ConfigError, match="is the scheduler running"):
+        ConnectionFile.read(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match="Not a directory"):
+        ConnectionFile.read(put(tmp_path / "weft.json") / "below")
+
+
+def test_the_size_is_bounded(tmp_path: Path) -> None:
+    size = len(put(tmp_path / "weft.json", created=1.0, comment="").read_bytes())
+    room = 64 * 1024 - size
+    fits = put(tmp_path / "weft.json", created=1.0, comment="x" * room)
+    assert ConnectionFile.read(fits).token == TOKEN
+
+    too_large = put(tmp_path / "weft.json", created=1.0, comment="x" * (room + 1))
+    with pytest.raises(ConfigError, match="larger than 65536 bytes"):
+        ConnectionFile.read(too_large)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\xfd",
+        b"[" * 30_000,
+        b'{"token": "' + TOKEN.encode(),
+        b"9" * 10_000,
+    ],
+)
+def test_what_is_not_json_is_refused_without_being_quoted(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "weft.json"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="it is not JSON") as caught:
+        ConnectionFile.read(path)
+    assert TOKEN not in str(caught.value)
+    # json's own error has the whole document as an attribute.
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b"1", b'"text"'])
+def test_json_that_is_no_object_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "weft.json"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="not a JSON object"):
+        ConnectionFile.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("version", None),
+        ("version", "1"),
+        ("version", True),
+        ("version", 0),
+        ("cluster_id", None),
+        ("cluster_id", "zz" * 16),
+        ("cluster_id", "aa" * 15),
+        ("cluster_id", "AA" * 16),
+        ("token", None),
+        ("token", ""),
+        ("token", "x" * 15),
+        ("token", "x" * 1025),
+        ("token", "a token with a space in it"),
+        ("token", "a-token-with-a-newline\n"),
+        ("token", 12345678901234567890),
+        ("addresses", None),
+        ("addresses", []),
+        ("addresses", "tcp://127.0.0.1:8786"),
+        ("addresses", [1]),
+        ("addresses", ["tcp://127.0.0.1:8786"] * 65),
+        ("addresses", ["127.0.0.1:8786"]),
+        ("addresses", ["tcp://127.0.0.1"]),
+        ("addresses", ["tcp://127.0.0.1:99999"]),
+        ("addresses", ["tcp://:8786"]),
+        ("addresses", ["tcp://user@host:1"]),
+        ("addresses", ["tcp://host:1/path"]),
+        ("addresses", ["http://127.0.0.1:8786"]),
+        ("addresses", ["unix://relative/path"]),
+        ("addresses", ["unix://"]),
+        ("addresses", ["tcp://[::1:8786"]),
+        ("certificate_pem", 1),
+        ("certificate_pem", "nonsense"),
+        ("certificate_pem", CERTIFICATE + KEY),
+        ("dashboard", "javascript:alert(1)"),
+        ("dashboard", 1),
+        ("pid", None),
+        ("pid", -1),
+        ("pid", True),
+        ("pid", 2**40),
+        ("host", None),
+        ("created", None),
+        ("created", "yesterday"),
+        ("created", True),
+        ("created", -1),
+        ("created", float("nan")),
+        ("created", float("inf")),
+        ("created", 10**400),
+    ],
+)
+def test_each_bad_field_is_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
+    path = put(tmp_path / "weft.json", **{name: value})
+    with pytest.raises(ConfigError, match=name) as caught:
+        ConnectionFile.read(path)
+    assert "wrote" in str(caught.value)
+    if isinstance(value, str) and len(value) > 9:
+        assert value not in str(caught.value)
+
+
+def test_a_newer_format_is_named_as_such(tmp_path: Path) -> None:
+    path = put(tmp_path / "weft.json", version=2, token=None)
+    with pytest.raises(ConfigError, match="newer weft"):
+        ConnectionFile.read(path)
+
+
+def test_fields_that_a_newer_release_adds_are_left_alone(tmp_path: Path) -> None:
+    path = put(tmp_path / "weft.json", colour="green")
+    assert ConnectionFile.read(path).token == TOKEN
+
+
+JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+FIELDS = [field.name for field in dataclasses.fields(ConnectionFile)]
+
+
+@given(
+    changes=st.dictionaries(
+        st.sampled_from(FIELDS),
+        JSON | st.lists(JSON, max_size=3) | st.dictionaries(st.text(max_size=5), JSON, max_size=3),
+        max_size=4,
+    )
+)
+def test_any_change_is_accepted_or_refused_with_a_config_error(changes: dict[str, object]) -> None:
+    content = {**dataclasses.asdict(make()), "addresses": ["unix:///run/weft"], **changes}
+    try:
+        parsed = module._parse(content, "somewhere")
+    except ConfigError:
+        return
+    assert parsed.to_security().token.decode() == content["token"]
+    assert list(parsed.addresses) == content["addresses"]
+
+
+@given(address=st.text() | st.from_regex(r"(tcp|tls|unix)://[^ ]*:[0-9]{0,6}"))
+def test_any_address_is_understood_or_refused(address: str) -> None:
+    key = module._address_key(address)
+    assert key is None or (key[0] in ("tcp", "tls", "unix") and key[1])
+
+
+def test_no_repr_shows_the_token() -> None:
+    file = make()
+    for shown in (repr(file), str(file), f"{file}", repr([file]), repr(file.to_security())):
+        assert TOKEN not in shown
+        assert "BEGIN" not in shown
+    assert "tls://10.0.0.1:8786" in repr(file)
+
+
+# --- Token files ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [TOKEN, TOKEN + "\n", f"  {TOKEN}\r\n"])
+def test_a_token_file_holds_one_token(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(content, newline="")
+    path.chmod(0o400)
+    assert read_token_file(path) == TOKEN
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"short", b"two tokens-in-one-file here", b"\xff" * 40, b"x" * 5000]
+)
+def test_a_token_file_with_anything_else_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="token file") as caught:
+        read_token_file(path)
+    assert "two tokens" not in str(caught.value)
+
+
+def test_a_token_file_is_checked_like_a_connection_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_token_file(path)
+    path.chmod(0o600)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(ConfigError, match="symbolic link"):
+        read_token_file(tmp_path / "link")
+
+
+# --- The run directory ----------------------------------------------------------------------------
+
+
+def test_the_run_directory_is_made_private(home: Path, environ: dict[str, str]) -> None:
+    before = os.umask(0)
+    try:
+        path = run_directory(environ)
+    finally:
+        os.umask(before)
+
+    assert path == home / ".weft" / "run"
+    assert mode(path) == mode(home / ".weft") == 0o700
+    assert run_directory(environ) == path
+
+
+def test_the_sessions_runtime_directory_comes_first(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    path = run_directory({**environ, "XDG_RUNTIME_DIR": str(runtime)})
+    assert path == runtime / "weft"
+    assert mode(path) == 0o700
+
+
+@pytest.mark.parametrize("value", ["", "relative", "/nonexistent/for/sure"])
+def test_an_unusable_runtime_directory_is_passed_over(
+    home: Path, environ: dict[str, str], value: str
+) -> None:
+    assert run_directory({**environ, "XDG_RUNTIME_DIR": value}) == home / ".weft" / "run"
+
+
+def test_the_runtime_directory_of_another_user_is_passed_over(
+    tmp_path: Path, home: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As after `su`.
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    us = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: us + 1)
+    candidates = module._run_directories({**environ, "XDG_RUNTIME_DIR": str(runtime)})
+    assert candidates == [home / ".weft" / "run"]
+
+
+@pytest.mark.parametrize("bits", [0o755, 0o701, 0o770])
+def test_a_run_directory_that_others_can_enter_is_refused(
+    home: Path, environ: dict[str, str], bits: int
+) -> None:
+    path = run_directory(environ)
+    path.chmod(bits)
+    with pytest.raises(ConfigError, match=f"chmod 700 {path}"):
+        run_directory(environ)
+
+
+def test_a_run_directory_that_is_a_link_is_refused(
+    tmp_path: Path, home: Path, environ: dict[str, str]
+) -> None:
+    (home / ".weft").mkdir(mode=0o700)
+    (home / ".weft" / "run").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="not a directory"):
+        run_directory(environ)
+
+
+def test_the_default_path_is_a_name_in_the_run_directory(environ: dict[str, str]) -> None:
+    assert default_path(environ=environ) == run_directory(environ) / "scheduler.json"
+    assert default_path("my-project.2", environ).name == "my-project.2.json"
+    for name in ("", "../x", "a/b", ".hidden", "a\0b", "x" * 101):
+        with pytest.raises(ConfigError, match="cannot name a connection file"):
+            default_path(name, environ)
+
+
+# --- Find -----------------------------------------------------------------------------------------
+
+
+def test_an_explicit_path_wins(tmp_path: Path, environ: dict[str, str]) -> None:
+    explicit = put(tmp_path / "explicit.json", cluster_id="a" * 32)
+    environ["WEFT_CONNECTION_FILE"] = str(put(tmp_path / "env.json"))
+    put(default_path(environ=environ))
+
+    found = find(str(explicit), None, environ)
+
+    assert found.cluster_id == "a" * 32
+    assert found.source == str(explicit)
+
+
+def test_the_environments_path_comes_second(tmp_path: Path, environ: dict[str, str]) -> None:
+    environ["WEFT_CONNECTION_FILE"] = str(put(tmp_path / "env.json", cluster_id="b" * 32))
+    put(default_path(environ=environ))
+    assert find(None, None, environ).cluster_id == "b" * 32
+
+
+def test_a_bad_path_is_an_error_and_not_passed_over(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    put(default_path(environ=environ))
+    missing = str(tmp_path / "missing.json")
+    with pytest.raises(ConfigError, match="there is no connection file"):
+        find(missing, None, environ)
+    with pytest.raises(ConfigError, match=r"\$WEFT_CONNECTION_FILE: there is no connection file"):
+        find(None, None, {**environ, "WEFT_CONNECTION_FILE": missing})
+
+
+@pytest.mark.parametrize("where", ["argument", "environment"])
+def test_an_address_beside_a_file_takes_the_place_of_the_files_own(
+    tmp_path: Path, environ: dict[str, str], where: str
+) -> None:
+    path = str(put(tmp_path / "weft.json"))
+    argument = path if where == "argument" else None
+    if where == "environment":
+        environ["WEFT_CONNECTION_FILE"] = path
+
+    found = find(argument, "tls://localhost:9999", environ)
+
+    assert found.addresses == ("tls://localhost:9999",)
+    assert found.token == TOKEN
+    assert found.certificate_pem == CERTIFICATE
+
+
+def test_an_address_takes_its_token_from_the_token_file(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("the-token-of-the-token-file")
+    path.chmod(0o600)
+    put(default_path(environ=environ))
+    environ["WEFT_TOKEN_FILE"] = str(path)
+
+    found = find(None, "tcp://127.0.0.1:8786", environ)
+
+    assert found.token == "the-token-of-the-token-file"
+    assert found.addresses == ("tcp://127.0.0.1:8786",)
+    assert found.to_security() == Security(b"the-token-of-the-token-file")
+    assert "WEFT_TOKEN_FILE" in found.source
+    assert "the-token-of" not in repr(found)
+
+
+def test_a_bad_token_file_is_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    path.chmod(0o644)
+    environ["WEFT_TOKEN_FILE"] = str(path)
+    with pytest.raises(ConfigError, match=r"\$WEFT_TOKEN_FILE: .*chmod 600"):
+        find(None, "tcp://127.0.0.1:8786", environ)
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:8786", "tcp://localhost:8786", "TCP://127.0.0.1:8786/"]
+)
+def test_an_address_takes_its_token_from_the_file_that_lists_it(
+    environ: dict[str, str], address: str
+) -> None:
+    directory = run_directory(environ)
+    put(directory / "a.json", addresses=["tcp://127.0.0.1:1"], cluster_id="a" * 32)
+    put(directory / "b.json", cluster_id="b" * 32)
+
+    found = find(None, address, environ)
+
+    assert found.cluster_id == "b" * 32
+    assert found.addresses == (address,)
+    assert parse_address(address).port == 8786
+
+
+@pytest.mark.parametrize(
+    ("bare", "meant"),
+    [
+        ("10.0.0.1:8786", "tls://10.0.0.1:8786"),
+        ("127.0.0.1:8786", "tcp://127.0.0.1:8786"),
+        ("localhost:8786", "tcp://localhost:8786"),
+    ],
+)
+def test_an_address_without_a_scheme_is_spelled_as_the_file_has_it(
+    environ: dict[str, str], bare: str, meant: str
+) -> None:
+    put(run_directory(environ) / "a.json", addresses=["tcp://127.0.0.1:1"], cluster_id="a" * 32)
+    put(run_directory(environ) / "b.json", cluster_id="b" * 32)
+
+    found = find(None, bare, environ)
+
+    assert (found.cluster_id, found.addresses) == ("b" * 32, (meant,))
+
+
+def test_without_a_file_an_address_without_a_scheme_is_what_weft_speaks_there(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    path.chmod(0o600)
+    environ["WEFT_TOKEN_FILE"] = str(path)
+    assert find(None, "localhost:1", environ).addresses == ("tcp://localhost:1",)
+    assert find(None, "[::1]:1", environ).addresses == ("tcp://[::1]:1",)
+    assert find(None, "10.0.0.1:1", environ).addresses == ("tls://10.0.0.1:1",)
+
+
+def test_the_end_of_a_tunnel_speaks_as_the_scheduler_does(tmp_path: Path) -> None:
+    path = str(put(tmp_path / "weft.json"))
+    assert find(path, "localhost:9999", {}).addresses == ("tls://localhost:9999",)
+
+
+def test_of_two_files_for_one_address_the_newer_is_used(environ: dict[str, str]) -> None:
+    directory = run_directory(environ)
+    put(directory / "a.json", cluster_id="a" * 32, host="elsewhere", created=2.0)
+    put(directory / "b.json", cluster_id="b" * 32, host="elsewhere", created=1.0)
+    assert find(None, "tcp://127.0.0.1:8786", environ).cluster_id == "a" * 32
+
+
+def test_an_address_without_a_token_says_where_it_looked(
+    home: Path, environ: dict[str, str]
+) -> None:
+    put(default_path("other", environ))
+
+    with pytest.raises(ConfigError, match=r"no token was found for tcp://10\.1\.1\.1:5") as caught:
+        find(None, "tcp://10.1.1.1:5", environ)
+
+    text = str(caught.value)
+    assert "--connection-file (not given)" in text
+    assert "$WEFT_CONNECTION_FILE (not set)" in text
+    assert "$WEFT_TOKEN_FILE (not set)" in text
+    assert f"{home}/.weft/run/other.json (is for tls://10.0.0.1:8786" in text
+    assert TOKEN not in text
+
+
+@pytest.mark.parametrize("address", ["", "localhost", "http://127.0.0.1:1", "tcp://host", "a:b:1"])
+def test_what_is_no_address_is_refused(environ: dict[str, str], address: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not an address: use tcp://"):
+        find(None, address, environ)
+
+
+def test_a_file_where_an_address_belongs_is_told_its_option(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="connection_file="):
+        find(None, "cluster.json", environ)
+
+
+def test_the_only_file_in_the_run_directory_is_found(environ: dict[str, str]) -> None:
+    path = default_path(environ=environ)
+    make().write(path)
+    (path.parent / "notes.txt").write_text("not ours")
+
+    found = find(None, None, environ)
+
+    assert found.source == str(path)
+    assert found.addresses == ("tls://10.0.0.1:8786", "tcp://127.0.0.1:8786")
+
+
+def test_both_run_directories_are_looked_at(tmp_path: Path, environ: dict[str, str]) -> None:
+    make().write(default_path(environ=environ))
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    environ["XDG_RUNTIME_DIR"] = str(runtime)
+    assert find(None, None, environ).cluster_id == CLUSTER.hex()
+
+    put(default_path("second", environ), cluster_id="a" * 32)
+    with pytest.raises(ConfigError, match="2 schedulers were found"):
+        find(None, None, environ)
+
+
+def test_several_files_are_listed_and_none_is_chosen(environ: dict[str, str]) -> None:
+    put(default_path("first", environ))
+    put(default_path("second", environ), addresses=["tcp://10.9.9.9:1"], host="far", pid=77)
+
+    with pytest.raises(ConfigError, match="2 schedulers were found") as caught:
+        find(None, None, environ)
+
+    text = str(caught.value)
+    assert "first.json" in text
+    assert "second.json (tcp://10.9.9.9:1, process 77 on far)" in text
+    assert "--connection-file" in text
+    assert TOKEN not in text
+
+
+def test_files_of_schedulers_that_are_gone_are_skipped(
+    environ: dict[str, str], dead_pid: int
+) -> None:
+    gone = put(default_path("gone", environ), pid=dead_pid)
+    with pytest.raises(ConfigError, match="no running scheduler was found") as caught:
+        find(None, None, environ)
+    assert f"{gone} (skipped: its scheduler, process {dead_pid}, is gone" in str(caught.value)
+
+    # On another host nobody can tell from here.
+    far = put(default_path("far", environ), pid=dead_pid, host="far")
+    assert find(None, None, environ).source == str(far)
+
+
+def test_files_that_are_not_safe_are_skipped_and_explained(environ: dict[str, str]) -> None:
+    path = put(default_path("open", environ))
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match=f"{path} .skipped: .*chmod 600"):
+        find(None, None, environ)
+
+    put(default_path("good", environ))
+    assert find(None, None, environ).source.endswith("good.json")
+
+
+def test_nothing_at_all_says_where_it_looked_and_makes_nothing(
+    home: Path, environ: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="no running scheduler was found") as caught:
+        find(None, None, environ)
+
+    assert f"{home}/.weft/run (does not exist)" in str(caught.value)
+    assert "weft scheduler" in str(caught.value)
+    assert os.listdir(home) == []
+
+    run_directory(environ)
+    with pytest.raises(ConfigError, match=r"no \*\.json in it"):
+        find(None, None, environ)
+
+
+def test_empty_variables_are_unset(environ: dict[str, str]) -> None:
+    make().write(default_path(environ=environ))
+    environ |= {"WEFT_CONNECTION_FILE": "", "WEFT_TOKEN_FILE": "", "XDG_RUNTIME_DIR": ""}
+    assert find("", None, environ).token == TOKEN
+    assert find(None, "tcp://127.0.0.1:8786", environ).token == TOKEN
+
+
+def test_a_new_cluster_goes_all_the_way(environ: dict[str, str]) -> None:
+    cluster_id = new_cluster_id()
+    certificate, key = generate_certificate(cluster_id)
+    security = Security(new_token().encode(), cluster_id, certificate, key)
+    path = default_path(environ=environ)
+    written = ConnectionFile.of_this_process(security, ["tls://10.0.0.1:8786"])
+    written.write(path)
+
+    found = find(None, None, environ)
+
+    assert found.to_security() == dataclasses.replace(security, private_key_pem=None)
+    assert written.remove(path)

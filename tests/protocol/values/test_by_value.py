@@ -1,0 +1,350 @@
+"""Functions and classes inside arguments: pickled once, arriving as cloudpickle would give them."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import subprocess
+import sys
+import textwrap
+import types
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.protocol.values import by_value
+from weft.protocol.values.pickling import cloudpickle_dumps
+from weft.protocol.values.serialize import dumps_arguments, dumps_arguments_many, loads_arguments
+
+
+class Box:
+    """An importable class of objects that hold functions, as batches of calls do."""
+
+    def __init__(self, *content):
+        self.content = content
+
+
+def program(source, **variables):
+    """Run `source` as a user's script; return its variables."""
+    space = {"__name__": "__main__", **variables}
+    exec(textwrap.dedent(source), space)
+    return types.SimpleNamespace(**space), space
+
+
+def send(*args):
+    """Return what a reader gets at the third time, when what can be known already is known."""
+    for _ in range(3):
+        blob, _ = dumps_arguments("f", args, {})
+    return loads_arguments(blob)[0]
+
+
+def is_grouped(*args):
+    for _ in range(3):
+        blob, _ = dumps_arguments("f", args, {})
+    return by_value.__name__.encode() in blob
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The objects that cloudpickle had to pickle."""
+    pickled = []
+    real = by_value.cloudpickle_dumps
+
+    def dumps(obj, *args):
+        pickled.append(obj)
+        return real(obj, *args)
+
+    monkeypatch.setattr(by_value, "cloudpickle_dumps", dumps)
+    return pickled
+
+
+def test_function_inside_an_object_is_pickled_once(counted):
+    main, _ = program("def f(x): return x + 1")
+    for i in range(20):
+        blob, _ = dumps_arguments("f", (Box(main.f, i),), {})
+        (box,), _ = loads_arguments(blob)
+        assert (box.content[0](i), box.content[1]) == (i + 1, i)
+    assert len(counted) == 2  # as it was first met, and as a group of its own
+
+
+def test_rows_share_the_pickle_of_a_function(counted):
+    main, _ = program("def f(x): return x + 1")
+    blobs, _ = dumps_arguments_many("f", [(Box(main.f, i),) for i in range(50)])
+    assert [loads_arguments(blob)[0][0].content[1] for blob in blobs] == [*range(50)]
+    assert len(counted) == 2
+
+
+def test_reader_unpickles_a_function_once():
+    main, _ = program("def f(x): return x + 1")
+    first, second = send(Box(main.f))[0], send(Box(main.f, 2))[0]
+    assert first.content[0] is second.content[0]
+
+
+def test_lambda_made_for_one_call_is_not_remembered():
+    before = len(by_value._entries)
+    for i in range(5):
+        _, space = program(f"f = lambda: {i}")
+        blob, _ = dumps_arguments("f", (Box(space["f"]),), {})
+        assert loads_arguments(blob)[0][0].content[0]() == i
+    assert len(by_value._entries) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("k = 5", 5),
+        ("def helper(): return 6", 6),
+        ("f.__defaults__ = (7,)", 8),
+        ("f.__code__ = (lambda x=0: 9).__code__", 9),
+        ("C.a = 3", 4),
+        ("C.a = [1]; f = lambda: C.a[0] + 10", 11),
+    ],
+)
+def test_change_arrives(change, expected):
+    main, space = program("""
+        k = 1
+        class C:
+            a = 0
+        def helper(): return k
+        def f(x=0): return helper() + C.a + x
+    """)
+    assert send(Box(main.f, main.C()))[0].content[0]() == 1
+    exec(change, space)
+    f = send(Box(space["f"], main.C()))[0].content[0]
+    assert f() == expected
+
+
+def test_attribute_of_a_function_arrives():
+    main, _ = program("def f(): return 1")
+    assert not vars(send(Box(main.f))[0].content[0])
+    main.f.note = "new"
+    assert send(Box(main.f))[0].content[0].note == "new"
+
+
+def test_what_members_share_is_shared_by_what_arrives():
+    main, _ = program("""
+        n = 0
+        def helper(): return n
+        def f(): return helper()
+        def g(): return helper()
+    """)
+    f, g = send(Box(main.f), [main.g, main.f])[0].content[0], None
+    box, (g, again) = send(Box(main.f), [main.g, main.f])
+    f = box.content[0]
+    assert f is again
+    assert f.__globals__ is g.__globals__
+    assert f.__globals__["helper"] is g.__globals__["helper"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n global n\n n += 1",
+        "def make():\n n = 0\n def f():\n  nonlocal n\n  n += 1\n return f\nf = make()",
+        "kept = []\ndef f(): kept.append(1)",
+        "import enum\nclass E(enum.Enum):\n a = 1\ndef f(): return E.a",
+        "class C:\n kept = []\nf = C",
+    ],
+)
+def test_state_that_could_change_unseen_is_left_to_cloudpickle(source):
+    main, _ = program(source, n=0)
+    assert not is_grouped(Box(main.f))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(): return f",
+        "def f(): return g\ndef g(): return f",
+        "def make(n):\n return lambda: n\nf = make(3)",
+        "class f:\n x = 1\n @property\n def y(self): return 2\n @staticmethod\n def s(): pass",
+        "import dataclasses\n@dataclasses.dataclass\nclass f:\n x: int = 1",
+        "import collections\nf = collections.namedtuple('f', 'x', module='__main__')",
+        "import functools\nf = functools.partial(lambda a, b: a + b, 1)",
+        "import functools\nf = functools.lru_cache(lambda a: a)",
+        "class C:\n def m(self): return 1\nf = C().m",
+    ],
+)
+def test_what_captures_only_constants_is_grouped(source):
+    main, _ = program(source)
+    assert is_grouped(Box(main.f))
+    assert describe(send(Box(main.f))) == describe(pickle.loads(cloudpickle_dumps((Box(main.f),))))
+
+
+def test_pickles_within_pickles_find_their_own_groups():
+    main, _ = program("def f(): return 'f'\ndef g(): return 'g'")
+
+    def nested(function, inner):
+        return Box(function, inner, function)
+
+    inner, _ = dumps_arguments("f", (Box(main.g),), {})
+    for _ in range(3):
+        inner, _ = dumps_arguments("f", (Box(main.f),), {})
+
+    class Nested:
+        def __reduce__(self):
+            return loads_arguments, (inner,)
+
+    box = send(Box(main.f, Nested(), main.f))[0]
+    ((inside,), _) = box.content[1]
+    assert inside.content[0] is box.content[0] is box.content[2]
+    assert not by_value._reading.groups
+
+
+def test_arguments_that_cannot_be_read_leave_little_behind():
+    class Broken:
+        def __reduce__(self):
+            return int, ("no number",)
+
+    for i in range(100):
+        main, _ = program(f"def f(): return {i}")
+        for _ in range(3):
+            blob, _ = dumps_arguments("f", (main.f, Broken()), {})
+        with pytest.raises(ValueError, match="no number"):
+            loads_arguments(blob)
+    assert len(by_value._reading.groups) <= by_value._MAX_NESTED
+    by_value._reading.groups.clear()
+
+
+@pytest.mark.slow
+def test_reader_in_another_process_gets_the_present_state_of_a_class():
+    writer = """
+        import sys, pickle
+        from tests.protocol.values.test_by_value import Box
+        from weft.protocol.values.serialize import dumps_arguments
+        class C:
+            a = 1
+            def m(self): return self.a
+        def f(c): return isinstance(c, C), c.m()
+        for a in (1, 1, 1, 2, 2, [3], 1, 1):
+            C.a = a
+            blob, _ = dumps_arguments("f", (Box(f, C()),), {})
+            sys.stdout.buffer.write(pickle.dumps(blob))
+    """
+    reader = """
+        import sys, pickle
+        from weft.protocol.values.serialize import loads_arguments
+        for _ in range(8):
+            (box,), _ = loads_arguments(pickle.load(sys.stdin.buffer))
+            f, c = box.content
+            print(*f(c))
+    """
+    sent = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(writer)], capture_output=True, check=True
+    )
+    got = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(reader)],
+        input=sent.stdout,
+        capture_output=True,
+        check=True,
+    )
+    lines = got.stdout.decode().splitlines()
+    assert lines == [f"True {a}" for a in (1, 1, 1, 2, 2, [3], 1, 1)]
+
+
+# --- Any argument arrives as cloudpickle would give it --------------------------------------------
+
+
+def describe(obj):
+    """Return a tree of text that is equal for equal object graphs, identities included."""
+    numbers = {}
+    kept = []  # no id is used twice
+
+    def code(c):
+        consts = [code(x) if isinstance(x, types.CodeType) else repr(x) for x in c.co_consts]
+        return [c.co_code, c.co_names, c.co_freevars, consts]
+
+    def walk(x):
+        if isinstance(x, (int, str, bytes, float, type(None))):
+            return repr(x)
+        if id(x) in numbers:
+            return f"#{numbers[id(x)]}"
+        numbers[id(x)] = len(numbers)
+        kept.append(x)
+        if isinstance(x, (list, tuple)):
+            return [type(x).__name__, *map(walk, x)]
+        if isinstance(x, dict):
+            return [(k, walk(v)) for k, v in sorted(x.items()) if k != "__builtins__"]
+        if isinstance(x, types.FunctionType):
+            cells = [walk(cell) for cell in x.__closure__ or ()]
+            space = walk(x.__globals__) if x.__module__ == "__main__" else x.__module__
+            return [x.__name__, code(x.__code__), walk(x.__defaults__), cells, space, walk(vars(x))]
+        if isinstance(x, types.CellType):
+            return ["cell", walk(x.cell_contents)]
+        if isinstance(x, types.MethodType):
+            return ["method", walk(x.__func__), walk(x.__self__)]
+        if isinstance(x, functools.partial):
+            return ["partial", walk(x.func), walk(x.args), walk(x.keywords)]
+        if isinstance(x, type):
+            return ["class", x.__module__, x.__qualname__]
+        if isinstance(x, functools._lru_cache_wrapper):
+            return ["cached", walk(x.__wrapped__)]
+        return [type(x).__qualname__, walk(type(x)), walk(vars(x) if hasattr(x, "__dict__") else 0)]
+
+    return walk(obj)
+
+
+@st.composite
+def scripts(draw):
+    """A script of functions and classes that refer to each other, to constants and to lists."""
+    lines = ["k0 = 1", "k1 = 'text'", "k2 = [1, 2]", "k3 = (1, (2, 'x'))"]
+    names = [f"f{i}" for i in range(4)] + ["C0", "C1"]
+    some = st.lists(st.sampled_from([*names, "k0", "k1", "k3", "k0", "k2"]), max_size=2)
+    for i in range(4):
+        body = f"[{', '.join(draw(some))}]"
+        lines += {
+            "plain": [f"def f{i}(x={draw(st.integers(0, 2))}): return {body}"],
+            "writes": [f"def f{i}():\n global k0\n k0 += 1\n return {body}"],
+            "closure": [
+                f"def make{i}(n):\n def get(): return n, {body}\n def put(m):\n"
+                f"  {draw(st.sampled_from(['nonlocal n; n = m', 'return n + m']))}\n"
+                " return get, put",
+                f"f{i}, put{i} = make{i}({draw(st.sampled_from(['3', 'k0', 'k2', 'k3']))})",
+            ],
+            "lambda": [f"f{i} = lambda: {body}"],
+        }[draw(st.sampled_from(["plain", "plain", "lambda", "closure", "writes"]))]
+    for i in range(2):
+        refers = draw(some)
+        value = draw(st.sampled_from(["1", "(1, 2)", "[]", "f0"]))
+        lines.append(f"class C{i}:\n a = {value}\n def m(self): return [{', '.join(refers)}]")
+    return "\n".join(lines)
+
+
+CHANGES = st.sampled_from(
+    [
+        "",
+        "k0 = k0 + 1",
+        "k1 = 'other'",
+        "k2.append(3)",
+        "def f0(x=5): return k0",
+        "f1.note = k0",
+        "f2.__defaults__ = (k0,)",
+        "C0.a = 2",
+        "C1.b = f3",
+        "C0.m = lambda self: k1",
+    ]
+)
+
+PARTS = st.recursive(
+    st.sampled_from(["f0", "f1", "f2", "f3", "C0", "C1", "C0()", "C1().m", "k2", "k0"])
+    | st.sampled_from(["functools.partial(f0, k2)", "functools.lru_cache(f1)"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: f"Box({', '.join(parts)})")
+        | st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]")
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scripts(), PARTS, PARTS, st.lists(CHANGES, min_size=1, max_size=4))
+def test_any_argument_arrives_as_cloudpickle_would_give_it(script, first, second, changes):
+    _, space = program(script, Box=Box, functools=functools)
+    for change in changes:
+        exec(change, space)
+        args = eval(f"({first}, {second}, k2)", space)
+        for _ in range(3):
+            blob, _ = dumps_arguments("f", args, {})
+            expected = pickle.loads(cloudpickle_dumps(args))
+            assert describe(loads_arguments(blob)[0]) == describe(expected)

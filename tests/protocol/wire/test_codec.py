@@ -1,0 +1,618 @@
+"""Messages survive the wire, frames stay within their sizes, and bad bytes get a typed error."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.protocol.strategies import CLASSES, any_message, messages_of
+from weft.protocol.errors import LocalProtocolError, RemoteProtocolError, StaleEpoch
+from weft.protocol.wire.codec import (
+    MAX_CONTAINERS,
+    MAX_VALUES,
+    TARGET_BYTES,
+    Envelope,
+    WireState,
+    decode_frame,
+    encode_frames,
+)
+from weft.protocol.wire.framing import Frame, FrameDecoder, FrameLimits
+from weft.protocol.wire.message import MAX_ITEMS, MAX_ROWS, Message
+from weft.protocol.wire.messages import (
+    AttemptsFinished,
+    DropAttempts,
+    GetData,
+    Heartbeat,
+    KeysData,
+    KeysInMemory,
+    LocatedKeys,
+    Refused,
+    SubmitTasks,
+)
+from weft.protocol.wire.payload import Blob, Buffer, Payload
+
+
+def received(frames: Sequence[Sequence[Buffer]]) -> list[Frame]:
+    """What a decoder makes of these frames, with payloads that stay valid."""
+    decoder = FrameDecoder()
+    result = []
+    for frame in frames:
+        rest = memoryview(b"".join(frame))
+        while rest:
+            buffer = decoder.get_buffer(-1)
+            n = min(len(buffer), len(rest))
+            buffer[:n] = rest[:n]
+            rest = rest[n:]
+            for payload, buffers in decoder.received(n):
+                result.append(Frame(memoryview(bytes(payload)), buffers))
+    assert len(result) == len(frames)
+    return result
+
+
+def exchange(messages: Sequence[Message]) -> list[Message]:
+    """What arrives of `messages`."""
+    sender, receiver = WireState(), WireState()
+    frames = sender.encode(messages)
+    arrived = [m for frame in received(frames) for m in receiver.decode(frame)]
+    assert receiver.seq_in == sender.seq_out == len(frames)
+    return arrived
+
+
+def normal(value: Any) -> Any:
+    """A value as it arrives: a small payload without buffers is plain bytes on the other side."""
+    if isinstance(value, Payload):
+        buffers = [bytes(b) for b in value.buffers]
+        return (bytes(value.data), buffers) if buffers else bytes(value.data)
+    return [normal(item) for item in value] if isinstance(value, list) else value
+
+
+def fields(message: Message) -> list[Any]:
+    return [normal(value) for value in message.to_wire()]
+
+
+# --- Round trips ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_message_arrives_as_it_was_sent(cls: type[Message], data: st.DataObject) -> None:
+    sent = data.draw(messages_of(cls))
+    (arrived,) = exchange([sent])
+    assert type(arrived) is cls
+    assert fields(arrived) == fields(sent)
+
+
+@settings(max_examples=60)
+@given(st.lists(any_message, max_size=6))
+def test_messages_arrive_in_order(sent: list[Message]) -> None:
+    assert [fields(m) for m in exchange(sent)] == [fields(m) for m in sent]
+
+
+def joined(parts: Sequence[Message]) -> list[Any]:
+    """The fields of the one message that was cut into these."""
+    cls = type(parts[0])
+    assert {type(part) for part in parts} == {cls}
+    cut = {*cls.columns, *cls.optional_columns}
+    whole = []
+    table = cls._tables[0] if cls._index else ()
+    for name in cls._names:
+        values = [normal(getattr(part, name)) for part in parts]
+        if name == cls._index:
+            # Parts may have less of the table, and so other places in it.
+            rows = [[getattr(p, t)[i] for t in table] for p in parts for i in getattr(p, name)]
+            whole.append(normal(rows))
+        elif name in cut:
+            whole.append([row for value in values for row in value])
+        elif name not in table:
+            assert all(value == values[0] for value in values)
+            whole.append(values[0])
+    return [cls.code, *whole]
+
+
+def n_rows(message: Message) -> int:
+    return len(getattr(message, message.columns[0]))
+
+
+def repeated(message: Message, times: int) -> Message:
+    """The message with its rows several times over."""
+    cls = type(message)
+    cut = {*cls.columns, *cls.optional_columns}
+    values = {name: getattr(message, name) for name in cls._names}
+    return cls(**{n: value * times if n in cut else value for n, value in values.items()})
+
+
+CUT = [cls for cls in CLASSES if cls.columns and "request" not in cls._names]
+WHOLE = [cls for cls in CLASSES if cls not in CUT]
+
+
+@given(message=st.sampled_from(CUT).flatmap(messages_of), max_rows=st.integers(1, 5))
+def test_parts_together_are_the_message(message: Message, max_rows: int) -> None:
+    parts = message.parts(max_rows)
+    assert joined(parts) == joined([message])
+    sizes = [n_rows(part) for part in parts]
+    assert max(sizes) <= max_rows
+    assert set(sizes[:-1]) <= {max_rows}
+    assert (len(parts) == 1) == (n_rows(message) <= max_rows)
+    # A short one is not even copied.
+    assert len(parts) > 1 or parts[0] is message
+
+
+@given(message=st.sampled_from(WHOLE).flatmap(messages_of))
+def test_requests_answers_and_single_things_are_never_cut(message: Message) -> None:
+    (part,) = message.parts(1)
+    assert part is message
+
+
+@pytest.mark.parametrize("cls", CUT, ids=lambda cls: cls.__name__)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_long_message_arrives_in_parts_that_are_the_whole(
+    cls: type[Message], data: st.DataObject
+) -> None:
+    drawn = data.draw(messages_of(cls).filter(n_rows))
+    sent = repeated(drawn, 2 * MAX_ROWS)
+    arrived = exchange([sent])
+    assert len(arrived) == 2 * n_rows(drawn)
+    assert joined(arrived) == joined([sent])
+
+
+def test_half_a_million_attempts_arrive_in_order() -> None:
+    attempts = list(range(10**12, 10**12 + 500_000))
+    arrived = exchange([Heartbeat(facts={}), DropAttempts(attempts=attempts), Refused(reason="x")])
+    assert [type(m) for m in (arrived[0], arrived[-1])] == [Heartbeat, Refused]
+    assert len(arrived) == 2 + -(-500_000 // MAX_ROWS)
+    assert joined(arrived[1:-1]) == [DropAttempts.code, attempts]
+
+
+def results(*blobs: Blob | None) -> KeysData:
+    keys = [f"k{i}" for i in range(len(blobs))]
+    return KeysData(request=1, keys=keys, results=list(blobs), missing=[])
+
+
+def test_large_buffers_are_sent_as_the_objects_they_are() -> None:
+    first, second = bytearray(5000), memoryview(bytearray(7000))
+    data = bytes(3000)
+    (frame,) = WireState().encode([results(Payload(data, [first, second]))])
+    assert len(frame) == 4
+    assert frame[1] is data
+    assert frame[2] is first
+    assert frame[3] is second
+
+
+def test_received_buffers_are_the_frames_own() -> None:
+    (frame,) = received(WireState().encode([results(Payload(b"p", [bytes(100_000)]))]))
+    (message,) = WireState().decode(frame)
+    assert isinstance(message, KeysData)
+    (blob,) = message.results
+    assert isinstance(blob, Payload)
+    assert blob.data is frame.buffers[0]
+    assert blob.buffers[0] is frame.buffers[1]
+
+
+def test_shaped_memoryview_counts_its_bytes() -> None:
+    view = memoryview(bytearray(range(240))).cast("I", (6, 10))
+    (frame,) = received(WireState().encode([results(Payload(b"", [view]))]))
+    assert frame.buffers == [b"", bytearray(range(240))]
+
+
+def test_nothing_makes_no_frame() -> None:
+    state = WireState()
+    assert state.encode([]) == []
+    assert state.seq_out == 0
+
+
+# --- Grouping -------------------------------------------------------------------------------------
+
+
+def test_messages_are_grouped_up_to_a_size() -> None:
+    sent = [Refused(reason=f"{i:05}" + "x" * 6_000) for i in range(50)]
+    state = WireState()
+    frames = state.encode(sent)
+    sizes = [len(frame[0]) for frame in frames]
+    assert len(frames) == 3
+    assert max(sizes) <= TARGET_BYTES + 100
+    assert min(sizes[:-1]) > TARGET_BYTES - 7_000
+    envelopes = [decode_frame(frame) for frame in received(frames)]
+    assert [e.seq for e in envelopes] == [1, 2, 3]
+    assert [fields(m) for e in envelopes for m in e.messages] == [fields(m) for m in sent]
+
+
+def test_longer_message_has_a_frame_of_its_own() -> None:
+    long = GetData(request=1, keys=[f"key-{i:08}" for i in range(100_000)])
+    sent: list[Message] = [Heartbeat(facts={}), long, Heartbeat(facts={"n": 1})]
+    frames = WireState().encode(sent)
+    assert len(frames) == 3
+    assert len(frames[1][0]) > TARGET_BYTES
+    assert [fields(m) for m in exchange(sent)] == [fields(m) for m in sent]
+
+
+def test_buffers_are_numbered_anew_in_the_next_frame() -> None:
+    filler = Refused(reason="x" * 60_000)
+    sent: list[Message] = []
+    for i in range(60):
+        sent += [filler, results(Payload(b"d%d" % i, [b"b%d" % i]))]
+    assert len(WireState().encode(sent)) > 2
+    assert [fields(m) for m in exchange(sent)] == [fields(m) for m in sent]
+
+
+def test_number_of_buffers_in_a_frame_is_limited() -> None:
+    limits = FrameLimits(buffers=10)
+    sent = [results(Payload(b"d%d" % i, [b"1", b"2", b"3"])) for i in range(7)]
+    frames = encode_frames(sent, 0, 0, 1, 0, limits)
+    assert [len(frame) - 1 for frame in frames] == [8, 8, 8, 4]
+    arrived = [m for frame in received(frames) for m in decode_frame(frame).messages]
+    assert [fields(m) for m in arrived] == [fields(m) for m in sent]
+    with pytest.raises(LocalProtocolError, match="12 buffers"):
+        encode_frames([results(*[Payload(b"d", [b"1", b"2", b"3"])] * 3)], 0, 0, 1, 0, limits)
+
+
+def test_large_plain_blobs_of_a_long_message_travel_out_of_band() -> None:
+    n = 600
+    sent = AttemptsFinished(
+        attempts=list(range(n)),
+        nbytes=[60_000] * n,
+        durations_us=[1] * n,
+        results=[bytes([i % 256]) * 60_000 if i % 3 else b"small" for i in range(n)],
+    )
+    (frame,) = WireState().encode([sent])
+    assert len(frame) == 1 + n - n // 3
+    assert len(frame[0]) < 50_000
+    (arrived,) = exchange([sent])
+    assert fields(arrived) == fields(sent)
+
+
+def test_few_plain_blobs_stay_in_the_payload() -> None:
+    assert len(WireState().encode([results(bytes(60_000), bytes(60_000))])[0]) == 1
+    assert len(WireState().encode([results(Payload(b"x" * 100, []))])[0]) == 1
+
+
+# --- What we must not send ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Heartbeat(facts={"x": object()}),
+        Heartbeat(facts={"x": 2**64}),
+        Heartbeat(facts={"x": {1, 2}}),
+        Refused(reason="\ud800"),
+        DropAttempts(attempts=[-(2**64)]),
+        GetData(request=1, keys=["k" * 1000] * 17_000),
+        KeysData(request=1, keys=["k" * 1000] * 17_000, results=[None] * 17_000, missing=[]),
+        LocatedKeys(keys=["k"], attempts=[1], nbytes=[1], holders=[["h"] * (MAX_ITEMS + 1)]),
+        results(Payload(b"x", [object()])),  # type: ignore[list-item]
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_what_cannot_be_sent_is_refused_and_leaves_no_trace(bad: Message) -> None:
+    state = WireState()
+    with pytest.raises(LocalProtocolError):
+        state.encode([results(Payload(b"x", [b"y"])), bad])
+    assert state.seq_out == 0
+    assert [fields(m) for m in exchange([results(b"fine")])] == [fields(results(b"fine"))]
+    (frame,) = state.encode([results(Payload(b"x", [b"y"]))])
+    assert [bytes(part) for part in frame[1:]] == [b"x", b"y"]
+
+
+def test_recursive_value_is_refused() -> None:
+    facts: dict[str, Any] = {}
+    facts["self"] = facts
+    with pytest.raises(LocalProtocolError):
+        WireState().encode([Heartbeat(facts=facts)])
+
+
+@pytest.mark.parametrize(
+    "limits", [FrameLimits(buffer=99), FrameLimits(total=150), FrameLimits(payload=10)]
+)
+def test_frame_beyond_the_limits_is_refused(limits: FrameLimits) -> None:
+    with pytest.raises(LocalProtocolError):
+        encode_frames([results(Payload(bytes(100), [bytes(100)]))], 0, 0, 1, 0, limits)
+
+
+# --- What peers must not send ---------------------------------------------------------------------
+
+
+def envelope(*messages: Any, numbers: Sequence[Any] = (0, 0, 1, 0)) -> bytes:
+    packed: bytes = msgpack.packb([*numbers, list(messages)])
+    return packed
+
+
+EMPTY_ARRAYS = (
+    b"\x95\x00\x00\x01\x00"
+    + b"\xdd\x00\x00\x00\x28"
+    + (b"\xdd\x00\x03\xd0\x90" + b"\x90" * 250_000) * 40
+)
+
+
+#: Fifteen megabytes, and each array as long as it may be.
+SHORT_STRINGS = (
+    b"\x95\x00\x00\x01\x00" + b"\x9f" + (b"\xdd\x00\x04\x00\x00" + b"\xa3ab!" * MAX_ITEMS) * 15
+)
+
+
+def altered(message: Message, **changes: Any) -> bytes:
+    """A message as only somebody else would send it."""
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return envelope(message.to_wire())
+
+
+def in_memory() -> KeysInMemory:
+    return KeysInMemory(keys=["a", "b"], nbytes=[1, 2], holder_of=[0, 1], holders=["x", "y"])
+
+
+ATTACKS: dict[str, tuple[bytes, str]] = {
+    "columns of two lengths": (altered(in_memory(), nbytes=[1]), "nbytes: 1 items for 2 rows"),
+    "index beyond its table": (altered(in_memory(), holder_of=[0, 2]), "holder_of points beyond"),
+    "index into no table": (altered(in_memory(), holders=[]), "holder_of points beyond"),
+    "negative index": (altered(in_memory(), holder_of=[0, -1]), "whole numbers from 0"),
+    "nothing": (b"", "incomplete"),
+    "truncated": (envelope()[:-1], "incomplete"),
+    "more behind": (envelope() + b"\xc0", "extra data"),
+    "never-used byte": (b"\xc1", "decoded"),
+    "not an array": (msgpack.packb({"epoch": 1}), r"\[epoch"),
+    "too short": (msgpack.packb([0, 0, 1, 0]), r"\[epoch"),
+    "too long": (msgpack.packb([0, 0, 1, 0, [], 1]), r"\[epoch"),
+    "messages are no array": (msgpack.packb([0, 0, 1, 0, {}]), r"\[epoch"),
+    "negative number": (envelope(numbers=(0, -1, 1, 0)), "numbers of an envelope"),
+    "huge number": (envelope(numbers=(0, 0, 2**63, 0)), "numbers of an envelope"),
+    "number is a float": (envelope(numbers=(0, 0, 1.0, 0)), "numbers of an envelope"),
+    "number is a bool": (envelope(numbers=(0, 0, True, 0)), "numbers of an envelope"),
+    "message is no array": (envelope(7), "starts with its code"),
+    "unknown code": (envelope([255]), "unknown message code 255"),
+    "wrong arity": (envelope([Heartbeat.code]), "1 fields expected, 0 came"),
+    "array of 4 billion": (b"\xdd\xff\xff\xff\xff", "max_array_len"),
+    "map of 4 billion": (b"\xdf\xff\xff\xff\xff", "max_map_len"),
+    "bytes of 4 GiB": (b"\xc6\xff\xff\xff\xff", "decoded"),
+    "string of 4 GiB": (b"\xdb\xff\xff\xff\xff", "decoded"),
+    "extension of 4 GiB": (b"\xc9\xff\xff\xff\xff\x01", "max_ext_len"),
+    "long string": (envelope([Refused.code, "x" * (1 << 20)]), "max_str_len"),
+    "long map": (envelope([Heartbeat.code, {str(i): 1 for i in range(5000)}]), "max_map_len"),
+    "long array": (
+        envelope([DropAttempts.code, [0] * (MAX_ITEMS + 1)]),
+        "max_array_len",
+    ),
+    "nested 100000 times": (b"\x91" * 100_000 + b"\xc0", "decoded"),
+    "ten megabytes of empty arrays": (EMPTY_ARRAYS, f"more than {MAX_CONTAINERS} arrays"),
+    "millions of short strings": (SHORT_STRINGS, f"more than {MAX_VALUES} values"),
+    "empty extension": (b"\xc7\x00\x05", "extension type 5"),
+    "fixed extension": (b"\xd4\x05a", "max_ext_len"),
+    "timestamp": (msgpack.packb(msgpack.Timestamp(2**40)), "max_ext_len"),
+    "invalid utf-8": (b"\xa2\xff\xfe", "utf-8"),
+    "surrogate": (b"\xa3\xed\xa0\x80", "utf-8"),
+    "whole-number map key": (b"\x81\x01\x02", "map key"),
+    "array as map key": (b"\x81\x90\x02", "map key"),
+    "blob without its buffers": (
+        envelope([KeysData.code, 1, ["a"], [[0, 1]], []]),
+        "does not carry",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack_gets_a_typed_error(name: str) -> None:
+    payload, text = ATTACKS[name]
+    with pytest.raises(RemoteProtocolError, match=text) as caught:
+        decode_frame(Frame(memoryview(payload), []))
+    # msgpack's own types do not travel on, not even as the cause.
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "most"),
+    # Unlimited it is 620 and 250 MB.
+    [(EMPTY_ARRAYS, 64 << 20), (SHORT_STRINGS, 80 << 20)],
+    ids=["arrays", "strings"],
+)
+def test_bombs_are_refused_before_they_have_filled_the_memory(payload: bytes, most: int) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError):
+            decode_frame(Frame(memoryview(payload), []))
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def submit(n: int, args: bytes = b"", dependencies: Sequence[list[str]] = ()) -> SubmitTasks:
+    return SubmitTasks(
+        functions=[bytes(16)],
+        function_names=["f"],
+        function_blobs=[b"pickle of f"],
+        function_of=[0] * n,
+        keys=[f"k{i}" for i in range(n)],
+        args=[args] * n,
+        dependencies=list(dependencies),
+        spec_hashes=[],
+        priority=0,
+        retries=0,
+        workers=[],
+        allow_other_workers=False,
+        resources={},
+    )
+
+
+def sizes_of(sent: Sequence[Message]) -> list[int]:
+    """The sizes of the payloads, without the twelve bytes before them."""
+    return [len(frame[0]) - 12 for frame in WireState().encode(sent)]
+
+
+def arrives_whole(message: Message) -> bool:
+    payload = envelope(message.to_wire())
+    try:
+        decode_frame(Frame(memoryview(payload), []))
+    except RemoteProtocolError:
+        return False
+    return len(payload) <= FrameLimits().payload
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_cut"),
+    [
+        # Arguments just below the size from which they would travel out of band.
+        (submit(MAX_ROWS, bytes(3000)), False),
+        (submit(3 * MAX_ROWS, bytes(3000)), True),
+        (submit(MAX_ROWS, bytes(3000), [[f"{j:050}" for j in range(120)]] * MAX_ROWS), True),
+        # More keys than a column may have, in few bytes; and each row nearly as many.
+        (submit(MAX_ROWS, b"", [[f"{j}" for j in range(300)]] * MAX_ROWS), True),
+        (submit(3, b"", [[f"{j}" for j in range(200_000)]] * 3), True),
+        (submit(1, b"", [["k"] * MAX_ITEMS]), False),
+        # Bytes and count at once: several thousand dependencies a row.
+        (submit(300, bytes(3000), [[f"{j:010}" for j in range(5000)]] * 300), True),
+    ],
+    ids=["arguments", "long arguments", "both", "many keys", "long rows", "longest row", "all"],
+)
+def test_message_of_unusual_rows_is_cut_to_what_arrives(sent: Message, is_cut: bool) -> None:
+    assert arrives_whole(sent) is not is_cut
+    assert max(sizes_of([sent])) <= FrameLimits().payload
+    arrived = exchange([sent])
+    assert (len(arrived) > 1) is is_cut
+    assert joined(arrived) == joined([sent])
+
+
+@pytest.mark.parametrize("nbytes", [2000, 4000])
+def test_long_answer_is_not_cut(nbytes: int) -> None:
+    n = 3 * MAX_ROWS
+    sent = KeysData(
+        request=7, keys=[f"k{i}" for i in range(n)], results=[bytes(nbytes)] * n, missing=["m"] * n
+    )
+    # What comes before it in the same batch has other buffers.
+    before = results(Payload(b"p", [b"q"]))
+    first, arrived = exchange([before, sent])
+    assert fields(first) == fields(before)
+    assert fields(arrived) == fields(sent)
+    (asked,) = exchange([GetData(request=7, keys=sent.keys)])
+    assert fields(asked) == [GetData.code, 7, sent.keys]
+
+
+def test_row_that_cannot_be_cut_is_refused_by_its_sender() -> None:
+    sent = submit(2, b"", [[], ["k"] * (MAX_ITEMS + 1)])
+    with pytest.raises(LocalProtocolError, match=f"SubmitTasks lists {MAX_ITEMS + 1} keys in one"):
+        WireState().encode([sent])
+
+
+def test_buffers_beyond_the_limit_of_a_frame_are_spread_over_several() -> None:
+    def finished(n: int, buffers: int, nbytes: int) -> Message:
+        blob = Payload(b"p", [bytes([i]) * nbytes for i in range(buffers)])
+        return AttemptsFinished(
+            attempts=list(range(n)), nbytes=[1] * n, durations_us=[1] * n, results=[blob] * n
+        )
+
+    cases: list[tuple[FrameLimits, list[Message]]] = [
+        (FrameLimits(buffers=40), [finished(100, 9, 1)]),
+        (FrameLimits(total=4000), [finished(10, 2, 1000)]),
+        # Each fits, together they do not.
+        (FrameLimits(total=4000), [finished(1, 3, 1000)] * 3),
+        (FrameLimits(total=4000), [Heartbeat(facts={}), finished(1, 1, 3999), finished(1, 1, 9)]),
+    ]
+    for limits, sent in cases:
+        frames = encode_frames(sent, 0, 0, 1, 0, limits)
+        assert [decode_frame(frame).seq for frame in received(frames)] == [
+            *range(1, len(frames) + 1)
+        ]
+        assert len(frames) > 1
+        arrived = [m for frame in received(frames) for m in decode_frame(frame).messages]
+        rest = [m for m in arrived if isinstance(m, AttemptsFinished)]
+        whole = [m for m in sent if isinstance(m, AttemptsFinished)]
+        assert [b for m in rest for b in normal(m.results)] == [
+            b for m in whole for b in normal(m.results)
+        ]
+        assert [a for m in rest for a in m.attempts] == [a for m in whole for a in m.attempts]
+        for frame in frames:
+            assert len(frame) - 1 <= limits.buffers
+            assert sum(len(part) for part in frame[1:]) <= limits.total
+
+
+def test_longest_columns_of_lists_are_not_taken_for_an_attack() -> None:
+    n = MAX_ITEMS - 100  # four columns, and a few single things
+    payload = envelope(submit(n, b"", [[]] * n).to_wire())
+    (arrived,) = decode_frame(Frame(memoryview(payload), [])).messages
+    assert arrived == submit(n, b"", [[]] * n)
+
+
+@settings(max_examples=300)
+@given(payload=st.binary(max_size=80))
+def test_any_bytes_decode_or_get_a_typed_error(payload: bytes) -> None:
+    try:
+        decode_frame(Frame(memoryview(payload), []))
+    except RemoteProtocolError:
+        pass
+
+
+@settings(max_examples=150)
+@given(message=any_message, data=st.data())
+def test_damaged_message_decodes_or_gets_a_typed_error(
+    message: Message, data: st.DataObject
+) -> None:
+    (frame,) = received(WireState().encode([message]))
+    damaged = bytearray(frame.payload)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        envelope = decode_frame(Frame(memoryview(damaged), frame.buffers))
+    except RemoteProtocolError:
+        return
+    assert all(isinstance(m, Message) for m in envelope.messages)
+
+
+# --- The numbers of a connection ------------------------------------------------------------------
+
+
+def numbers(epoch: int = 0, session: int = 0, seq: int = 1, ack: int = 0) -> Envelope:
+    return Envelope(epoch, session, seq, ack, [])
+
+
+def test_numbers_and_acknowledgements_run_along() -> None:
+    a, b = WireState(), WireState()
+    ping = [GetData(request=1, keys=[])]
+    for i in range(1, 4):
+        (frame,) = received(a.encode(ping))
+        b.decode(frame)
+        (frame,) = received(b.encode(ping))
+        a.decode(frame)
+        assert (a.seq_out, a.seq_in, a.acked) == (i, i, i)
+        assert (b.seq_out, b.seq_in, b.acked) == (i, i, i - 1)
+
+
+@pytest.mark.parametrize("seq", [0, 1, 3, 2**63 - 1])
+def test_frame_out_of_order_is_refused(seq: int) -> None:
+    state = WireState()
+    state.check(numbers(seq=1))
+    with pytest.raises(RemoteProtocolError, match=f"frame {seq} came where frame 2 was expected"):
+        state.check(numbers(seq=seq))
+    assert state.seq_in == 1
+
+
+def test_acknowledgement_of_what_was_not_sent_is_refused() -> None:
+    state = WireState()
+    state.encode([Heartbeat(facts={})])
+    state.encode([Heartbeat(facts={})])
+    with pytest.raises(RemoteProtocolError, match="acknowledged"):
+        state.check(numbers(ack=3))
+    state.check(numbers(ack=2))
+    with pytest.raises(RemoteProtocolError, match="acknowledged"):
+        state.check(numbers(seq=2, ack=1))
+
+
+def test_epoch_and_session_bind_once_they_are_known() -> None:
+    state = WireState()
+    state.check(numbers(epoch=5, session=9, seq=1))
+    state.epoch, state.session = 7, 3
+    for stale in (0, 6, 8):
+        with pytest.raises(StaleEpoch) as caught:
+            state.check(numbers(epoch=stale, session=3, seq=2))
+        assert (caught.value.expected, caught.value.got) == (7, stale)
+    for session in (0, 2, 4):
+        with pytest.raises(RemoteProtocolError, match=f"session {session} came in session 3"):
+            state.check(numbers(epoch=7, session=session, seq=2))
+    state.check(numbers(epoch=7, session=3, seq=2))
+    (frame,) = received(state.encode([Heartbeat(facts={})]))
+    decoded = decode_frame(frame)
+    assert (decoded.epoch, decoded.session, decoded.seq, decoded.ack) == (7, 3, 1, 2)

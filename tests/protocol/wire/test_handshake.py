@@ -1,0 +1,717 @@
+"""Both ends of the handshake: paired, cut anywhere, and under attack."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.protocol.errors import (
+    HandshakeError,
+    LocalProtocolError,
+    WrongCluster,
+    WrongRole,
+    WrongToken,
+    WrongVersion,
+)
+from weft.protocol.wire import handshake, handshake_messages
+from weft.protocol.wire.handshake import (
+    NONCE_BYTES,
+    PREAUTH_BYTES,
+    ClientHandshake,
+    Role,
+    ServerHandshake,
+    hkdf_sha256,
+)
+
+TOKEN = b"a token that the whole cluster knows"
+OTHER_TOKEN = b"a token of some other cluster, alas"
+CLUSTER = bytes(range(16))
+OTHER_CLUSTER = bytes(range(16, 32))
+BINDING = b"\x11" * 32
+CLIENT_NONCE = b"c" * NONCE_BYTES
+SERVER_NONCE = b"s" * NONCE_BYTES
+
+HELLO_BYTES = 58
+ANSWER_BYTES = 38
+# Offsets in a hello and in an answer.
+KIND, PROTO_MIN, PROTO_MAX, ROLE, CLUSTER_ID = 4, 5, 7, 9, 10
+REASON = 5
+
+
+def client(
+    token: bytes = TOKEN,
+    cluster_id: bytes | None = CLUSTER,
+    role: Role = Role.CLIENT,
+    expected_server_role: Role = Role.SCHEDULER,
+    channel_binding: bytes = BINDING,
+    nonce: bytes = CLIENT_NONCE,
+) -> ClientHandshake:
+    return ClientHandshake(token, cluster_id, role, expected_server_role, channel_binding, nonce)
+
+
+def server(
+    token: bytes = TOKEN,
+    cluster_id: bytes = CLUSTER,
+    server_role: Role = Role.SCHEDULER,
+    accepted_roles: tuple[Role, ...] = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR),
+    channel_binding: bytes = BINDING,
+    nonce: bytes = SERVER_NONCE,
+) -> ServerHandshake:
+    return ServerHandshake(token, cluster_id, server_role, accepted_roles, channel_binding, nonce)
+
+
+def patched(message: bytes, offset: int, new: bytes) -> bytes:
+    return message[:offset] + new + message[offset + len(new) :]
+
+
+def run_to_answer(c: ClientHandshake, s: ServerHandshake) -> bytes:
+    """Exchange everything up to the server's answer, and return that."""
+    s.start()
+    return s.feed(c.feed(s.feed(c.start())))
+
+
+# --- It works -------------------------------------------------------------------------------------
+
+
+def test_two_ends_with_one_token_prove_themselves_to_each_other() -> None:
+    c, s = client(), server()
+
+    assert c.feed(run_to_answer(c, s)) == b""
+
+    assert c.done
+    assert s.done
+    assert (c.peer_role, s.peer_role) == (Role.SCHEDULER, Role.CLIENT)
+    assert c.version == s.version == handshake.PROTOCOL_MAX
+    assert c.cluster_id == s.cluster_id == CLUSTER
+    assert c.bytes_wanted == s.bytes_wanted == 0
+    assert c.error is None
+    assert s.error is None
+
+
+@pytest.mark.parametrize(
+    "role", [Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER]
+)
+@pytest.mark.parametrize("server_role", [Role.SCHEDULER, Role.WORKER_DATA])
+@pytest.mark.parametrize("binding", [b"", BINDING])
+def test_every_connecting_role_can_be_accepted(
+    role: Role, server_role: Role, binding: bytes
+) -> None:
+    c = client(role=role, expected_server_role=server_role, channel_binding=binding)
+    s = server(server_role=server_role, accepted_roles=(role,), channel_binding=binding)
+
+    c.feed(run_to_answer(c, s))
+
+    assert (c.peer_role, s.peer_role) == (server_role, role)
+
+
+def test_a_client_that_knows_no_cluster_learns_it_from_the_proved_server() -> None:
+    c, s = client(cluster_id=None), server()
+    answer = run_to_answer(c, s)
+
+    with pytest.raises(LocalProtocolError, match="not done"):
+        c.cluster_id
+    c.feed(answer)
+
+    assert c.cluster_id == CLUSTER
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_it_works_at_every_cut_of_the_byte_stream(data: st.DataObject) -> None:
+    c, s = client(), server()
+    to_server, to_client = bytearray(c.start()), bytearray(s.start())
+    wrap = data.draw(st.sampled_from([bytes, bytearray, memoryview]))
+
+    while not (c.done and s.done):
+        for end, inbox, outbox in ((s, to_server, to_client), (c, to_client, to_server)):
+            n = min(end.bytes_wanted, len(inbox))
+            if n:
+                n = data.draw(st.integers(1, n))
+                chunk = bytes(inbox[:n])
+                del inbox[:n]
+                outbox += end.feed(wrap(chunk))
+
+    assert not to_server
+    assert not to_client
+    assert (c.peer_role, s.peer_role) == (Role.SCHEDULER, Role.CLIENT)
+
+
+def test_it_works_byte_by_byte() -> None:
+    c, s = client(), server()
+    s.start()
+    message = c.start()
+    ends: list[ClientHandshake | ServerHandshake] = [s, c, s, c]
+
+    for end in ends:
+        assert end.bytes_wanted == len(message)
+        replies = []
+        for i in range(len(message)):
+            assert end.bytes_wanted == len(message) - i
+            replies.append(end.feed(message[i : i + 1]))
+        assert not any(replies[:-1])
+        message = replies[-1]
+
+    assert c.done
+    assert s.done
+
+
+def test_what_follows_the_handshake_is_left_to_the_frames() -> None:
+    c, s = client(), server()
+    stream = run_to_answer(c, s) + b"first frame"
+
+    wanted = c.bytes_wanted
+    c.feed(stream[:wanted])
+
+    assert c.done
+    assert c.bytes_wanted == 0
+    assert stream[wanted:] == b"first frame"
+
+
+def test_a_server_takes_less_than_a_kibibyte_from_the_unproved() -> None:
+    c, s = client(), server()
+    s.start()
+    taken = s.bytes_wanted
+    hello = s.feed(c.start())
+    taken += s.bytes_wanted
+    s.feed(c.feed(hello))
+
+    assert s.done
+    assert taken == PREAUTH_BYTES <= 1024
+
+
+def test_hkdf_agrees_with_rfc_5869() -> None:
+    # Test cases 1 and 2 of its appendix A.
+    assert hkdf_sha256(
+        b"\x0b" * 22, salt=bytes(range(13)), info=bytes(range(0xF0, 0xFA)), nbytes=42
+    ) == bytes.fromhex(
+        "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
+    )
+    assert hkdf_sha256(
+        bytes(range(0x50)),
+        salt=bytes(range(0x60, 0xB0)),
+        info=bytes(range(0xB0, 0x100)),
+        nbytes=82,
+    ) == bytes.fromhex(
+        "b11e398dc80327a1c8e7f78c596a49344f012eda2d4efad8a050cc4c19afa97c59045a99cac7827271cb41c65e"
+        "590e09da3275600c2f09b8367793a9aca3db71cc30c58179ec3e87c14c01d5c1f3434f1d87"
+    )
+
+
+# --- Wrong token, role, cluster, version ----------------------------------------------------------
+
+
+def test_a_wrong_token_is_rejected_and_both_ends_say_where_it_comes_from() -> None:
+    c, s = client(token=OTHER_TOKEN), server()
+
+    answer = run_to_answer(c, s)
+
+    assert not s.done
+    assert isinstance(s.error, WrongToken)
+    assert s.bytes_wanted == 0
+    with pytest.raises(WrongToken, match="does not hold") as at_server:
+        s.feed(b"")
+    assert at_server.value is s.error
+    with pytest.raises(WrongToken, match=r"WEFT_CONNECTION_FILE.*WEFT_TOKEN_FILE"):
+        c.feed(answer)
+    assert not c.done
+    assert c.bytes_wanted == 0
+
+
+def test_a_server_says_nothing_keyed_to_a_client_without_the_token() -> None:
+    # Whatever the client sends, and whatever the token is: the same bytes come back.
+    answers = set()
+    for token in (TOKEN, b"another token of this server, longer"):
+        for wrong in (OTHER_TOKEN, b"a third token that is nobody's"):
+            answers.add(run_to_answer(client(token=wrong), server(token=token)))
+
+    assert len(answers) == 1
+    assert answers.pop()[REASON + 1 :] == bytes(32)
+
+
+def test_a_server_without_the_token_cannot_pass_for_one() -> None:
+    # It skips the check of the client's proof and answers with the best that it can make: the
+    # proof of this very exchange, under the token that it has.
+    forged = run_to_answer(client(token=OTHER_TOKEN), server(token=OTHER_TOKEN))
+    c = client()
+    c.start()
+    c.feed(server_hello_bytes())
+
+    with pytest.raises(WrongToken, match="did not prove"):
+        c.feed(forged)
+    assert not c.done
+
+
+@pytest.mark.parametrize("bit", range(0, 256, 37))
+def test_one_wrong_bit_in_a_proof_is_refused_by_either_end(bit: int) -> None:
+    def flip(message: bytes) -> bytes:
+        i = REASON + 1 + bit // 8
+        return patched(message, i, bytes([message[i] ^ 1 << bit % 8]))
+
+    c, s = client(), server()
+    s.start()
+    proof = c.feed(s.feed(c.start()))
+    s.feed(flip(proof))
+    assert isinstance(s.error, WrongToken)
+
+    c, s = client(), server()
+    with pytest.raises(WrongToken):
+        c.feed(flip(run_to_answer(c, s)))
+
+
+def test_a_wrong_cluster_names_both() -> None:
+    c, s = client(cluster_id=OTHER_CLUSTER), server()
+    s.start()
+
+    with pytest.raises(WrongCluster) as at_client:
+        c.feed(s.feed(c.start()))
+    at_server = s.on_eof()
+
+    assert isinstance(at_server, WrongCluster)
+    for error in (at_client.value, at_server):
+        assert CLUSTER.hex() in str(error)
+        assert OTHER_CLUSTER.hex() in str(error)
+
+
+def test_no_common_version_names_both_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake_messages, "PROTOCOL_MIN", 3)
+    monkeypatch.setattr(handshake_messages, "PROTOCOL_MAX", 4)
+    newer = client()
+    monkeypatch.undo()
+    s = server()
+    s.start()
+
+    with pytest.raises(WrongVersion) as at_client:
+        newer.feed(s.feed(newer.start()))
+    at_server = s.on_eof()
+
+    assert isinstance(at_server, WrongVersion)
+    for error in (at_client.value, at_server):
+        assert "client speaks 3 to 4" in str(error)
+        assert "server 1 to 1" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("client_range", "server_range", "agreed"),
+    [((1, 3), (2, 5), 3), ((2, 9), (1, 2), 2), ((1, 4), (1, 4), 4)],
+)
+def test_the_highest_common_version_is_agreed(
+    monkeypatch: pytest.MonkeyPatch,
+    client_range: tuple[int, int],
+    server_range: tuple[int, int],
+    agreed: int,
+) -> None:
+    def speaking(low: int, high: int) -> None:
+        monkeypatch.setattr(handshake_messages, "PROTOCOL_MIN", low)
+        monkeypatch.setattr(handshake_messages, "PROTOCOL_MAX", high)
+
+    speaking(*client_range)
+    c = client()
+    speaking(*server_range)
+    s = server()
+
+    c.feed(run_to_answer(c, s))
+
+    assert c.version == s.version == agreed
+
+
+def test_nobody_in_between_can_talk_the_version_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake_messages, "PROTOCOL_MAX", 2)
+    c, s = client(), server()
+    s.start()
+    lower = (1).to_bytes(2, "big")
+
+    server_hello = s.feed(patched(c.start(), PROTO_MAX, lower))
+    s.feed(c.feed(patched(server_hello, PROTO_MAX, lower)))
+
+    assert isinstance(s.error, WrongToken)
+
+
+def test_a_role_that_a_server_does_not_accept_is_rejected_by_name() -> None:
+    c, s = client(role=Role.VIEWER), server()
+
+    answer = run_to_answer(c, s)
+
+    assert isinstance(s.error, WrongRole)
+    assert "a viewer connected to a scheduler" in str(s.error)
+    assert "client, worker, supervisor" in str(s.error)
+    with pytest.raises(WrongRole, match="scheduler at this address does not accept a viewer"):
+        c.feed(answer)
+
+
+def test_a_server_of_another_role_is_refused_by_the_client() -> None:
+    c = client(role=Role.PEER, expected_server_role=Role.WORKER_DATA)
+    s = server(accepted_roles=(Role.PEER,))
+    s.start()
+
+    with pytest.raises(WrongRole, match="is a scheduler, expected was a worker_data"):
+        c.feed(s.feed(c.start()))
+    assert not s.done
+
+
+@pytest.mark.parametrize("role", [0, Role.SCHEDULER, Role.WORKER_DATA, 99, 255])
+def test_a_role_that_no_client_has_is_rejected(role: int) -> None:
+    c, s = client(), server()
+    s.start()
+    server_hello = s.feed(patched(c.start(), ROLE, bytes([role])))
+
+    answer = s.feed(c.feed(server_hello))
+
+    assert isinstance(s.error, WrongRole)
+    with pytest.raises(WrongRole):
+        c.feed(answer)
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [(1, WrongVersion), (2, WrongCluster), (3, WrongRole), (4, WrongToken), (77, HandshakeError)],
+)
+def test_each_reason_of_a_reject_becomes_its_error(
+    reason: int, error: type[HandshakeError]
+) -> None:
+    c, s = client(), server(token=OTHER_TOKEN)
+    answer = run_to_answer(c, s)
+
+    with pytest.raises(error) as caught:
+        c.feed(patched(answer, REASON, bytes([reason])))
+    assert type(caught.value) is error
+
+
+# --- Attacks --------------------------------------------------------------------------------------
+
+
+def test_a_replayed_client_is_refused() -> None:
+    c, s = client(), server()
+    s.start()
+    hello = c.start()
+    proof = c.feed(s.feed(hello))
+    s.feed(proof)
+    assert s.done
+
+    later = server(nonce=b"t" * NONCE_BYTES)
+    later.start()
+    later.feed(hello)
+    later.feed(proof)
+
+    assert not later.done
+    assert isinstance(later.error, WrongToken)
+
+
+def test_a_replayed_server_is_refused() -> None:
+    c, s = client(), server()
+    s.start()
+    server_hello = s.feed(c.start())
+    server_proof = s.feed(c.feed(server_hello))
+    assert s.done
+
+    later = client(nonce=b"d" * NONCE_BYTES)
+    later.start()
+    later.feed(server_hello)
+
+    with pytest.raises(WrongToken):
+        later.feed(server_proof)
+
+
+def test_a_client_is_not_fooled_by_its_own_messages() -> None:
+    c = client()
+    hello = c.start()
+    with pytest.raises(HandshakeError, match="where a hello was expected"):
+        c.feed(hello)
+
+
+def test_a_client_is_not_fooled_by_its_own_proof_in_a_servers_clothes() -> None:
+    c, s = client(), server()
+    s.start()
+    proof = c.feed(s.feed(c.start()))
+
+    # As it was sent, and with the kind byte of a server's proof.
+    with pytest.raises(HandshakeError, match="where a proof was expected"):
+        c.feed(proof)
+    c, s = client(), server()
+    s.start()
+    server_hello = s.feed(c.start())
+    proof = c.feed(server_hello)
+    with pytest.raises(WrongToken):
+        c.feed(patched(proof, KIND, b"\x04"))
+
+
+def test_a_hello_reflected_with_its_roles_changed_proves_nothing() -> None:
+    # The attacker has no token: it returns the client's hello as if it were a server's.
+    c = client()
+    hello = c.start()
+    reflected = patched(patched(hello, KIND, b"\x02"), ROLE, bytes([Role.SCHEDULER]))
+    proof = c.feed(reflected)
+
+    with pytest.raises(WrongToken):
+        c.feed(patched(proof, KIND, b"\x04"))
+
+
+@pytest.mark.parametrize("offset", [PROTO_MAX + 1, ROLE, CLUSTER_ID, CLUSTER_ID + 16, 57])
+@pytest.mark.parametrize("direction", ["client", "server"])
+def test_a_hello_changed_on_its_way_is_noticed(direction: str, offset: int) -> None:
+    # The change keeps each hello acceptable by itself: another role of the same port, another
+    # range, no cluster; only the proofs can tell.
+    def change(hello: bytes) -> bytes:
+        if offset == ROLE:
+            return patched(hello, ROLE, bytes([Role.WORKER]))
+        if offset == CLUSTER_ID:
+            return patched(hello, CLUSTER_ID, bytes(16))
+        return patched(hello, offset, bytes([hello[offset] + 1]))
+
+    c, s = client(), server()
+    s.start()
+    hello = c.start()
+    server_hello = s.feed(change(hello) if direction == "client" else hello)
+    try:
+        answer = s.feed(c.feed(change(server_hello) if direction == "server" else server_hello))
+    except HandshakeError:
+        assert not c.done
+        return
+
+    assert isinstance(s.error, WrongToken)
+    with pytest.raises(WrongToken):
+        c.feed(answer)
+
+
+@pytest.mark.parametrize("server_binding", [b"", b"\x22" * 32])
+def test_a_relayed_handshake_fails_because_the_channels_differ(server_binding: bytes) -> None:
+    # The man in the middle passes every byte on unchanged, between two TLS connections.
+    c, s = client(channel_binding=BINDING), server(channel_binding=server_binding)
+
+    answer = run_to_answer(c, s)
+
+    assert isinstance(s.error, WrongToken)
+    with pytest.raises(WrongToken, match="proxy"):
+        c.feed(answer)
+
+
+def test_a_proof_for_one_role_is_none_for_another() -> None:
+    # Every role has its own key, so the same transcript would still not do.
+    keys = {handshake._role_key(TOKEN, role) for role in Role}
+    assert len(keys) == len(Role)
+
+    c, s = client(role=Role.CLIENT), server()
+    s.start()
+    server_hello = s.feed(patched(c.start(), ROLE, bytes([Role.WORKER])))
+    s.feed(c.feed(server_hello))
+    assert isinstance(s.error, WrongToken)
+
+
+# --- Garbage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [client, server])
+@pytest.mark.parametrize(
+    ("first_bytes", "said"),
+    [
+        (b"GET / HTTP/1.1\r\n", "HTTP"),
+        (b"HTTP/1.1 400 Bad Request", "HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "tls://"),
+        (b"\x15\x03\x03\x00\x02\x02", "tls://"),
+        (b"\x00" * 16, "began with"),
+        (b"WEFx", "began with"),
+        (b"\n", "began with"),
+    ],
+)
+def test_who_speaks_something_else_is_told_at_its_first_bytes(
+    make: type, first_bytes: bytes, said: str
+) -> None:
+    end = make()
+    end.start()
+
+    with pytest.raises(HandshakeError, match="does not speak weft") as caught:
+        end.feed(first_bytes)
+
+    assert said in str(caught.value)
+    assert end.error is caught.value
+    assert end.bytes_wanted == 0
+    assert end.on_eof() is caught.value
+
+
+@given(garbage=st.binary(min_size=1, max_size=HELLO_BYTES), keep=st.integers(0, HELLO_BYTES))
+def test_garbage_never_makes_either_end_done_or_raises_anything_else(
+    garbage: bytes, keep: int
+) -> None:
+    # `keep` bytes of a true hello, so that the garbage is met at every depth.
+    for end, true in (
+        (client(), server_hello_bytes()),
+        (server(), client().start()),
+    ):
+        end.start()
+        stream = true[:keep] + garbage + bytes(200)
+        try:
+            while end.bytes_wanted:
+                n = end.bytes_wanted
+                end.feed(stream[:n])
+                stream = stream[n:]
+        except HandshakeError:
+            assert end.error is not None
+        assert not end.done
+        with pytest.raises(LocalProtocolError):
+            end.peer_role
+
+
+def server_hello_bytes() -> bytes:
+    s = server()
+    s.start()
+    return s.feed(client().start())
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1), (2, 1), (65535, 0)])
+def test_an_empty_version_range_is_refused(low: int, high: int) -> None:
+    span = low.to_bytes(2, "big") + high.to_bytes(2, "big")
+    s = server()
+    s.start()
+    with pytest.raises(HandshakeError, match="empty version range"):
+        s.feed(patched(client().start(), PROTO_MIN, span))
+
+    c = client()
+    c.start()
+    with pytest.raises(HandshakeError, match="empty version range"):
+        c.feed(patched(server_hello_bytes(), PROTO_MIN, span))
+
+
+def test_a_server_hello_without_a_cluster_is_refused() -> None:
+    c = client(cluster_id=None)
+    c.start()
+    with pytest.raises(HandshakeError, match="no cluster id"):
+        c.feed(patched(server_hello_bytes(), CLUSTER_ID, bytes(16)))
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 4, 5, 200])
+def test_a_client_that_sends_no_proof_is_refused_without_an_answer(kind: int) -> None:
+    c, s = client(), server()
+    s.start()
+    proof = c.feed(s.feed(c.start()))
+
+    with pytest.raises(HandshakeError, match="where a proof was expected"):
+        s.feed(patched(proof, KIND, bytes([kind])))
+    assert not s.done
+
+
+def test_a_proof_with_a_reason_in_it_is_refused() -> None:
+    c, s = client(), server()
+    answer = run_to_answer(c, s)
+    with pytest.raises(HandshakeError, match="where a proof was expected"):
+        c.feed(patched(answer, REASON, b"\x01"))
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, HELLO_BYTES - 1])
+def test_a_truncated_hello_ends_in_an_error_that_says_so(n: int) -> None:
+    s = server()
+    s.start()
+    assert s.feed(client().start()[:n]) == b""
+    assert f"{n} bytes into its hello" in str(s.on_eof())
+
+    c = client()
+    c.start()
+    assert c.feed(server_hello_bytes()[:n]) == b""
+    error = c.on_eof()
+    assert f"{n} bytes into its hello" in str(error)
+    assert "tls://" in str(error)
+    with pytest.raises(HandshakeError) as caught:
+        c.feed(b"")
+    assert caught.value is error
+
+
+def test_a_truncated_proof_ends_in_an_error_that_says_so() -> None:
+    c, s = client(), server()
+    s.start()
+    proof = c.feed(s.feed(c.start()))
+
+    assert s.feed(proof[:-1]) == b""
+
+    assert "before it proved" in str(s.on_eof())
+    assert "before it answered" in str(c.on_eof())
+
+
+def test_feeding_more_than_wanted_is_our_own_bug_and_takes_nothing() -> None:
+    s = server()
+    hello = client().start()
+    with pytest.raises(LocalProtocolError, match="wanted 0"):
+        s.feed(hello)
+    s.start()
+    with pytest.raises(LocalProtocolError, match=f"wanted {HELLO_BYTES}"):
+        s.feed(hello + b"!")
+    with pytest.raises(LocalProtocolError, match=f"wanted {HELLO_BYTES}"):
+        s.feed(memoryview(bytearray(4 * HELLO_BYTES)).cast("I"))
+
+    assert s.bytes_wanted == HELLO_BYTES
+    assert s.error is None
+    assert len(s.feed(hello)) == HELLO_BYTES
+
+
+# --- Wrong use ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "bad"),
+    [
+        (client, {"token": b""}),
+        (client, {"nonce": b"short"}),
+        (client, {"cluster_id": b"short"}),
+        (client, {"cluster_id": b""}),
+        (client, {"role": Role.SCHEDULER}),
+        (client, {"expected_server_role": Role.WORKER}),
+        (client, {"channel_binding": bytes(65)}),
+        (server, {"token": b""}),
+        (server, {"nonce": bytes(33)}),
+        (server, {"cluster_id": bytes(16)}),
+        (server, {"server_role": Role.CLIENT}),
+        (server, {"accepted_roles": (Role.CLIENT, Role.SCHEDULER)}),
+        (server, {"channel_binding": bytes(65)}),
+    ],
+)
+def test_arguments_that_would_weaken_it_are_refused(make: type, bad: dict[str, object]) -> None:
+    with pytest.raises(LocalProtocolError):
+        make(**bad)
+
+
+def test_what_an_unproved_peer_says_about_itself_cannot_be_read() -> None:
+    c, s = client(), server()
+    answer = run_to_answer(c, s)
+    for name in ("peer_role", "cluster_id", "version"):
+        with pytest.raises(LocalProtocolError, match="not done"):
+            getattr(c, name)
+    s = server()
+    s.start()
+    s.feed(client().start())
+    for name in ("peer_role", "cluster_id", "version"):
+        with pytest.raises(LocalProtocolError, match="not done"):
+            getattr(s, name)
+    c.feed(answer)
+    assert c.peer_role is Role.SCHEDULER
+
+
+def test_no_repr_and_no_error_shows_the_token() -> None:
+    c, s = client(token=OTHER_TOKEN), server()
+    answer = run_to_answer(c, s)
+    with pytest.raises(WrongToken) as caught:
+        c.feed(answer)
+
+    shown = f"{c!r} {s!r} {s.error!r} {caught.value!r}"
+    for token in (TOKEN, OTHER_TOKEN):
+        assert token.decode() not in shown
+
+
+@pytest.mark.parametrize(
+    ("module", "may_import"),
+    [
+        (handshake, {"collections.abc", "hmac", "struct", ".handshake_messages"}),
+        (handshake_messages, {"enum", "struct"}),
+    ],
+)
+def test_it_imports_neither_io_nor_clocks(module: ModuleType, may_import: set[str]) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            imported.add("." * node.level + (node.module or ""))
+
+    assert imported == {"__future__", "typing", "..errors"} | may_import

@@ -1,0 +1,327 @@
+"""Schema checks: what each schema name lets through, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from tests.protocol.strategies import CLASSES, schema_names
+from weft.protocol.errors import RemoteProtocolError
+from weft.protocol.wire import messages
+from weft.protocol.wire.message import (
+    CHECKS,
+    MAX_FACTS,
+    MAX_ITEMS,
+    MAX_KEY_CHARS,
+    MAX_TEXT_CHARS,
+    Message,
+    from_wire,
+    message,
+)
+from weft.protocol.wire.messages import (
+    AssignTasks,
+    GetData,
+    KeysData,
+    KeysErred,
+    RegisterWorker,
+    SubmitTasks,
+)
+from weft.protocol.wire.payload import Payload
+
+BUFFERS = [bytearray(b"pickle"), bytearray(b"buffer 1"), bytearray(b"buffer 2")]
+LONG = MAX_ITEMS + 1
+
+GOOD: dict[str, list[Any]] = {
+    "Keys": [[], ["a"], ["a", "ü" * MAX_KEY_CHARS]],
+    "Texts": [[], ["", "tcp://h:1"], ["x" * MAX_TEXT_CHARS]],
+    "Ints": [[], [0, 1, 2**63 - 1]],
+    "Ids": [[], [b"0123456789abcdef"]],
+    "Blobs": [[], [b"", None, b"x"], [b"a"]],
+    "KeyLists": [[], [[], ["a", "b"]], [["a"] * 100] * 100],
+    "Failures": [[], [["cancelled", "k", "why"]], [["exception", "k", None, b"", 1, ["a"]]]],
+    "Number": [0, 2**63 - 1],
+    "Priority": [-512, 0, 511],
+    "Text": ["", "x" * MAX_TEXT_CHARS],
+    "Flag": [True, False],
+    "Amounts": [{}, {"gpu": 1, "memory": 1.5}],
+    "Facts": [{}, {"versions": {"python": [3, 11]}, "n": None}],
+}
+BAD: dict[str, list[Any]] = {
+    "Keys": [None, "abc", {}, [1], ["a", None], ["a", b"b"], [""], ["k" * (MAX_KEY_CHARS + 1)]],
+    "Texts": [None, "abc", [1], ["a", b"b"], ["x" * (MAX_TEXT_CHARS + 1)]],
+    "Ints": [None, 1, [-1], [2**63], [True], [1.0], ["1"], [1, None]],
+    "Ids": [None, b"0123456789abcdef", [b"short"], ["0123456789abcdef"], [bytes(17)]],
+    "Blobs": [
+        None,
+        b"x",
+        ["text"],
+        [1],
+        [[]],
+        [[0]],
+        [[0, 1, 1]],
+        [[0, 0]],
+        [[-1, 2]],
+        [[2, 2]],
+        [[3, 1]],
+        [["0", 1]],
+        [[True, 1]],
+        [{}],
+    ],
+    "KeyLists": [None, [None], ["ab"], [[1]], [["a", ""]], [{}]],
+    "Failures": [None, [[]], [["one"]], [[1, "k"]], ["text"], [["k"] * 13], [["k", "k", {}]]],
+    "Number": [None, -1, 2**63, True, 1.0, "1"],
+    "Priority": [None, -513, 512, True, 0.0],
+    "Text": [None, 1, b"x", "x" * (MAX_TEXT_CHARS + 1)],
+    "Flag": [None, 0, 1, "true"],
+    "Amounts": [
+        None,
+        [],
+        {"gpu": "1"},
+        {"gpu": True},
+        {"gpu": -1},
+        {"gpu": math.nan},
+        {"gpu": math.inf},
+        {b"gpu": 1},
+        {str(i): 1 for i in range(65)},
+    ],
+    "Facts": [None, [], {b"a": 1}, {str(i): 1 for i in range(MAX_FACTS + 1)}],
+}
+#: An item of a column, to make one that is too long.
+ITEM: dict[str, Any] = {
+    "Keys": "k",
+    "Texts": "t",
+    "Ints": 1,
+    "Ids": bytes(16),
+    "Blobs": b"",
+    "KeyLists": [],
+    "Failures": ["kind", "key"],
+}
+
+
+def test_every_schema_name_is_in_these_tables() -> None:
+    assert set(GOOD) == set(BAD) == set(CHECKS)
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in GOOD.items() for v in vs])
+def test_good_value_passes_unchanged(name: str, value: Any) -> None:
+    assert CHECKS[name](value, BUFFERS) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [pytest.param(n, v, id=f"{n}-{i}") for n, vs in BAD.items() for i, v in enumerate(vs)],
+)
+def test_bad_value_is_refused(name: str, value: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        CHECKS[name](value, BUFFERS)
+
+
+@pytest.mark.parametrize("name", ITEM)
+def test_column_beyond_the_limit_is_refused(name: str) -> None:
+    CHECKS[name]([ITEM[name]] * 3, [])
+    with pytest.raises(ValueError, match="limit"):
+        CHECKS[name]([ITEM[name]] * LONG, [])
+
+
+def test_key_lists_are_limited_by_the_sum_of_their_keys() -> None:
+    with pytest.raises(ValueError, match="limit"):
+        CHECKS["KeyLists"]([["k"] * (MAX_ITEMS // 2 + 1)] * 2, [])
+
+
+def test_blob_reference_becomes_a_payload_of_the_frames_own_buffers() -> None:
+    (none, plain, small, large) = CHECKS["Blobs"]([None, b"x", [0, 1], [0, 3]], BUFFERS)
+    assert (none, plain) == (None, b"x")
+    assert isinstance(small, Payload)
+    assert small.data is BUFFERS[0]
+    assert list(small.buffers) == []
+    assert isinstance(large, Payload)
+    assert [large.data, *large.buffers] == BUFFERS
+    assert large.buffers[1] is BUFFERS[2]
+
+
+def test_codes_are_unique_and_fit_one_byte() -> None:
+    declared = [
+        cls
+        for cls in vars(messages).values()
+        if isinstance(cls, type) and issubclass(cls, Message) and cls is not Message
+    ]
+    assert declared
+    assert {cls.code for cls in declared} <= set(range(1, 256))
+    assert len({cls.code for cls in declared}) == len(declared) == len(CLASSES)
+
+
+def test_a_used_code_cannot_be_used_again() -> None:
+    with pytest.raises(ValueError, match="GetData"):
+
+        @message(GetData.code)
+        class Second(Message):
+            pass
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_columns_are_declared_of_fields_that_are_columns(cls: type[Message]) -> None:
+    names = schema_names(cls)
+    assert set(cls.columns) | set(cls.optional_columns) <= set(names)
+    assert all(names[name] in ITEM for name in (*cls.columns, *cls.optional_columns))
+    assert set(cls.columns).isdisjoint(cls.optional_columns)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_tables_are_declared_of_lists_that_are_no_columns(cls: type[Message]) -> None:
+    names = schema_names(cls)
+    listed = [name for table in cls._tables for name in table]
+    assert len(set(listed)) == len(listed)
+    assert all(names[name] in ITEM for name in listed)
+    assert set(listed).isdisjoint((*cls.columns, *cls.optional_columns))
+    # A message without columns is never cut, and then nothing says what belongs to a row.
+    assert not listed or cls.columns
+    if cls._index:
+        assert names[cls._index] == "Ints"
+        assert cls._index in cls.columns
+        assert cls._tables
+
+
+@pytest.mark.parametrize(
+    ("wire", "text"),
+    [
+        (None, "array"),
+        ({}, "array"),
+        ([], "array"),
+        (["69", 1, []], "array"),
+        ([True, 1, []], "array"),
+        ([250, 1], "unknown message code 250"),
+        ([-1], "unknown message code -1"),
+        ([GetData.code], "GetData: 2 fields expected, 0 came"),
+        ([GetData.code, 1, [], 3], "GetData: 2 fields expected, 3 came"),
+        ([GetData.code, "1", []], "GetData.request: a whole number"),
+        ([GetData.code, 1, [""]], "GetData.keys: a key has 1 to"),
+        ([KeysData.code, 1, ["a", "b"], [b"x"], []], "KeysData.results: 1 items for 2 rows"),
+        ([KeysData.code, 1, ["a"], [[0, 1]], []], "a frame|the frame"),
+    ],
+)
+def test_wrong_message_is_refused_with_its_reason(wire: Any, text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=text):
+        from_wire(wire, [])
+
+
+def submit(**changes: Any) -> list[Any]:
+    fields: dict[str, Any] = {
+        "functions": [bytes(16)],
+        "function_names": ["f"],
+        "function_blobs": [b"f"],
+        "function_of": [0, 0],
+        "keys": ["a", "b"],
+        "args": [b"1", b"2"],
+        "dependencies": [],
+        "spec_hashes": [],
+        "priority": 0,
+        "retries": 0,
+        "workers": [],
+        "allow_other_workers": False,
+        "resources": {},
+    }
+    return SubmitTasks(**{**fields, **changes}).to_wire()
+
+
+def test_optional_column_is_empty_or_complete() -> None:
+    for dependencies in ([], [["x"], []]):
+        decoded = from_wire(submit(dependencies=dependencies), [])
+        assert isinstance(decoded, SubmitTasks)
+        assert decoded.dependencies == dependencies
+    with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.dependencies: 1 items for 2 rows"):
+        from_wire(submit(dependencies=[["x"]]), [])
+
+
+TABLE = "functions function_names function_blobs"
+
+
+@pytest.mark.parametrize("name", TABLE.split())
+@pytest.mark.parametrize("change", ["longer", "shorter"])
+def test_lists_of_a_table_have_one_length(name: str, change: str) -> None:
+    more: dict[str, Any] = {"functions": bytes(16), "function_names": "g", "function_blobs": None}
+    whole: dict[str, list[Any]] = {
+        "functions": [bytes(16)] * 2,
+        "function_names": ["f"] * 2,
+        "function_blobs": [b"f"] * 2,
+    }
+    assert isinstance(from_wire(submit(**whole), []), SubmitTasks)
+    unequal = [*whole[name], more[name]] if change == "longer" else whole[name][:-1]
+    with pytest.raises(
+        RemoteProtocolError, match=r"SubmitTasks.function_\w+: \d items for \d rows"
+    ):
+        from_wire(submit(**{**whole, name: unequal}), [])
+
+
+def test_second_table_is_checked_as_the_first() -> None:
+    def assign(**changes: Any) -> list[Any]:
+        fields: dict[str, Any] = {
+            "functions": [bytes(16)],
+            "function_blobs": [None],
+            "function_clients": [0],
+            "function_of": [0],
+            "keys": ["k"],
+            "attempts": [1],
+            "priorities": [0],
+            "args": [b""],
+            "wanted": [0],
+            "dependencies": [["d", "e"]],
+            "located_keys": ["d", "e"],
+            "located_attempts": [3, 4],
+            "located_nbytes": [5, 6],
+            "located_holders": [["h"], ["h"]],
+        }
+        return AssignTasks(**{**fields, **changes}).to_wire()
+
+    assert isinstance(from_wire(assign(), []), AssignTasks)
+    for name, value in {
+        "located_attempts": [3],
+        "located_nbytes": [5, 6, 7],
+        "located_holders": [],
+    }.items():
+        with pytest.raises(RemoteProtocolError, match=rf"AssignTasks.{name}: \d items for 2 rows"):
+            from_wire(assign(**{name: value}), [])
+    with pytest.raises(RemoteProtocolError, match=r"AssignTasks.function_of points beyond"):
+        from_wire(assign(function_of=[1]), [])
+
+
+@pytest.mark.parametrize(
+    ("function_of", "n_functions", "is_good"),
+    [
+        ([0, 0], 1, True),
+        ([1, 0], 2, True),
+        ([0, 1], 1, False),
+        ([0, 2**63 - 1], 1, False),
+        ([0, 0], 0, False),
+    ],
+)
+def test_index_points_into_the_first_table(
+    function_of: list[int], n_functions: int, is_good: bool
+) -> None:
+    wire = submit(
+        functions=[bytes(16)] * n_functions,
+        function_names=["f"] * n_functions,
+        function_blobs=[b"f"] * n_functions,
+        function_of=function_of,
+    )
+    if is_good:
+        assert isinstance(from_wire(wire, []), SubmitTasks)
+    else:
+        with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.function_of points beyond"):
+            from_wire(wire, [])
+
+
+def test_no_rows_need_no_table() -> None:
+    empty = KeysErred(keys=[], failure_of=[], failures=[])
+    assert from_wire(empty.to_wire(), []) == empty
+
+
+def test_messages_are_built_by_name_only() -> None:
+    with pytest.raises(TypeError):
+        GetData(1, ["a"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        GetData(request=1)  # type: ignore[call-arg]
+    assert not hasattr(GetData(request=1, keys=[]), "__dict__")
+    assert next(field.name for field in dataclasses.fields(RegisterWorker)) == "worker_id"
