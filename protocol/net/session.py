@@ -1,0 +1,333 @@
+"""Runs a `Session` (`wire/session.py`) on an event loop: connections, the one timer, messages.
+
+A worker, a supervisor and a client each own one `SessionRunner` and give it a `SessionOwner`: what
+to register with, what a heartbeat holds, and whom messages concern. When to connect, to give up on
+a silent scheduler or to try again is decided by the machine.
+
+What comes late from a connection that was given up cannot touch the next one: each connection has a
+handler of its own, and only that of the current one delivers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from ..errors import (
+    CommClosed,
+    CommError,
+    ConfigError,
+    HandshakeError,
+    InternalError,
+    NotAdmitted,
+    ProtocolError,
+    WeftError,
+)
+from ..trust.security import Security
+from ..wire.handshake import Role
+from ..wire.message import Message
+from ..wire.messages import Bye, Heartbeat, Refused, Welcome
+from ..wire.session import (
+    Abandon,
+    Action,
+    Beat,
+    Connect,
+    GiveUp,
+    Lose,
+    Outage,
+    Register,
+    ReportOutage,
+    Session,
+)
+from .connection import Connection
+from .deadline import within
+from .transport import connect
+
+__all__ = ["Finder", "SessionOwner", "SessionRunner"]
+
+#: Returns where the scheduler is now, the best address first, and how to prove who we are.
+Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
+
+_log: Final = logging.getLogger("weft.session")
+
+#: How long an attempt may go on that is of no use any more: a handshake that breaks off would be a
+#: warning in the scheduler's log.
+_SETTLE_S: Final = 0.5
+#: Of a goodbye, which may quote what the scheduler sent at length.
+_MAX_REASON_CHARS: Final = 1000
+
+
+class SessionOwner(Protocol):
+    """What a process does with its session. All calls come from the loop's thread."""
+
+    async def prepare(self, connection: Connection, address: str, security: Security) -> None:
+        """Do what must be done before the registration, which needs the answer's cluster."""
+
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """Return the first message of this process's `number`-th session."""
+
+    def heartbeat(self) -> list[Message]:
+        """Return what is sent at each beat."""
+
+    def on_welcome(self, connection: Connection, welcome: Welcome) -> None:
+        """Begin: the session is open."""
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """Handle what came in an open session, heartbeats left out.
+
+        A `RemoteProtocolError` that this raises ends the connection, as any fault of the peer.
+        """
+
+    def on_writable(self, connection: Connection) -> None:
+        """Go on sending: the connection takes messages again."""
+
+    def on_lost(self, reason: WeftError) -> None:
+        """Give up what belonged to the session. Another one may follow."""
+
+    def on_outage(self, outage: Outage, left_s: float) -> None:
+        """Report that the scheduler has been away for some time."""
+
+    def on_over(self, end: GiveUp) -> None:
+        """End: no further attempt is made."""
+
+
+class _Line:
+    """One connection, from the attempt on."""
+
+    def __init__(self, runner: SessionRunner) -> None:
+        self._runner = runner
+        self.connection: Connection | None = None
+        self.is_welcomed = False
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `Handler`."""
+        self._runner._on_messages(self, connection, messages)
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `Handler`."""
+        if self is self._runner._line and self.is_welcomed:
+            self._runner._owner.on_writable(connection)
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        """See `Handler`."""
+        self.closed.set_result(None)
+        if self is self._runner._line:
+            text = "the connection to the scheduler ended"
+            self._runner._on_closed(error or CommClosed(text, connection.peer_address))
+
+
+class SessionRunner:
+    """At most one connection at a time. For the loop's thread only."""
+
+    def __init__(self, session: Session, owner: SessionOwner, find: Finder, *, role: Role) -> None:
+        """Prepare; `start` begins.
+
+        Args:
+            session: decides; nobody else may call it.
+            owner: whose session it is.
+            find: asked before each attempt; a `ConfigError` of it counts as a failed one.
+            role: what this process is.
+        """
+        self.session = session
+        self._owner = owner
+        self._find = find
+        self._role = role
+        self._loop = asyncio.get_running_loop()
+        #: Where the scheduler was found last, and by what; "" before the first connection.
+        self.address = ""
+        self.security: Security | None = None
+        #: The current connection; None between two of them.
+        self._line: _Line | None = None
+        self._attempt: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: Done when no further attempt is made: with None after `leave` or `abort`.
+        self.over: asyncio.Future[GiveUp | None] = self._loop.create_future()
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection of the open session."""
+        line = self._line
+        return line.connection if line is not None and line.is_welcomed else None
+
+    def start(self) -> None:
+        """Make the first attempt."""
+        self.session.start(self._loop.time())
+        self._drain()
+
+    def fail(self, error: CommError | ProtocolError) -> None:
+        """Give up the connection because of `error`, and come back if the machine says so."""
+        if self._line is not None:
+            self._abandon()
+            self._on_closed(error)
+
+    async def leave(self, reason: str, timeout_s: float) -> None:
+        """Send a goodbye, if there is a session, and close; no further attempt is made."""
+        self._stop()
+        if self._attempt is not None:
+            await asyncio.wait([self._attempt], timeout=_SETTLE_S)
+            self._attempt.cancel()
+            await asyncio.gather(self._attempt, return_exceptions=True)
+        line, self._line = self._line, None
+        if line is None or line.connection is None:
+            return
+        if line.is_welcomed:  # before the welcome nothing but the registration may be sent
+            line.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
+        line.connection.close()
+        try:
+            await within(timeout_s, asyncio.shield(line.closed))
+        except TimeoutError:
+            line.connection.abort()
+
+    def abort(self) -> None:
+        """Close at once; no further attempt is made."""
+        self._stop()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        self._abandon()
+
+    def _stop(self) -> None:
+        self.session.end()
+        self._set_timer()
+        if not self.over.done():
+            self.over.set_result(None)
+
+    # --- What the machine asks for ----------------------------------------------------------------
+
+    def _drain(self) -> None:
+        # An action may lead to the next event at once, and so to another drain within this one:
+        # each takes what is there, and order holds.
+        while self.session.actions:
+            actions, self.session.actions = self.session.actions, []
+            for action in actions:
+                self._act(action)
+        self._set_timer()
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Beat):
+            connection = self.connection
+            if connection is not None:
+                connection.send(self._owner.heartbeat())
+        elif isinstance(action, Connect):
+            self._attempt = self._loop.create_task(self._connect(action.timeout_s))
+        elif isinstance(action, Register):
+            assert self._line is not None
+            assert self._line.connection is not None
+            first = self._owner.registration(action.number, action.last_epoch)
+            self._line.connection.send([first])
+        elif isinstance(action, Abandon):
+            self._abandon()
+        elif isinstance(action, Lose):
+            self._owner.on_lost(action.reason)
+        elif isinstance(action, ReportOutage):
+            self._owner.on_outage(action.outage, action.left_s)
+        else:
+            self._owner.on_over(action)
+            if not self.over.done():
+                self.over.set_result(action)
+
+    def _abandon(self) -> None:
+        line, self._line = self._line, None
+        if line is not None and line.connection is not None:
+            line.connection.abort()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.session.due < math.inf:
+            self._timer = self._loop.call_at(self.session.due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        connection = self.connection
+        # Bytes, because a large frame may take minutes; frames, where there are no bytes (inproc).
+        n_received = 0 if connection is None else connection.bytes_in + connection.frames_in
+        self.session.on_tick(n_received, max(self._loop.time(), self.session.due))
+        self._drain()
+
+    async def _connect(self, timeout_s: float) -> None:
+        line = _Line(self)
+        try:
+            address, security, line.connection = await self._open(line, timeout_s)
+            self.address, self.security = address, security
+            self._line = line
+            await self._owner.prepare(line.connection, address, security)
+            if self._line is not line:
+                raise CommClosed("the connection to the scheduler ended", address)
+        except WeftError as error:
+            self._on_attempt_failed(line, error)
+        except Exception as bug:
+            _log.exception("a bug ends the search for the scheduler")
+            self._on_attempt_failed(line, InternalError(f"the search for it failed: {bug!r}"))
+        except BaseException:
+            if line.connection is not None:
+                line.connection.abort()
+            raise
+        else:
+            self._attempt = None
+            if self.session.phase == "connecting":
+                self.session.on_connected(self._loop.time())
+                self._drain()
+
+    def _on_attempt_failed(self, line: _Line, error: WeftError) -> None:
+        if self._line is line:
+            self._abandon()
+        self._attempt = None
+        if self.session.phase == "connecting":
+            self.session.on_failed(error, self._loop.time())
+            self._drain()
+
+    async def _open(self, line: _Line, timeout_s: float) -> tuple[str, Security, Connection]:
+        """Connect to the first address that answers; they may be others each time."""
+        addresses, security = self._find()
+        failure: WeftError = ConfigError("no address of a scheduler is known")
+        for i, address in enumerate(addresses):
+            try:
+                connection = await connect(
+                    address,
+                    role=self._role,
+                    server_role=Role.SCHEDULER,
+                    security=security,
+                    handler=line,
+                    timeout_s=timeout_s / (len(addresses) - i),
+                )
+            except CommError as error:
+                failure = error
+            else:
+                return address, security, connection
+        raise failure
+
+    # --- What connections deliver -----------------------------------------------------------------
+
+    def _on_messages(self, line: _Line, connection: Connection, messages: list[Message]) -> None:
+        if line is not self._line:
+            return  # what belonged to that session is dropped, and so is what was sent in it
+        if not line.is_welcomed:
+            first, *messages = messages
+            if not isinstance(first, Welcome):
+                self.fail(_refusal(first, connection.peer_address))
+                return
+            connection.wire.epoch, connection.wire.session = first.epoch, first.session
+            line.is_welcomed = True
+            self._owner.on_welcome(connection, first)
+            self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())
+            self._drain()
+        if not all(type(message) is not Heartbeat for message in messages):
+            messages = [message for message in messages if type(message) is not Heartbeat]
+        if messages and line is self._line:
+            self._owner.on_messages(connection, messages)
+
+    def _on_closed(self, error: WeftError) -> None:
+        self._line = None
+        self.session.on_closed(error, self._loop.time())
+        self._drain()
+
+
+def _refusal(message: Message, address: str) -> HandshakeError:
+    if not isinstance(message, Refused):
+        return HandshakeError("the scheduler sent no welcome", address)
+    kind = NotAdmitted if message.is_final else HandshakeError
+    return kind(f"the scheduler refused it: {message.reason}", address)

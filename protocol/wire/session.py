@@ -1,0 +1,386 @@
+"""A process's session with its scheduler: connect, register, stay, come back. Pure, no I/O.
+
+Workers, supervisors and clients all live by this machine, and so do those of the simulator. A shell
+opens connections, sends messages and keeps one timer; when to do so, how often to try again, when
+silence means that the scheduler is gone and when to stop trying is decided here.
+
+            start               on_connected            on_welcomed
+     idle ────────→ connecting ─────────────→ registering ─────────────→ open
+                     ↑     │ on_failed             │ on_closed             │ on_closed, silence
+                     │     ▼                       ▼                       ▼
+                     └── waiting ←─────────────────┴───────────────────────┘
+
+From each phase the machine moves to `over`: when it is ended, when an error is final, or when no
+session began in time. Each method takes the time and appends to `actions`; `due` says when
+`on_tick` must be called next. `PHASES` is the whole table of moves.
+
+A session that ends sooner than `sound_s` after it began counts as a failed attempt: the delay
+before the next one keeps doubling. Otherwise a scheduler that accepts and drops its peers would be
+asked without a pause.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ..errors import CommClosed, CommError, InternalError, WeftError
+
+__all__ = [
+    "PHASES",
+    "Abandon",
+    "Action",
+    "Backoff",
+    "Beat",
+    "Connect",
+    "GiveUp",
+    "Lose",
+    "Outage",
+    "Policy",
+    "Register",
+    "ReportOutage",
+    "Session",
+    "Silence",
+]
+
+#: A peer from which nothing came for this many heartbeats is considered lost.
+MISSED_HEARTBEATS: Final = 15
+
+Phase: TypeAlias = Literal["idle", "connecting", "registering", "open", "waiting", "over"]
+
+#: {(from, to): the reason}. Any other move is a bug.
+PHASES: Final[dict[tuple[Phase, Phase], str]] = {
+    ("idle", "connecting"): "started",
+    ("idle", "over"): "ended before it started",
+    ("connecting", "registering"): "an address answered",
+    ("connecting", "waiting"): "no address answered",
+    ("connecting", "over"): "ended, or the failure is final, or no time is left",
+    ("registering", "open"): "welcomed",
+    ("registering", "waiting"): "the connection ended before the welcome",
+    ("registering", "over"): "ended, or refused for good, or no time is left",
+    ("open", "waiting"): "the connection ended, or the scheduler was silent for too long",
+    ("open", "over"): "ended, or the loss is final",
+    ("waiting", "connecting"): "the delay has passed",
+    ("waiting", "over"): "ended, or no time is left",
+}
+
+
+class Silence:
+    """Decides when a connection has been silent for too long. For one connection only.
+
+    Silence is counted in looks, not in seconds. The process that looks may itself have been held
+    up: by a task that held the interpreter lock for a minute, by a debugger, by Ctrl-Z. What was
+    sent to it meanwhile waits in the socket, and its overdue timer runs before it reads. Between
+    two looks lies a turn of its loop, in which it does. So a pause counts as one look, however long
+    it took.
+    """
+
+    def __init__(self, n_looks: int = MISSED_HEARTBEATS) -> None:
+        """Prepare for `n_looks` looks without news, one after the other."""
+        self._n_looks = n_looks
+        self._n_silent = 0
+        self._n_received = -1
+
+    def look(self, n_received: int) -> bool:
+        """Compare what was received so far with the last look; return whether it is silent."""
+        if n_received != self._n_received:
+            self._n_received, self._n_silent = n_received, 0
+        else:
+            self._n_silent += 1
+        return self._n_silent >= self._n_looks
+
+
+class Backoff:
+    """Delays between attempts: each limit is twice the last one, and a delay a part of its limit.
+
+    The jitter keeps a thousand peers of a restarted scheduler from connecting in the same instant.
+    """
+
+    def __init__(self, first_s: float, most_s: float, jitter: Callable[[], float]) -> None:
+        """Begin with the limit `first_s`; `jitter` returns a number from 0 to 1."""
+        self._first_s = first_s
+        self._most_s = most_s
+        self._jitter = jitter
+        self._limit_s = first_s
+
+    def next_s(self) -> float:
+        """Return the next delay: between a fifth of its limit and its limit. Seconds."""
+        limit_s = self._limit_s
+        self._limit_s = min(2 * limit_s, self._most_s)
+        return limit_s * (0.2 + 0.8 * self._jitter())
+
+    def reset(self) -> None:
+        """Begin again with the first limit."""
+        self._limit_s = self._first_s
+
+
+@dataclass(slots=True, kw_only=True)
+class Policy:
+    """How long a process tries, and what ends its trying. All times in seconds."""
+
+    first_delay_s: float = 0.1
+    most_delay_s: float = 5.0
+    #: A session shorter than this counts as a failed attempt.
+    sound_s: float = 10.0
+    #: The longest that one attempt may take: its address may be one that swallows packets.
+    attempt_s: float = 10.0
+    #: How long the first session may take to begin; inf = no limit.
+    first_s: float = math.inf
+    #: How long a later one may take, from the loss on; 0 = the first loss is the end.
+    again_s: float = math.inf
+    #: An outage is reported when it is this old; None = never.
+    report_s: float | None = None
+    #: Heartbeats sent per interval that the scheduler asks for.
+    beats: int = 1
+    least_beat_s: float = 0.05
+
+    def is_final(self, error: WeftError, n_sessions: int, now: float) -> bool:
+        """Return whether no further attempt can help after `n_sessions` sessions. Override it."""
+        del error, n_sessions, now
+        return False
+
+
+@dataclass(slots=True)
+class Connect:
+    """Look the scheduler up and connect, within `timeout_s`; then `on_connected` or `on_failed`."""
+
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class Register:
+    """Send the registration: this process's `number`-th session; `last_epoch` 0 = none yet."""
+
+    number: int
+    last_epoch: int
+
+
+@dataclass(slots=True)
+class Beat:
+    """Send a heartbeat."""
+
+
+@dataclass(slots=True)
+class Abandon:
+    """Abort the connection that is open or registering; nothing of it is to be handled any more."""
+
+    reason: WeftError
+
+
+@dataclass(slots=True)
+class Lose:
+    """The session that was open is over. Follows an `Abandon`, if there is one."""
+
+    reason: WeftError
+
+
+@dataclass(slots=True)
+class Outage:
+    """From the loss of a session, or the start, until the next session."""
+
+    since: float
+    #: What ended the session; None before the first one.
+    error: WeftError | None
+    last_error: WeftError | None = None
+    n_attempts: int = 0
+    is_reported: bool = False
+
+
+@dataclass(slots=True)
+class ReportOutage:
+    """Report once that the scheduler is away."""
+
+    outage: Outage
+    left_s: float
+
+
+@dataclass(slots=True)
+class GiveUp:
+    """No further attempt is made. `error` is the reason; with `is_final` one more is useless."""
+
+    outage: Outage
+    error: WeftError
+    is_final: bool
+
+
+Action: TypeAlias = Connect | Register | Beat | Abandon | Lose | ReportOutage | GiveUp
+
+
+class Session:
+    """The machine. The shell does what `actions` holds, in order, after each call."""
+
+    def __init__(self, policy: Policy, jitter: Callable[[], float]) -> None:
+        """Prepare; `start` begins. `jitter` returns numbers from 0 to 1."""
+        self.policy = policy
+        self.phase: Phase = "idle"
+        #: What the shell has to do, in order. It takes the list away.
+        self.actions: list[Action] = []
+        #: When `on_tick` must be called at the latest; inf = no need.
+        self.due = math.inf
+        #: Sessions that were asked for. The scheduler refuses an older one than it knows.
+        self.number = 0
+        #: The epoch of the last scheduler that sent a welcome; 0 = none.
+        self.epoch = 0
+        self.n_welcomes = 0
+        #: Between two heartbeats of this process, once it was welcomed.
+        self.beat_s = 0.0
+        #: From the loss (or the start) to the next welcome; None while a session is open.
+        self.outage: Outage | None = None
+        self._backoff = Backoff(policy.first_delay_s, policy.most_delay_s, jitter)
+        self._silence = Silence()
+        self._began = 0.0
+        #: No session that begins later counts.
+        self._deadline = math.inf
+        #: When the delay, the registration or the time until the next heartbeat ends.
+        self._until = math.inf
+
+    # --- Events -----------------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Make the first attempt at once."""
+        self.outage = Outage(now, None)
+        self._deadline = now + self.policy.first_s
+        self._attempt(now)
+
+    def on_connected(self, now: float) -> None:
+        """Register: an address answered, and the handshake is done."""
+        self._move("registering")
+        self.number += 1
+        self.actions.append(Register(self.number, self.epoch))
+        self._set_timer(now)
+
+    def on_failed(self, error: WeftError, now: float) -> None:
+        """Wait for the next attempt, or give up: no address answered, or the look-up failed."""
+        self._fail(error, now)
+
+    def on_welcomed(self, epoch: int, heartbeat_ms: int, now: float) -> None:
+        """Begin a session: the scheduler accepted the registration."""
+        self._move("open")
+        policy = self.policy
+        self.epoch = epoch
+        self.n_welcomes += 1
+        self.beat_s = max(heartbeat_ms / 1000 / policy.beats, policy.least_beat_s)
+        self.outage = None
+        self._deadline = math.inf
+        self._began = now
+        self._silence = Silence(MISSED_HEARTBEATS * policy.beats)
+        self._until = now  # the first heartbeat goes out at once
+        self._set_timer(now)
+
+    def on_closed(self, error: WeftError, now: float) -> None:
+        """Come back, or give up: the connection is gone, or the scheduler refused or left."""
+        if self.phase == "open":
+            self._lose(error, now)
+        elif self.phase == "registering":
+            self._fail(error, now)
+
+    def on_tick(self, n_received: int, now: float) -> None:
+        """Do what is due.
+
+        Args:
+            n_received: any number that grows with what came on the connection that is open.
+            now: seconds, of a clock that is never set back.
+        """
+        if now < self.due:
+            return
+        outage, report_s = self.outage, self.policy.report_s
+        if (
+            outage is not None
+            and outage.error is not None
+            and report_s is not None
+            and not outage.is_reported
+            and now >= outage.since + report_s
+        ):
+            outage.is_reported = True
+            self.actions.append(ReportOutage(outage, max(self._deadline - now, 0.0)))
+        if now >= self._until:
+            if self.phase == "waiting":
+                self._attempt(now)
+            elif self.phase == "registering":
+                error = CommError("the scheduler did not answer the registration")
+                self.actions.append(Abandon(error))
+                self._fail(error, now)
+            elif self.phase == "open":
+                self._beat(n_received, now)
+        self._set_timer(now)
+
+    def end(self) -> None:
+        """Stop trying. A connection that is there is left to the shell, which may say goodbye."""
+        if self.phase != "over":
+            self._move("over")
+        self.due = math.inf
+
+    # --- What follows -----------------------------------------------------------------------------
+
+    def _attempt(self, now: float) -> None:
+        self._move("connecting")
+        assert self.outage is not None
+        self.outage.n_attempts += 1
+        timeout_s = min(self.policy.attempt_s, max(self._deadline - now, self.policy.least_beat_s))
+        self._until = now + timeout_s
+        self.actions.append(Connect(timeout_s))
+        self._set_timer(now)
+
+    def _fail(self, error: WeftError, now: float) -> None:
+        assert self.outage is not None
+        self.outage.last_error = error
+        if isinstance(error, InternalError) or self.policy.is_final(error, self.n_welcomes, now):
+            self._give_up(error, is_final=True)
+        elif now >= self._deadline:
+            self._give_up(error, is_final=False)
+        else:
+            self._wait(now)
+
+    def _lose(self, error: WeftError, now: float) -> None:
+        self.actions.append(Lose(error))
+        self.outage = Outage(now, error)
+        if now - self._began > self.policy.sound_s:
+            self._backoff.reset()
+        self._deadline = now + self.policy.again_s
+        if self.policy.again_s <= 0.0 or self.policy.is_final(error, self.n_welcomes, now):
+            self._give_up(error, is_final=self.policy.again_s > 0.0)
+        else:
+            self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        self._move("waiting")
+        # The last attempt is made when the time is over, not a delay before that.
+        self._until = min(now + self._backoff.next_s(), max(self._deadline, now))
+        self._set_timer(now)
+
+    def _beat(self, n_received: int, now: float) -> None:
+        if self._silence.look(n_received):
+            seconds = round(MISSED_HEARTBEATS * self.policy.beats * self.beat_s, 1)
+            error = CommClosed(f"it was silent for {seconds:g} s")
+            self.actions.append(Abandon(error))
+            self._lose(error, now)
+        else:
+            self._until = now + self.beat_s
+            self.actions.append(Beat())
+
+    def _give_up(self, error: WeftError, *, is_final: bool) -> None:
+        assert self.outage is not None
+        self._move("over")
+        self.due = math.inf
+        self.actions.append(GiveUp(self.outage, error, is_final))
+
+    def _move(self, phase: Phase) -> None:
+        if (self.phase, phase) not in PHASES:
+            raise InternalError(f"a session cannot go from {self.phase} to {phase}")
+        self.phase = phase
+
+    def _set_timer(self, now: float) -> None:
+        """Set `due`. An attempt to connect has the shell's own time limit, and no timer here."""
+        due = math.inf if self.phase in {"connecting", "over", "idle"} else self._until
+        outage, report_s = self.outage, self.policy.report_s
+        if (
+            outage is not None
+            and outage.error is not None
+            and report_s is not None
+            and not outage.is_reported
+            and self.phase != "over"
+        ):
+            due = min(due, outage.since + report_s)
+        self.due = max(due, now)

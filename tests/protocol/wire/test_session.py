@@ -1,0 +1,295 @@
+"""A session by events: what a process does to reach its scheduler, to stay, and to come back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from weft.protocol.errors import CommClosed, CommError, InternalError, WrongToken
+from weft.protocol.wire.session import (
+    MISSED_HEARTBEATS,
+    PHASES,
+    Abandon,
+    Backoff,
+    Beat,
+    Connect,
+    GiveUp,
+    Lose,
+    Policy,
+    Register,
+    ReportOutage,
+    Session,
+    Silence,
+)
+
+REFUSED = CommError("refused")
+LOST = CommClosed("the connection ended")
+
+
+def half() -> float:
+    return 0.5
+
+
+def take(session):
+    actions, session.actions = session.actions, []
+    return actions
+
+
+def kinds(session):
+    return [type(action) for action in take(session)]
+
+
+def opened(policy=None, now=0.0, heartbeat_ms=1000):
+    session = Session(policy or Policy(), half)
+    session.start(now)
+    session.on_connected(now)
+    session.on_welcomed(7, heartbeat_ms, now)
+    take(session)
+    return session
+
+
+def test_a_session_begins_with_a_connection_and_a_registration():
+    session = Session(Policy(attempt_s=3.0), half)
+    session.start(10.0)
+    assert take(session) == [Connect(3.0)]
+    session.on_connected(10.1)
+    assert take(session) == [Register(1, 0)]
+    session.on_welcomed(7, 2000, 10.2)
+    assert (session.phase, session.epoch, session.beat_s) == ("open", 7, 2.0)
+    session.on_tick(1, 10.2)
+    assert take(session) == [Beat()]
+    assert session.due == pytest.approx(12.2)
+
+
+def test_the_next_registration_names_the_session_and_the_last_epoch():
+    session = opened()
+    session.on_closed(LOST, 1.0)
+    session.on_tick(1, session.due)
+    session.on_connected(2.0)
+    assert take(session)[-1] == Register(2, 7)
+
+
+def test_delays_double_up_to_the_limit_and_keep_their_share_of_jitter():
+    backoff = Backoff(0.1, 1.0, half)
+    assert [backoff.next_s() for _ in range(6)] == pytest.approx([0.06, 0.12, 0.24, 0.48, 0.6, 0.6])
+    backoff.reset()
+    assert backoff.next_s() == pytest.approx(0.06)
+
+
+def test_failed_attempts_are_repeated_after_growing_delays():
+    session = Session(Policy(), half)
+    now, waits = 0.0, []
+    session.start(now)
+    for _ in range(4):
+        session.on_failed(REFUSED, now)
+        waits.append(session.due - now)
+        now = session.due
+        session.on_tick(0, now)
+    assert waits == pytest.approx([0.06, 0.12, 0.24, 0.48])
+    assert kinds(session) == [Connect] * 5
+
+
+def test_a_short_session_counts_as_a_failed_attempt_and_a_sound_one_does_not():
+    session, now, waits = opened(), 0.0, []
+    for lasts in (0.1, 0.1, 11.0):
+        now += lasts
+        session.on_closed(LOST, now)
+        waits.append(session.due - now)
+        now = session.due
+        session.on_tick(0, now)
+        session.on_connected(now)
+        session.on_welcomed(7, 1000, now)
+    assert waits == pytest.approx([0.06, 0.12, 0.06])
+
+
+def test_silence_abandons_the_connection_and_comes_back():
+    session = opened()
+    for _ in range(MISSED_HEARTBEATS):
+        session.on_tick(1, session.due)
+    assert kinds(session) == [Beat] * MISSED_HEARTBEATS
+    session.on_tick(1, session.due)
+    abandon, lose = take(session)
+    assert isinstance(abandon, Abandon)
+    assert isinstance(lose, Lose)
+    assert "silent for 15 s" in str(lose.reason)
+    assert session.phase == "waiting"
+
+
+def test_anything_received_ends_the_silence():
+    session = opened()
+    for n_received in range(3 * MISSED_HEARTBEATS):
+        session.on_tick(n_received // 2, session.due)
+    assert session.phase == "open"
+
+
+def test_a_pause_of_the_process_counts_as_one_look():
+    silence = Silence(3)
+    assert [silence.look(n) for n in (1, 1, 1, 2, 2, 2, 2)] == [False] * 2 + [False] * 4 + [True]
+
+
+def test_twice_the_heartbeats_need_twice_the_looks():
+    session = opened(Policy(beats=2))
+    assert session.beat_s == 0.5
+    for _ in range(2 * MISSED_HEARTBEATS):
+        session.on_tick(1, session.due)
+    assert session.phase == "open"
+    session.on_tick(1, session.due)
+    assert session.phase == "waiting"
+
+
+def test_the_first_session_may_not_come_too_late():
+    session = Session(Policy(first_s=1.0, attempt_s=10.0), half)
+    session.start(0.0)
+    assert take(session) == [Connect(1.0)]
+    session.on_failed(REFUSED, 0.99)
+    assert session.due == pytest.approx(1.0)  # the last attempt is at the end of the time
+    session.on_tick(0, 1.0)
+    session.on_failed(REFUSED, 1.04)
+    give_up = take(session)[-1]
+    assert isinstance(give_up, GiveUp)
+    assert (give_up.error, give_up.is_final, give_up.outage.n_attempts) == (REFUSED, False, 2)
+    assert (session.phase, session.due) == ("over", math.inf)
+
+
+def test_a_process_that_may_not_come_back_ends_with_its_first_session():
+    session = opened(Policy(again_s=0.0))
+    session.on_closed(LOST, 5.0)
+    lose, give_up = take(session)
+    assert (lose.reason, give_up.error, give_up.is_final) == (LOST, LOST, False)
+
+
+def test_a_final_error_ends_the_attempts():
+    class Strict(Policy):
+        def is_final(self, error, n_sessions, now):
+            return isinstance(error, WrongToken)
+
+    session = Session(Strict(), half)
+    session.start(0.0)
+    session.on_failed(WrongToken("no"), 0.1)
+    assert take(session)[-1].is_final
+    assert session.phase == "over"
+
+
+def test_a_registration_without_an_answer_is_abandoned():
+    session = Session(Policy(attempt_s=3.0), half)
+    session.start(0.0)
+    session.on_connected(0.5)
+    assert session.due == 3.0
+    take(session)
+    session.on_tick(0, 3.0)
+    assert kinds(session) == [Abandon]
+    assert session.phase == "waiting"
+
+
+def test_an_outage_is_reported_once_even_while_an_attempt_hangs():
+    session = opened(Policy(report_s=5.0, again_s=60.0))
+    session.on_closed(LOST, 100.0)
+    session.on_tick(0, session.due)  # an attempt that swallows packets
+    take(session)
+    assert session.due == 105.0
+    session.on_tick(0, 105.0)
+    (report,) = take(session)
+    assert isinstance(report, ReportOutage)
+    assert (report.left_s, report.outage.error) == (55.0, LOST)
+    assert session.due == math.inf
+    session.on_failed(REFUSED, 110.0)
+    session.on_tick(0, session.due)
+    assert kinds(session) == [Connect]
+
+
+def test_an_early_tick_does_nothing():
+    session = opened()
+    session.on_tick(0, 0.0)
+    take(session)
+    session.on_tick(0, 0.5)
+    assert take(session) == []
+
+
+def test_what_comes_after_the_end_does_nothing():
+    session = opened()
+    session.end()
+    session.on_closed(LOST, 1.0)
+    session.on_tick(0, 100.0)
+    assert take(session) == []
+
+
+@pytest.mark.parametrize("method", ["on_connected", "start"])
+def test_a_move_that_the_table_lacks_is_a_bug(method):
+    session = opened()
+    with pytest.raises(InternalError, match="from open to"):
+        getattr(session, method)(1.0)
+
+
+class AnySession(RuleBasedStateMachine):
+    """A shell that does what it is asked, late or at once, against a scheduler of moods."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = 0.0
+        self.session = Session(Policy(first_s=100.0, again_s=50.0, report_s=5.0), half)
+        self.seen = {"idle"}
+        self.n_connects = self.n_ends = 0
+        self.session.start(self.now)
+
+    def drain(self):
+        for action in take(self.session):
+            self.n_connects += isinstance(action, Connect)
+            self.n_ends += isinstance(action, GiveUp)
+            if isinstance(action, Connect):
+                assert action.timeout_s > 0
+                assert self.n_ends == 0
+
+    @rule(seconds=st.floats(0, 200))
+    def wait(self, seconds):
+        self.now += seconds
+
+    @rule()
+    def wait_until_due(self):
+        if self.session.due < math.inf:
+            self.now = max(self.now, self.session.due)
+
+    @rule(n_received=st.integers(0, 3))
+    def tick(self, n_received):
+        self.session.on_tick(n_received, self.now)
+
+    @precondition(lambda self: self.session.phase == "connecting")
+    @rule(answers=st.booleans())
+    def end_the_attempt(self, answers):
+        if answers:
+            self.session.on_connected(self.now)
+        else:
+            self.session.on_failed(REFUSED, self.now)
+
+    @precondition(lambda self: self.session.phase == "registering")
+    @rule(epoch=st.integers(1, 5))
+    def welcome(self, epoch):
+        self.session.on_welcomed(epoch, 500, self.now)
+
+    @rule()
+    def close(self):
+        self.session.on_closed(LOST, self.now)
+
+    @invariant()
+    def nothing_waits_without_a_timer(self):
+        self.drain()
+        session = self.session
+        assert (session.outage is None) == (session.phase == "open") or session.phase == "over"
+        if session.phase in {"waiting", "registering", "open"}:
+            assert session.due < math.inf
+        if session.phase == "over":
+            assert session.due == math.inf
+            assert self.n_ends == 1
+        else:
+            assert self.n_ends == 0
+
+
+TestAnySession = AnySession.TestCase
+TestAnySession.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_every_move_of_the_table_has_a_reason():
+    assert all(PHASES.values())
