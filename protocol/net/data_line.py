@@ -1,0 +1,192 @@
+"""Connections to workers' data ports: one per worker, opened with the first request and kept.
+
+Workers fetch inputs from each other over these lines, and clients fetch large results. A request is
+answered by exactly one call: `on_answer` with what came, or `on_failed` when the worker cannot be
+reached, goes away, breaks the rules or is silent for too long. Requests that were made before the
+connection was there are sent when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ..errors import CommError, ProtocolError, WeftError
+from ..trust.security import Security
+from ..wire.handshake import Role
+from ..wire.message import Message
+from ..wire.messages import GetData, KeysData
+from ..wire.session import Silence
+from .connection import Connection
+from .transport import connect
+
+__all__ = ["DataLines"]
+
+_log: Final = logging.getLogger("weft.data")
+
+#: A worker that owes an answer and has sent nothing for this long is given up. Generous: one whose
+#: task holds the interpreter lock answers late, and asking elsewhere does not make it faster.
+_SILENCE_S: Final = 60.0
+_LOOKS: Final = 12
+#: A line on which nothing is asked is closed after this.
+_IDLE_S: Final = 60.0
+#: Lines that are kept although nothing is asked; above it the one unused for longest is closed.
+_MAX_LINES: Final = 128
+
+
+class _Line:
+    """The connection to one worker, until it is closed for whatever reason."""
+
+    def __init__(self, lines: DataLines, address: str) -> None:
+        self.address = address
+        self._lines = lines
+        #: {request: keys}: sent, or to be sent once connected, and not answered.
+        self.asked: dict[int, list[str]] = {}
+        self._connection: Connection | None = None
+        self._silence = Silence(_LOOKS)
+        #: For the next look while something is asked, else for the end of the idle time.
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.connecting = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        lines = self._lines
+        # A worker's data port shows a certificate of its own, so there is none to pin; the token's
+        # proof is bound to the certificate that was shown.
+        security = dataclasses.replace(
+            lines._security(), certificate_pem=None, private_key_pem=None
+        )
+        try:
+            connection = await connect(
+                self.address,
+                role=Role.PEER,
+                server_role=Role.WORKER_DATA,
+                security=security,
+                handler=self,
+                timeout_s=lines._connect_timeout_s,
+            )
+        except WeftError as error:
+            self._end(str(error))
+            return
+        self._connection = connection
+        if self.asked:
+            connection.send([GetData(request=n, keys=keys) for n, keys in self.asked.items()])
+        self._watch()
+
+    def ask(self, request: int, keys: list[str]) -> None:
+        """Ask now, or as soon as there is a connection."""
+        is_first = not self.asked
+        self.asked[request] = keys
+        if self._connection is not None:
+            self._connection.send([GetData(request=request, keys=keys)])
+            if is_first:
+                self._watch()
+
+    def _watch(self) -> None:
+        """Begin anew to wait for answers, or for the end of the idle time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.asked:
+            self._timer = self._loop.call_later(_IDLE_S, self.close, "it was not used")
+        else:
+            self._silence = Silence(_LOOKS)
+            self._look()
+
+    def _look(self) -> None:
+        assert self._connection is not None
+        n_received = self._connection.bytes_in + self._connection.frames_in
+        is_silent = self._silence.look(n_received)
+        # A worker in this process cannot be away while this runs.
+        if is_silent and not self.address.startswith("inproc:"):
+            self.close(f"no answer within {_SILENCE_S:g} s")
+        else:
+            self._timer = self._loop.call_later(_SILENCE_S / _LOOKS, self._look)
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `Handler`."""
+        for message in messages:
+            if not isinstance(message, KeysData) or message.request not in self.asked:
+                _log.warning("%s sent what was not asked for", self.address)
+                self.close("it sent what was not asked for")
+                return
+            del self.asked[message.request]
+            if not self.asked:
+                self._watch()
+            self._lines._on_answer(self.address, message)
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `Handler`; requests are small."""
+
+    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
+        """See `Handler`."""
+        self._end("the connection was closed" if error is None else str(error))
+
+    def close(self, reason: str) -> None:
+        """Close the connection, or stop connecting; what is asked fails."""
+        self.connecting.cancel()
+        if self._connection is not None:
+            self._connection.abort()
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        lines = self._lines
+        if lines._by_address.get(self.address) is self:
+            del lines._by_address[self.address]
+        asked, self.asked = self.asked, {}
+        for request in asked:
+            lines._on_failed(self.address, request, reason)
+
+
+class DataLines:
+    """All lines of one process. For the loop's thread only."""
+
+    def __init__(
+        self,
+        security: Callable[[], Security],
+        on_answer: Callable[[str, KeysData], None],
+        on_failed: Callable[[str, int, str], None],
+        *,
+        connect_timeout_s: float,
+    ) -> None:
+        """Prepare; nothing is opened before something is asked.
+
+        Args:
+            security: returns what proves who this process is, at the time of each connection.
+            on_answer: called with the address and the answer.
+            on_failed: called with the address, the request and the reason.
+            connect_timeout_s: for one connection, the proof included.
+        """
+        self._security = security
+        self._on_answer = on_answer
+        self._on_failed = on_failed
+        self._connect_timeout_s = connect_timeout_s
+        #: {address: line}; the one that was used last comes last.
+        self._by_address: dict[str, _Line] = {}
+
+    def ask(self, address: str, request: int, keys: list[str]) -> None:
+        """Ask the worker at `address` for the values of `keys`."""
+        line = self._by_address.pop(address, None)
+        if line is None:
+            self._make_room()
+            line = _Line(self, address)
+        self._by_address[address] = line
+        line.ask(request, keys)
+
+    def _make_room(self) -> None:
+        if len(self._by_address) >= _MAX_LINES:
+            unused = next((line for line in self._by_address.values() if not line.asked), None)
+            if unused is not None:
+                unused.close("it was not used")
+
+    async def close(self) -> None:
+        """Close all lines; what is asked fails."""
+        lines = list(self._by_address.values())
+        for line in lines:
+            line.close("this process stops")
+        await asyncio.gather(*(line.connecting for line in lines), return_exceptions=True)

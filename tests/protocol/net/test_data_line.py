@@ -1,0 +1,184 @@
+"""Lines to data ports: each request is answered once, whatever the other end does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.protocol.transport_kit import PLAIN, End, Server
+from weft.protocol.net import data_line
+from weft.protocol.net.data_line import DataLines
+from weft.protocol.net.deadline import within
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.messages import GetData, KeysData
+
+
+class Port(End):
+    """Answers what it is asked, unless it is told to be silent."""
+
+    is_silent = False
+
+    def on_messages(self, connection, messages):
+        super().on_messages(connection, messages)
+        for message in messages:
+            if not self.is_silent:
+                connection.send([answer(message.request)])
+
+
+class SilentPort(Port):
+    is_silent = True
+
+
+def answer(request):
+    return KeysData(request=request, keys=[], results=[], missing=["k"])
+
+
+class Asker:
+    def __init__(self, **options):
+        self.answers, self.failures = [], []
+        self._changed = asyncio.Event()
+        self.lines = DataLines(
+            lambda: PLAIN, self.on_answer, self.on_failed, connect_timeout_s=5.0, **options
+        )
+
+    def on_answer(self, address, message):
+        self.answers.append(message.request)
+        self._changed.set()
+
+    def on_failed(self, address, request, reason):
+        self.failures.append((request, reason))
+        self._changed.set()
+
+    async def until(self, condition):
+        while not condition():
+            self._changed.clear()
+            await within(20, self._changed.wait())
+
+
+class Worker(Server):
+    """A data port that tells when somebody has connected to it."""
+
+    def __init__(self, make):
+        super().__init__(make)
+        self._changed = asyncio.Event()
+
+    def on_connection(self, connection):
+        self._changed.set()
+        return super().on_connection(connection)
+
+    async def end(self, n):
+        """Return the handler of the n-th connection."""
+        while len(self.ends) <= n:
+            self._changed.clear()
+            await within(20, self._changed.wait())
+        return self.ends[n]
+
+
+async def started(address, make=Port):
+    server = Worker(make)
+    address = await server.start(
+        address, role=Role.WORKER_DATA, accepted_roles={Role.PEER}, security=PLAIN
+    )
+    return server, address
+
+
+def test_what_is_asked_before_and_after_the_connection_is_answered_over_one_line(run, tmp_path):
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s")
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, 2, ["k"])
+        await asker.until(lambda: asker.answers == [1, 2])
+        asker.lines.ask(address, 3, ["k"])
+        await asker.until(lambda: asker.answers == [1, 2, 3])
+        assert len(server.connections) == 1
+        assert asker.failures == []
+        await asker.lines.close()
+        await server.listener.close()
+
+    run(main())
+
+
+def test_a_worker_out_of_reach_fails_each_request_once(run, tmp_path):
+    async def main():
+        asker = Asker()
+        for request in (1, 2):
+            asker.lines.ask(f"unix://{tmp_path}/nobody", request, ["k"])
+        await asker.until(lambda: len(asker.failures) == 2)
+        assert [request for request, _ in asker.failures] == [1, 2]
+        await asker.lines.close()
+        assert len(asker.failures) == 2
+
+    run(main())
+
+
+def test_a_line_that_is_lost_fails_what_was_asked_and_the_next_request_opens_another(run, tmp_path):
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s", SilentPort)
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        await (await server.end(0)).got(1)
+        server.connections[0].abort()
+        await asker.until(lambda: asker.failures)
+        asker.lines.ask(address, 2, ["k"])
+        await (await server.end(1)).got(1)
+        await asker.lines.close()
+        assert [request for request, _ in asker.failures] == [1, 2]
+        await server.listener.close()
+
+    run(main())
+
+
+def test_silence_ends_a_line_that_owes_an_answer(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_line, "_SILENCE_S", 0.12)
+
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s", SilentPort)
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        await asker.until(lambda: asker.failures)
+        assert asker.failures == [(1, "no answer within 0.12 s")]
+        await server.ends[0].closed()
+        await asker.lines.close()
+        await server.listener.close()
+
+    run(main())
+
+
+def test_an_unused_line_is_closed_and_an_unused_one_makes_room(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_line, "_MAX_LINES", 1)
+
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s")
+        other, second = await started(f"unix://{tmp_path}/t")
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        await asker.until(lambda: asker.answers == [1])
+        monkeypatch.setattr(data_line, "_IDLE_S", 0.01)
+        asker.lines.ask(second, 2, ["k"])
+        await server.ends[0].closed()  # room for the second
+        await asker.until(lambda: asker.answers == [1, 2])
+        await other.ends[0].closed()  # nothing was asked any more
+        assert asker.failures == []
+        await asker.lines.close()
+        for each in (server, other):
+            await each.listener.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("message", [answer(99), GetData(request=1, keys=["k"])])
+def test_data_that_was_not_asked_for_ends_the_line(run, tmp_path, message):
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s", SilentPort)
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        await (await server.end(0)).got(1)
+        server.connections[0].send([message])
+        await asker.until(lambda: asker.failures)
+        assert asker.failures == [(1, "it sent what was not asked for")]
+        await asker.lines.close()
+        await server.listener.close()
+
+    run(main())
