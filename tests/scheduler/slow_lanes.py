@@ -40,7 +40,7 @@ from weft.scheduler.core.transitions import (
 
 def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
     """Create each task as released, tie it, activate it."""
-    groups = submission._groups(state, message)
+    groups = submission._groups(state, message, client.number)
     assert groups is not None
     known = []
     queued: dict[TaskClass, None] = {}
@@ -65,7 +65,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
             submission._link(state, task, dependencies)
         elif group.task_class.members:
             move(state, task, QUEUED)
-            group.task_class.queue.push(task)
+            group.task_class.queue.push(task, client.number)
             queued[group.task_class] = None
         else:
             activate(state, task)
@@ -103,10 +103,8 @@ def slow_assign(
         ws.occupancy_ns += task.estimate_ns
         for name, amount in task.group.task_class.resources:
             ws.free_resources[name] = round(ws.free_resources[name] - amount, 9)
-        function = task.group.function
-        draft.function_of.append(
-            draft.function_index.setdefault(function, len(draft.function_index))
-        )
+        place = task.group.function, task.group.client
+        draft.function_of.append(draft.function_index.setdefault(place, len(draft.function_index)))
         draft.keys.append(task.key)
         draft.attempts.append(task.attempt)
         draft.priorities.append(task.priority)
