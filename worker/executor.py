@@ -32,7 +32,7 @@ from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .context import WorkerContext, set_worker
-from .core.events import ChunkDone, Event, Fetch, Forget, ForgetFunctions, GiveUp, Run
+from .core.events import After, ChunkDone, Event, Forget, ForgetFunctions, Run
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
 from .started import StartedRecord
@@ -78,7 +78,6 @@ class Executor:
         self._started = started
         self._lock = threading.Lock()
         self._load_lock = threading.Lock()
-        self._fetches: list[Fetch | GiveUp] = []
         #: `_wake` was called and `drain` was not.
         self._wake_pending = False
         #: What the last `drain` was told.
@@ -115,20 +114,21 @@ class Executor:
         """Hand an event to the core and do what it says. Any thread may call this."""
         self._handle(event, None)
 
-    def drain(self, writable: bool = True) -> tuple[list[Message], list[Fetch | GiveUp]]:
-        """Take what is to be sent to the scheduler, and the fetches to be made or given up.
+    def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
+        """Take what is to be sent to the scheduler, and the actions to be done after that.
 
-        Unless `writable`, the messages stay, and only fetches are a reason to `wake` until the next
+        Unless `writable`, the messages stay, and only actions are a reason to `wake` until the next
         call.
         """
         messages: list[Message] = []
+        state = self.state
         with self._lock:
             self._wake_pending = False
             self._writable = writable
             if writable:
-                messages, self.state.to_scheduler = self.state.to_scheduler, messages
-            fetches, self._fetches = self._fetches, []
-        return messages, fetches
+                messages, state.to_scheduler = state.to_scheduler, messages
+            after, state.after = state.after, []
+        return messages, after
 
     def is_executing(self) -> bool:
         """Say whether a task was started that has not been reported."""
@@ -152,13 +152,11 @@ class Executor:
         with self._lock:
             state.handle(event, time.monotonic())
             more = slot is not None and state.slots[slot].busy
-            if state.actions:
-                actions, state.actions = state.actions, []
-                for action in actions:
+            if state.before:
+                before, state.before = state.before, []
+                for action in before:
                     if action.__class__ is Run:
                         self._inboxes[action.slot].put(True)
-                    elif action.__class__ is Fetch or action.__class__ is GiveUp:
-                        self._fetches.append(action)
                     elif action.__class__ is Forget:
                         pop = self.store.pop
                         garbage += [pop(attempt, None) for attempt in action.attempts]
@@ -166,7 +164,7 @@ class Executor:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
             wake = not self._wake_pending and bool(
-                self._fetches or (state.to_scheduler and self._writable)
+                state.after or (state.to_scheduler and self._writable)
             )
             if wake:
                 self._wake_pending = True

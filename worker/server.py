@@ -569,7 +569,7 @@ class WorkerServer:
         writable = connection is None or connection.writable
         # Before what is to be sent is taken: then all reports are among it.
         is_over = self._grace is not None and writable and not executor.is_executing()
-        messages, fetches = executor.drain(writable)
+        messages, after = executor.drain(writable)
         if messages and connection is not None:
             try:
                 connection.send(messages)
@@ -578,9 +578,9 @@ class WorkerServer:
                 logger.error("cannot tell the scheduler: %s", error)  # noqa: TRY400 - it says all
                 assert self._current is not None
                 self._give_up(self._current, connection, f"what was to be said: {error}")
-        if fetches and self._peers is not None:
-            for fetch in fetches:
-                self._peers.do(fetch)
+        if after and self._peers is not None:
+            for action in after:
+                self._peers.do(action)
         if is_over:
             self.stop(self._stop_reason or "")
 

@@ -31,7 +31,6 @@ from weft.worker.core.events import (
     Fetched,
     FetchFailed,
     Forget,
-    GiveUp,
     Leave,
     Received,
     Run,
@@ -236,17 +235,12 @@ class WorkerNode:
     def _handle(self, event: Event) -> None:
         self.core.handle(event, self.world.now)
         self.world.touched[self] = None
-        actions, self.core.actions = self.core.actions, []
-        for action in actions:
+        before, self.core.before = self.core.before, []
+        for action in before:
             if isinstance(action, Run):
                 assert action.chunk is self.core.slots[action.slot].chunk
                 self._woken[action.slot] = True
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
-            elif isinstance(action, Fetch):
-                self._fetch(action)
-            elif isinstance(action, GiveUp):
-                self.world.probes["fetch given up"] += 1
-                self.world.at(0.0, self._asked[action.holder], None)
             elif isinstance(action, Forget):
                 for attempt in action.attempts:
                     self.store.pop(attempt, None)
@@ -256,6 +250,13 @@ class WorkerNode:
             else:
                 self._flush_scheduled = True
                 self.world.at(self.world.rng.random() * self.sim.plan.flush_delay, self._flush)
+        after, self.core.after = self.core.after, []
+        for action in after:
+            if isinstance(action, Fetch):
+                self._fetch(action)
+            else:
+                self.world.probes["fetch given up"] += 1
+                self.world.at(0.0, self._asked[action.holder], None)
 
     def _flush(self) -> None:
         self._flush_scheduled = False

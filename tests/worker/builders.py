@@ -16,7 +16,8 @@ from weft.protocol.wire.messages import (
     ReturnAttempts,
 )
 from weft.worker.core.events import (
-    Action,
+    After,
+    Before,
     ChunkDone,
     Event,
     Fetch,
@@ -122,31 +123,41 @@ class Hands:
 
     def handle(self, event: Event) -> list[Message]:
         self.state.handle(event, 0.0)
-        actions, self.state.actions = self.state.actions, []
-        for action in actions:
-            self._do(action)
-        validate(self.state)
-        self._check()
-        told, self.state.to_scheduler = self.state.to_scheduler, []
+        return self._drain()
+
+    def _drain(self) -> list[Message]:
+        state = self.state
+        before, state.before = state.before, []
+        for action in before:
+            self._do_before(action)
+        told, state.to_scheduler = state.to_scheduler, []
         self.messages += told
+        after, state.after = state.after, []
+        for done_after in after:
+            self._do_after(done_after)
+        validate(state)
+        self._check()
         return told
 
-    def _do(self, action: Action) -> None:
+    def _do_before(self, action: Before) -> None:
         if isinstance(action, Run):
             assert action.slot not in self.awake
             assert action.chunk is self.state.slots[action.slot].chunk
             self.awake.add(action.slot)
             self.n_runs += 1
-        elif isinstance(action, Fetch):
+        elif isinstance(action, Forget):
+            self.store.difference_update(action.attempts)
+        else:
+            assert isinstance(action, ForgetFunctions)
+
+    def _do_after(self, action: After) -> None:
+        if isinstance(action, Fetch):
             assert action.request not in self.fetches
             assert all(fetch.holder != action.holder for fetch in self.fetches.values())
             self.fetches[action.request] = action
-        elif isinstance(action, Forget):
-            self.store.difference_update(action.attempts)
-        elif isinstance(action, GiveUp):
-            self.given_up.append(action.holder)
         else:
-            assert isinstance(action, ForgetFunctions)
+            assert isinstance(action, GiveUp)
+            self.given_up.append(action.holder)
 
     def _check(self) -> None:
         state = self.state
@@ -201,14 +212,7 @@ class Hands:
         self.state.handle(event, 0.0)
         if finished and self.state.slots[slot].busy:
             self.awake.add(slot)
-        actions, self.state.actions = self.state.actions, []
-        for action in actions:
-            self._do(action)
-        validate(self.state)
-        self._check()
-        told, self.state.to_scheduler = self.state.to_scheduler, []
-        self.messages += told
-        return told
+        return self._drain()
 
     def run(self, slot: int = 0, n: int = 1) -> list[str]:
         """Start `n` tasks and tell of them; return their keys."""

@@ -126,4 +126,7 @@ class ForgetFunctions:
     functions: list[WorkerFunction]
 
 
-Action: TypeAlias = Run | Fetch | GiveUp | Forget | ForgetFunctions
+#: What must be done before the messages of the same event leave.
+Before: TypeAlias = Run | Forget | ForgetFunctions
+#: What is done after them.
+After: TypeAlias = Fetch | GiveUp

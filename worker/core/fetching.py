@@ -6,7 +6,7 @@ what a copy that came, or will not come, means for them is decided in `state`.
 
 from __future__ import annotations
 
-from .events import Action, Fetch
+from .events import After, Fetch
 from .tasks import WorkerTask
 
 #: Largest sum of (expected) sizes of one request; a single larger value goes alone. Small enough
@@ -98,7 +98,7 @@ class Fetching:
             assert peer.request is not None
             peer.request.copies[copy.key] = None
 
-    def start(self, actions: list[Action]) -> None:
+    def start(self, after: list[After]) -> None:
         """Ask every peer that may be asked."""
         while self.waiting and (not self.requests or self.nbytes < IN_FLIGHT_BYTES):
             peer = next(iter(self.waiting))
@@ -121,7 +121,7 @@ class Fetching:
             self.nbytes += request.nbytes
             keys = list(request.copies)
             attempts = list(request.attempts.values())
-            actions.append(Fetch(peer.address, request.number, keys, attempts))
+            after.append(Fetch(peer.address, request.number, keys, attempts))
 
     def end(self, number: int) -> Request | None:
         """End a request; its copies are in no container of this class any more."""

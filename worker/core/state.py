@@ -35,7 +35,8 @@ from ...protocol.wire.messages import (
     ReturnAttempts,
 )
 from .events import (
-    Action,
+    After,
+    Before,
     ChunkDone,
     Event,
     Fetched,
@@ -61,15 +62,17 @@ CHUNK_US = 1000.0
 class WorkerState:
     """All that a worker knows. `handle` is the only way in.
 
-    The shell puts new lists in the place of `to_scheduler` and `actions`; the core extends the last
-    message while it is there.
+    The shell puts new lists in the place of the three out-boxes; the core extends the last message
+    while it is there.
     """
 
     def __init__(self, nthreads: int, address: str = "") -> None:
         #: Our own address, which stands for "nobody" in `KeysMissing`.
         self.address = address
+        #: What the shell does before it sends `to_scheduler`, and what it does after that.
+        self.before: list[Before] = []
         self.to_scheduler: list[Message] = []
-        self.actions: list[Action] = []
+        self.after: list[After] = []
 
         #: {key: its current record}, in any state but cancelled, released and forgotten.
         self.by_key: dict[str, WorkerTask] = {}
@@ -122,7 +125,7 @@ class WorkerState:
             if asking is not None and not asking.busy:
                 self._feed(asking)
         if self.fetching.waiting:
-            self.fetching.start(self.actions)
+            self.fetching.start(self.after)
         if self._missing:
             tell_missing(self.to_scheduler, self._missing)
             self._missing = {}
@@ -130,7 +133,7 @@ class WorkerState:
             self.to_scheduler.append(AttemptsEnded(attempts=self._ended))
             self._ended = []
         if self._forget:
-            self.actions.append(Forget(self._forget))
+            self.before.append(Forget(self._forget))
             self._forget = []
 
     # --- Messages ---------------------------------------------------------------------------------
@@ -355,7 +358,7 @@ class WorkerState:
     def _on_drop_functions(self, message: DropFunctions) -> None:
         functions = [self.functions.pop(id) for id in message.functions if id in self.functions]
         if functions:
-            self.actions.append(ForgetFunctions(functions))
+            self.before.append(ForgetFunctions(functions))
 
     # --- Running ----------------------------------------------------------------------------------
 
@@ -368,7 +371,7 @@ class WorkerState:
             slot.busy = True
             self._fill(slot, share)
             if slot is not asking:
-                self.actions.append(Run(slot.index, slot.chunk))
+                self.before.append(Run(slot.index, slot.chunk))
 
     def _fill(self, slot: Slot, share: int) -> None:
         """Move ready tasks of one client into a slot's empty chunk: one, or 1 ms of them."""
@@ -538,7 +541,7 @@ class WorkerState:
         for holder in message.addresses:
             peer = self.fetching.peers.get(holder)
             if peer is not None and peer.request is not None:
-                self.actions.append(GiveUp(holder))
+                self.after.append(GiveUp(holder))
             elif peer is not None:
                 self._end_copies(holder, self.fetching.give_up(holder), unreachable=True)
 
@@ -573,7 +576,7 @@ class WorkerState:
         functions = list(self.functions.values())
         self.functions.clear()
         if functions:
-            self.actions.append(ForgetFunctions(functions))
+            self.before.append(ForgetFunctions(functions))
         self.to_scheduler.clear()
         self._missing = {}
 

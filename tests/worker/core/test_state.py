@@ -478,7 +478,7 @@ def test_dropped_functions_live_on_in_their_tasks():
     worker.receive(assign("1 a"))
     function = worker.state.functions[INC]
     worker.state.handle(Received([DropFunctions(functions=[INC, SLOW])]), 0.0)
-    assert worker.state.actions == [ForgetFunctions([function])]
+    assert worker.state.before == [ForgetFunctions([function])]
     assert worker.run_all() == ["a"]
 
 
