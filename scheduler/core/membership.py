@@ -104,7 +104,8 @@ def _refuse_for_good(
         return
     host = str(message.facts.get("host", ""))
     is_news = remember_refusal(state, message.name, host, why)
-    state.refuse(peer, f"worker {message.name} on {host} is refused: {why}" if is_news else "")
+    who = f"worker {message.name} on {host}" if host else f"worker {message.name}"
+    state.refuse(peer, f"{who} is refused: {why}" if is_news else "")
 
 
 def _python_minor(facts: dict[str, Any]) -> str:

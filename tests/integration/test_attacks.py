@@ -359,26 +359,37 @@ def test_frame_of_another_time_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("role", "registration", "line"),
+    ("role", "registration", "reason", "line"),
     [
-        (Role.CLIENT, client(last_epoch=2**63 - 1), "an older scheduler must not go on"),
+        (
+            Role.CLIENT,
+            client(last_epoch=2**63 - 1),
+            "an older scheduler must not go on",
+            "an older scheduler must not go on",
+        ),
         (
             Role.WORKER,
-            worker(facts={"python": "2\nWARNING: forged\x1b[31m.7"}),
+            worker(facts={"python": "2\nWARNING: forged\x1b[31m.7", "host": "far\nWARNING: away"}),
             "functions pickled by one",
+            "worker attacker on far?WARNING: away is refused: Python 2?WARNING: forged?[31m.7, ",
         ),
-        (Role.WORKER, worker(nthreads=2**63 - 1), "threads are more than"),
+        (
+            Role.WORKER,
+            worker(nthreads=2**63 - 1),
+            "threads are more than",
+            f"worker attacker is refused: {2**63 - 1} threads are more than",
+        ),
     ],
     ids=["later epoch", "other python", "threads"],
 )
 def test_registration_is_refused_with_a_reason(
-    cluster: Cluster, role: Role, registration: Message, line: str
+    cluster: Cluster, role: Role, registration: Message, reason: str, line: str
 ) -> None:
     with Attacker(cluster, role) as attacker:
         attacker.say(registration)
         refused = attacker.hear(m.Refused)
         assert isinstance(refused, m.Refused)
-        assert line in refused.reason
+        assert reason in refused.reason
         attacker.is_hung_up()
         cluster.check(line)
 
