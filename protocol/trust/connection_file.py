@@ -67,7 +67,10 @@ _CLOCK_TOLERANCE_S: Final = 60.0
 
 
 class NoSchedulerFound(ConfigError):
-    """Nothing is wrong with what was given, but no connection file of a live scheduler is there."""
+    """No connection file of a live scheduler was found in the places that were searched.
+
+    Start a scheduler with `weft scheduler`, or name the address or the connection file of one.
+    """
 
 
 @dataclass(frozen=True)

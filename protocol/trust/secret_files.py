@@ -34,7 +34,10 @@ POSIX: Final = os.name == "posix"
 
 
 class MissingFile(ConfigError):
-    """There is no such file (yet)."""
+    """A file that holds a secret does not exist.
+
+    Correct its path, or wait until the process that writes it has done so.
+    """
 
 
 def read_secret_file(
