@@ -415,12 +415,9 @@ class Engine:
             logger.warning("%s", action.text)
 
     def _on_tick(self) -> None:
-        now = time.monotonic()
         assert self.link is not None
-        assert self.data is not None
         self._ticker = self.loop.call_later(self.link.tick_s, self._on_tick)
-        self.link.on_tick(now)
-        self.data.on_tick(now)
+        self.link.on_tick(time.monotonic())
         self._on_event(Tick())
         self._check_unused()
 

@@ -2,8 +2,8 @@
 
 Workers fetch inputs from each other over these lines, and clients fetch large results. A request is
 answered by exactly one call: `on_answer` with what came, or `on_failed` when the worker cannot be
-reached, goes away, breaks the rules or is silent for too long. Requests that were made before the
-connection was there are sent when it is.
+reached, goes away, breaks the rules, is silent for too long or is given up by the caller. Requests
+that were made before the connection was there are sent when it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ..wire.message import Message
 from ..wire.messages import GetData, KeysData
 from ..wire.session import Silence
 from .connection import Connection
-from .transport import connect
 
 __all__ = ["DataLines"]
 
@@ -53,6 +52,9 @@ class _Line:
         self.connecting = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
+        # Imported here: most clients fetch nothing directly, and it takes milliseconds to import.
+        from .transport import connect
+
         lines = self._lines
         # A worker's data port shows a certificate of its own, so there is none to pin; the token's
         # proof is bound to the certificate that was shown.
@@ -139,7 +141,7 @@ class _Line:
         if lines._by_address.get(self.address) is self:
             del lines._by_address[self.address]
         asked, self.asked = self.asked, {}
-        for request in asked:
+        for request in () if lines._is_closed else asked:
             lines._on_failed(self.address, request, reason)
 
 
@@ -168,15 +170,28 @@ class DataLines:
         self._connect_timeout_s = connect_timeout_s
         #: {address: line}; the one that was used last comes last.
         self._by_address: dict[str, _Line] = {}
+        self._is_closed = False
 
     def ask(self, address: str, request: int, keys: list[str]) -> None:
-        """Ask the worker at `address` for the values of `keys`."""
+        """Ask the worker at `address` for the values of `keys`; do nothing once closed."""
+        if self._is_closed:
+            return
         line = self._by_address.pop(address, None)
         if line is None:
             self._make_room()
             line = _Line(self, address)
         self._by_address[address] = line
         line.ask(request, keys)
+
+    def give_up(self, address: str, reason: str) -> None:
+        """Close the line to the worker at `address`, if there is one; what is asked fails.
+
+        For a worker that the scheduler has lost: one that is suspended keeps its connections, and
+        would only be given up for its silence.
+        """
+        line = self._by_address.get(address)
+        if line is not None:
+            line.close(reason)
 
     def _make_room(self) -> None:
         if len(self._by_address) >= _MAX_LINES:
@@ -185,7 +200,8 @@ class DataLines:
                 unused.close("it was not used")
 
     async def close(self) -> None:
-        """Close all lines; what is asked fails."""
+        """Close all lines; neither callback is called any more."""
+        self._is_closed = True
         lines = list(self._by_address.values())
         for line in lines:
             line.close("this process stops")

@@ -123,8 +123,43 @@ def test_a_line_that_is_lost_fails_what_was_asked_and_the_next_request_opens_ano
         await asker.until(lambda: asker.failures)
         asker.lines.ask(address, 2, ["k"])
         await (await server.end(1)).got(1)
+        assert [request for request, _ in asker.failures] == [1]
         await asker.lines.close()
-        assert [request for request, _ in asker.failures] == [1, 2]
+        await server.listener.close()
+
+    run(main())
+
+
+def test_a_worker_that_is_given_up_fails_what_was_asked_and_can_be_asked_anew(run, tmp_path):
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s", SilentPort)
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        await (await server.end(0)).got(1)
+        asker.lines.ask(f"unix://{tmp_path}/nobody", 2, ["k"])  # which is still connecting
+        for each in (address, f"unix://{tmp_path}/nobody", "unix:///never/asked"):
+            asker.lines.give_up(each, "lost")
+        assert asker.failures == [(1, "lost"), (2, "lost")]
+        await server.ends[0].closed()
+        asker.lines.ask(address, 3, ["k"])
+        await (await server.end(1)).got(1)
+        await asker.lines.close()
+        await server.listener.close()
+
+    run(main())
+
+
+def test_nothing_is_reported_or_asked_once_the_lines_are_closed(run, tmp_path):
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s", SilentPort)
+        asker = Asker()
+        asker.lines.ask(address, 1, ["k"])
+        await (await server.end(0)).got(1)
+        await asker.lines.close()
+        asker.lines.ask(address, 2, ["k"])
+        await server.ends[0].closed()
+        assert (asker.answers, asker.failures) == ([], [])
+        assert len(server.connections) == 1
         await server.listener.close()
 
     run(main())
