@@ -14,7 +14,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ..errors import (
     CommClosed,
@@ -24,6 +24,7 @@ from ..errors import (
     InternalError,
     NotAdmitted,
     ProtocolError,
+    RemoteProtocolError,
     WeftError,
 )
 from ..trust.security import Security
@@ -44,7 +45,6 @@ from ..wire.session import (
 )
 from .connection import Connection
 from .deadline import within
-from .transport import connect
 
 __all__ = ["Finder", "SessionOwner", "SessionRunner"]
 
@@ -78,7 +78,8 @@ class SessionOwner(Protocol):
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """Handle what came in an open session, heartbeats left out.
 
-        A `RemoteProtocolError` that this raises ends the connection, as any fault of the peer.
+        A `RemoteProtocolError` that this raises ends the connection, as any fault of the peer. Any
+        other exception of an owner's method is a bug: the session is over, see `on_over`.
         """
 
     def on_writable(self, connection: Connection) -> None:
@@ -91,7 +92,7 @@ class SessionOwner(Protocol):
         """Report that the scheduler has been away for some time."""
 
     def on_over(self, end: GiveUp) -> None:
-        """End: no further attempt is made."""
+        """End: no further attempt is made. An `InternalError` stands for a bug of this process."""
 
 
 class _Line:
@@ -105,19 +106,22 @@ class _Line:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
-        self._runner._on_messages(self, connection, messages)
+        if self is self._runner._line:
+            self._runner._guard(self._runner._on_messages, self, connection, messages)
+        # Else what belonged to that session is dropped, and so is what was sent in it.
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`."""
         if self is self._runner._line and self.is_welcomed:
-            self._runner._owner.on_writable(connection)
+            self._runner._guard(self._runner._owner.on_writable, connection)
 
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
         """See `Handler`."""
         self.closed.set_result(None)
         if self is self._runner._line:
             text = "the connection to the scheduler ended"
-            self._runner._on_closed(error or CommClosed(text, connection.peer_address))
+            error = error or CommClosed(text, connection.peer_address)
+            self._runner._guard(self._runner._on_closed, error)
 
 
 class SessionRunner:
@@ -167,19 +171,22 @@ class SessionRunner:
     async def leave(self, reason: str, timeout_s: float) -> None:
         """Send a goodbye, if there is a session, and close; no further attempt is made."""
         self._stop()
-        if self._attempt is not None:
-            await asyncio.wait([self._attempt], timeout=_SETTLE_S)
-            self._attempt.cancel()
-            await asyncio.gather(self._attempt, return_exceptions=True)
+        attempt = self._attempt
+        if attempt is not None:
+            await asyncio.wait([attempt], timeout=_SETTLE_S)
+            attempt.cancel()
+            await asyncio.gather(attempt, return_exceptions=True)
         line, self._line = self._line, None
         if line is None or line.connection is None:
             return
-        if line.is_welcomed:  # before the welcome nothing but the registration may be sent
-            line.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
-        line.connection.close()
         try:
+            if line.is_welcomed:  # before the welcome nothing but the registration may be sent
+                line.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
+            line.connection.close()
             await within(timeout_s, asyncio.shield(line.closed))
         except TimeoutError:
+            pass
+        finally:
             line.connection.abort()
 
     def abort(self) -> None:
@@ -239,7 +246,7 @@ class SessionRunner:
             self._timer.cancel()
             self._timer = None
         if self.session.due < math.inf:
-            self._timer = self._loop.call_at(self.session.due, self._on_timer)
+            self._timer = self._loop.call_at(self.session.due, self._guard, self._on_timer)
 
     def _on_timer(self) -> None:
         connection = self.connection
@@ -258,10 +265,9 @@ class SessionRunner:
             if self._line is not line:
                 raise CommClosed("the connection to the scheduler ended", address)
         except WeftError as error:
-            self._on_attempt_failed(line, error)
+            self._guard(self._on_attempt_failed, line, error)
         except Exception as bug:
-            _log.exception("a bug ends the search for the scheduler")
-            self._on_attempt_failed(line, InternalError(f"the search for it failed: {bug!r}"))
+            self._on_bug(bug)
         except BaseException:
             if line.connection is not None:
                 line.connection.abort()
@@ -270,7 +276,7 @@ class SessionRunner:
             self._attempt = None
             if self.session.phase == "connecting":
                 self.session.on_connected(self._loop.time())
-                self._drain()
+                self._guard(self._drain)
 
     def _on_attempt_failed(self, line: _Line, error: WeftError) -> None:
         if self._line is line:
@@ -282,6 +288,8 @@ class SessionRunner:
 
     async def _open(self, line: _Line, timeout_s: float) -> tuple[str, Security, Connection]:
         """Connect to the first address that answers; they may be others each time."""
+        from .transport import connect  # not earlier: `import weft` need not wait for it
+
         addresses, security = self._find()
         failure: WeftError = ConfigError("no address of a scheduler is known")
         for i, address in enumerate(addresses):
@@ -300,11 +308,27 @@ class SessionRunner:
                 return address, security, connection
         raise failure
 
+    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+        """Call; let a bug of this process end its session for good, and not leave it half done."""
+        try:
+            call(*args)
+        except RemoteProtocolError:
+            raise
+        except Exception as bug:
+            self._on_bug(bug)
+
+    def _on_bug(self, bug: Exception) -> None:
+        _log.error("a bug of weft ends the session with the scheduler", exc_info=bug)
+        self._attempt = None
+        self._abandon()
+        error = InternalError(f"a bug of weft: {bug!r}")
+        error.__cause__ = bug
+        self.session.on_bug(error, self._loop.time())
+        self._drain()
+
     # --- What connections deliver -----------------------------------------------------------------
 
     def _on_messages(self, line: _Line, connection: Connection, messages: list[Message]) -> None:
-        if line is not self._line:
-            return  # what belonged to that session is dropped, and so is what was sent in it
         if not line.is_welcomed:
             first, *messages = messages
             if not isinstance(first, Welcome):
@@ -312,10 +336,11 @@ class SessionRunner:
                 return
             connection.wire.epoch, connection.wire.session = first.epoch, first.session
             line.is_welcomed = True
-            self._owner.on_welcome(connection, first)
+            # The machine first: the owner may already end the session, or have a bug.
             self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())
+            self._owner.on_welcome(connection, first)
             self._drain()
-        if not all(type(message) is not Heartbeat for message in messages):
+        if any(type(message) is Heartbeat for message in messages):
             messages = [message for message in messages if type(message) is not Heartbeat]
         if messages and line is self._line:
             self._owner.on_messages(connection, messages)

@@ -306,6 +306,14 @@ class Session:
                 self._beat(n_received, now)
         self._set_timer(now)
 
+    def on_bug(self, error: InternalError, now: float) -> None:
+        """Give up, without a `Lose`: this process is at fault, and what it holds may be broken."""
+        self.actions.clear()
+        if self.phase == "open":
+            self.outage = Outage(now, error)
+        if self.phase not in {"idle", "over"}:
+            self._give_up(error, is_final=True)
+
     def end(self) -> None:
         """Stop trying. A connection that is there is left to the shell, which may say goodbye."""
         if self.phase != "over":
@@ -326,7 +334,7 @@ class Session:
     def _fail(self, error: WeftError, now: float) -> None:
         assert self.outage is not None
         self.outage.last_error = error
-        if isinstance(error, InternalError) or self.policy.is_final(error, self.n_welcomes, now):
+        if self.policy.is_final(error, self.n_welcomes, now):
             self._give_up(error, is_final=True)
         elif now >= self._deadline:
             self._give_up(error, is_final=False)

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.protocol.transport_kit import PLAIN, End, Server
-from weft.protocol.errors import CommClosed, ConfigError, HandshakeError, NotAdmitted
+from weft.protocol.errors import CommClosed, ConfigError, HandshakeError, InternalError, NotAdmitted
 from weft.protocol.net.deadline import within
 from weft.protocol.net.session import SessionRunner
 from weft.protocol.wire.handshake import Role
@@ -210,6 +210,36 @@ def test_messages_reach_the_owner_without_heartbeats_and_not_after_the_loss(run,
         await server.listener.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("method", ["registration", "heartbeat", "on_welcome", "on_messages"])
+def test_a_bug_of_the_owner_ends_its_session_for_good(run, tmp_path, caplog, method):
+    class Broken(Owner):
+        pass
+
+    def fail(*args):
+        raise KeyError("a bug")
+
+    setattr(Broken, method, fail)
+
+    async def main():
+        server, address = await started(f"unix://{tmp_path}/s")
+        owner = Broken()
+        runner = runner_for(owner, address)
+        runner.start()
+        if method == "on_messages":
+            await owner.until("welcome")
+            server.connections[0].send([Stop(reason="enough")])
+        end = await runner.over
+        assert isinstance(end.error, InternalError)
+        assert end.is_final
+        assert owner.events[-1] == ("over", end.error)
+        await server.ends[0].closed()
+        assert runner.connection is None
+        await server.listener.close()
+
+    run(main())
+    assert "a bug of weft ends the session" in caplog.text
 
 
 def test_abort_leaves_no_attempt_behind(run, tmp_path):

@@ -174,6 +174,24 @@ def test_a_final_error_ends_the_attempts():
     assert session.phase == "over"
 
 
+@pytest.mark.parametrize("phase", ["connecting", "registering", "open", "waiting"])
+def test_a_bug_ends_a_session_in_any_phase_and_nothing_else_is_done(phase):
+    session = Session(Policy(), half)
+    session.start(0.0)
+    for name in ("registering", "open"):
+        if session.phase != phase and phase != "waiting":
+            session.on_connected(0.1) if name == "registering" else session.on_welcomed(7, 50, 0.2)
+    if phase == "waiting":
+        session.on_failed(REFUSED, 0.1)
+    assert session.phase == phase
+    bug = InternalError("a bug")
+    session.on_bug(bug, 1.0)
+    (end,) = take(session)
+    assert (end.error, end.is_final, session.phase, session.due) == (bug, True, "over", math.inf)
+    session.on_bug(bug, 2.0)
+    assert take(session) == []
+
+
 def test_a_registration_without_an_answer_is_abandoned():
     session = Session(Policy(attempt_s=3.0), half)
     session.start(0.0)
