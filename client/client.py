@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
 from ..protocol.errors import ClientClosed, NotSupported
+from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import ShutdownCluster
 from . import absent, asking, tables
@@ -32,7 +33,6 @@ from .locating import Cluster, Location, check_options
 from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
 from .shell.leaving import Holdings
-from .shell.link import Finder
 from .shell.loop import LoopThread
 from .shell.patience import check_seconds
 

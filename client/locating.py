@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 from ..protocol.errors import CommClosed, ConfigError
 from ..protocol.net.probing import why_nobody_answers
+from ..protocol.net.session import Finder
 from ..protocol.trust import connection_file as connection_files
 from ..protocol.trust.security import Security
 from . import absent
-from .shell.link import Finder, SchedulerEnded
+from .shell.link import SchedulerEnded
 from .shell.loop import LoopThread
 
 

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
+from ...protocol.net.session import Finder
 from ...protocol.wire.failure import Failure
 from ..core.events import (
     Action,
@@ -44,7 +45,7 @@ from ..core.table import FutureTable
 from ..core.tasks import FutureState
 from ..lending import Loan
 from .data_links import DataLinks
-from .link import Finder, SchedulerLink
+from .link import SchedulerLink
 from .patience import check_seconds
 from .watchers import AsyncWaiter, ThreadWaiter, Waiter
 
@@ -53,6 +54,8 @@ logger: Final = logging.getLogger("weft.client")
 _CLOSE_TIMEOUT_S: Final = 2.0
 #: How long a release may wait for company after the scheduler was heard of.
 _SWEEP_S: Final = 0.01
+#: How often the core looks at its deadlines.
+_TICK_S: Final = 0.25
 
 
 #: How long a future that is pickled waits until the scheduler has its task.
@@ -338,7 +341,7 @@ class Engine:
         link = self.link
         self.data = DataLinks(lambda: link.security, self._on_event)
         await self.link.open(timeout_s)
-        self._ticker = self.loop.call_later(self.link.tick_s, self._on_tick)
+        self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
 
     def _set_when_unused(self, callback: Callable[[], None]) -> None:
         self._when_unused = callback
@@ -415,9 +418,7 @@ class Engine:
             logger.warning("%s", action.text)
 
     def _on_tick(self) -> None:
-        assert self.link is not None
-        self._ticker = self.loop.call_later(self.link.tick_s, self._on_tick)
-        self.link.on_tick(time.monotonic())
+        self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
         self._on_event(Tick())
         self._check_unused()
 

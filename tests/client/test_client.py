@@ -470,7 +470,7 @@ def messages_of(caplog, level):
 
 def test_a_long_outage_is_said_once_and_its_end_too(scheduler, caplog, monkeypatch, wait_until):
     caplog.set_level(logging.INFO, "weft.client")
-    monkeypatch.setattr("weft.client.shell.link._SAY_SO_AFTER_S", 0.1)
+    monkeypatch.setattr("weft.client.shell.link._REPORT_AFTER_S", 0.1)
     scheduler.is_holding = True
     with Client(scheduler) as client:
         futures = client.map(inc, range(3))

@@ -86,7 +86,7 @@ def test_an_argument_of_20_calls_is_sent_about_once(options, how, wait_until):
     with LocalCluster(n_workers=2, **options) as cluster, weft.Client(cluster) as client:
         client.wait_for_workers(2)
         x = number()
-        connection = client._engine.link._session.connection
+        connection = client._engine.link._connection
         before = connection.bytes_out
         if how == "submit":
             futures = [client.submit(change, x, i) for i in range(20)]
@@ -147,7 +147,7 @@ def test_it_is_made_again_when_its_worker_dies(tmp_path, wait_until):
 
     with LocalCluster(n_workers=1) as cluster, weft.Client(cluster) as client:
         x = number()
-        connection = client._engine.link._session.connection
+        connection = client._engine.link._connection
         futures = [client.submit(die_once, x, str(tmp_path / str(i))) for i in range(2)]
         assert client.gather(futures, timeout=60) == [NBYTES / 8] * 2
         # The scheduler still had it.

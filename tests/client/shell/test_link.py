@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,7 +13,6 @@ from weft.client.core.events import Connected, Disconnected, Event, GaveUp
 from weft.client.shell.link import SchedulerLink
 from weft.client.shell.loop import LoopThread
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.liveness import Silence
 from weft.protocol.net.transport import Listener, listen
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.handshake import Role
@@ -25,7 +23,7 @@ SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
 
 class Line:
-    """Accepts clients; `on_registered` says what becomes of each."""
+    """Accepts clients; `on_registered` decides what becomes of each."""
 
     def __init__(self) -> None:
         self.address = "inproc://scheduler-of-links"
@@ -103,7 +101,6 @@ class Link:
             reconnect_timeout_s,
             lambda: 0,
         )
-        self.ticker: asyncio.TimerHandle | None = None
 
     def find(self) -> tuple[list[str], Security]:
         if self.problem is not None:
@@ -117,11 +114,6 @@ class Link:
     def of(self, kind: type[Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.ticker = loop.call_later(self.link.tick_s, self.tick)
-        self.link.on_tick(loop.time())
-
 
 @pytest.fixture
 async def line() -> AsyncIterator[Line]:
@@ -134,13 +126,11 @@ async def line() -> AsyncIterator[Line]:
 async def bench(line: Line) -> AsyncIterator[Link]:
     bench = Link(line)
     yield bench
-    if bench.ticker is not None:
-        bench.ticker.cancel()
     await bench.link.close("the test ends", 5.0)
     await line.until(lambda: line.n_closed == len(line.registrations))
 
 
-async def test_an_attempt_that_is_cancelled_before_it_is_welcomed_leaves_nothing(line, bench):
+async def test_an_attempt_that_is_cancelled_before_the_welcome_leaves_no_connection(line, bench):
     line.on_registered = lambda connection: None
     opening = asyncio.ensure_future(bench.link.open(20.0))
     await line.until(lambda: line.registrations)
@@ -151,11 +141,11 @@ async def test_an_attempt_that_is_cancelled_before_it_is_welcomed_leaves_nothing
     assert bench.events == []
 
 
-async def test_a_close_while_the_scheduler_thinks_about_the_welcome_leaves_nothing(line, bench):
+async def test_a_close_before_the_welcome_leaves_no_connection(line, bench):
     await bench.link.open(20.0)
     late: list[Connection] = []
     line.on_registered = late.append
-    bench.link._session.connection.abort()
+    bench.link._connection.abort()
     await line.until(lambda: late)
     closing = asyncio.ensure_future(bench.link.close("enough", 5.0))
     await asyncio.sleep(0)
@@ -165,10 +155,9 @@ async def test_a_close_while_the_scheduler_thinks_about_the_welcome_leaves_nothi
     assert len(bench.of(Connected)) == 1
 
 
-async def test_a_scheduler_that_says_nothing_any_more_is_left(line, bench, monkeypatch):
-    monkeypatch.setattr("weft.client.shell.link.Silence", lambda: Silence(3))
+async def test_a_silent_scheduler_is_abandoned(line, bench, monkeypatch):
+    monkeypatch.setattr("weft.protocol.wire.session.MISSED_HEARTBEATS", 3)
     await bench.link.open(20.0)
-    bench.tick()
     await line.until(lambda: line.n_beats > 5)
     assert bench.of(Disconnected) == []
     line.is_mute = True
@@ -178,34 +167,17 @@ async def test_a_scheduler_that_says_nothing_any_more_is_left(line, bench, monke
     await line.until(lambda: len(bench.of(Connected)) == 2)
 
 
-async def test_sessions_that_end_at_once_are_begun_anew_ever_more_slowly(line, monkeypatch):
-    made = []
-
-    def delays(link):
-        made.append(1)
-        return itertools.repeat(0.0)
-
-    monkeypatch.setattr(SchedulerLink, "_delays", delays)
-    bench = Link(line)
-    line.on_registered = line.greet_and_abort
-    await bench.link.open(20.0)
-    await line.until(lambda: len(line.registrations) >= 5)
-    await bench.link.close("enough", 5.0)
-    await line.until(lambda: line.n_closed == len(line.registrations))
-    assert len(made) <= 2
-
-
-async def test_a_search_that_fails_by_a_bug_is_told_to_those_who_wait(line, bench, caplog):
+async def test_a_bug_in_the_search_is_reported_to_pending_futures(line, bench, caplog):
     await bench.link.open(20.0)
     bench.problem = RuntimeError("a bug in the finder")
-    bench.link._session.connection.abort()
+    bench.link._connection.abort()
     await line.until(lambda: bench.of(GaveUp))
     assert "a bug in the finder" in bench.of(GaveUp)[0].reason
-    assert "a bug ends the search" in caplog.text
+    assert "a bug of weft ends the session" in caplog.text
 
 
-def test_a_coroutine_that_comes_as_the_loop_is_closed_is_cancelled_and_not_waited_for(monkeypatch):
-    """Posted too late to be started, nobody would ever answer."""
+def test_a_coroutine_posted_while_the_loop_closes_is_cancelled(monkeypatch):
+    """It was posted too late to be started, and its caller would wait for ever."""
     closing, posted = threading.Event(), threading.Event()
     loop = asyncio.new_event_loop()
     close = loop.close
