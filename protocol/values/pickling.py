@@ -100,19 +100,12 @@ def cloud_reducers() -> dict[type, Callable[[Any], Any]]:
     return reducers
 
 
-def reduce_builtin_class(cls: type) -> Any:
-    """Return what pickle needs for a class that was not made in Python."""
-    import cloudpickle.cloudpickle
-
-    return cloudpickle.cloudpickle._class_reduce(cls)
-
-
-_LRU_CACHE = functools._lru_cache_wrapper
+LRU_CACHE = functools._lru_cache_wrapper
 
 
 def reduce_lru_cache(obj: Any) -> Any:
     """Return what pickle needs if `obj` is a function under `functools.lru_cache` by value."""
-    if type(obj) is _LRU_CACHE and not is_importable(obj):
+    if type(obj) is LRU_CACHE and not is_importable(obj):
         return _rebuild_lru_cache, (obj.__wrapped__, obj.cache_parameters())
     return NotImplemented
 

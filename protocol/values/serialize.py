@@ -24,6 +24,7 @@ Costs, CPython 3.11: `dumps((3,))` 0.45 µs, of which pickle takes 0.18, and `du
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +33,7 @@ from typing import Any, NoReturn
 from ..errors import ClientClosed, InternalError, SerializationError
 from ..host.process_role import is_worker_process
 from ..wire.payload import Blob, Payload
-from .by_value import dumps_by_value
+from .by_value import dumps_as_before, dumps_by_value, group_hints
 from .functions import dumps_function, function_name
 from .pickling import (
     PROTOCOL,
@@ -127,6 +128,11 @@ def _encode(obj: object, is_argument: bool = False) -> Blob:
     """Pickle with whatever it takes; errors come as they are."""
     buffers: list[memoryview] = []
     take = buffer_taker(buffers)
+    if is_argument and group_hints:
+        known = dumps_as_before(obj, take)
+        if known is not None:
+            return Payload(known, buffers) if buffers else known
+        _restart(buffers)
     try:
         data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
         if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
@@ -142,15 +148,17 @@ def _encode_by_value(
     take: Callable[[pickle.PickleBuffer], bool],
     is_argument: bool,
 ) -> bytes:
-    def restart() -> None:
-        # Both collections restart with the pickle, or they would hold what the first try met.
-        buffers.clear()
-        if _local.collector is not None:
-            _local.collector.clear()
+    _restart(buffers)
+    if not is_argument:  # a result is pickled once; the next call may have the same function in it
+        return cloudpickle_dumps(obj, take)
+    return dumps_by_value(obj, take, functools.partial(_restart, buffers))
 
-    restart()
-    # The next call may have the same function in it; a result is pickled once.
-    return dumps_by_value(obj, take, restart) if is_argument else cloudpickle_dumps(obj, take)
+
+def _restart(buffers: list[memoryview]) -> None:
+    """Empty what the objects and their buffers noted: `obj` is pickled again from its beginning."""
+    buffers.clear()
+    if _local.collector is not None:
+        _local.collector.clear()
 
 
 def _raise_explained(
@@ -322,8 +330,14 @@ def dumps_arguments_many(
         for args in rows:
             obj = [args, kwargs] if kwargs else args
             try:
-                data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
-                if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+                known = dumps_as_before(obj, take) if group_hints else None
+                if known is None:
+                    if group_hints:
+                        _restart(buffers)
+                    data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
+                else:
+                    data = known
+                if known is None and len(data) >= TINY_NBYTES and needs_cloudpickle(data):
                     data = _encode_by_value(obj, buffers, take, is_argument=True)
             except Exception:  # see _encode
                 data = _encode_by_value(obj, buffers, take, is_argument=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import pickle
 import subprocess
@@ -189,22 +190,45 @@ def test_pickles_within_pickles_find_their_own_groups():
     box = send(Box(main.f, Nested(), main.f))[0]
     ((inside,), _) = box.content[1]
     assert inside.content[0] is box.content[0] is box.content[2]
-    assert not by_value._reading.groups
 
 
-def test_arguments_that_cannot_be_read_leave_little_behind():
-    class Broken:
-        def __reduce__(self):
-            return int, ("no number",)
+def test_group_of_the_last_call_is_not_sent_with_arguments_that_do_not_use_it():
+    main, _ = program("def f(): return 'f'")
+    assert is_grouped([main.f])
+    assert not is_grouped([1, "text"])
+    assert send([main.f])[0][0]() == "f"
 
-    for i in range(100):
-        main, _ = program(f"def f(): return {i}")
-        for _ in range(3):
-            blob, _ = dumps_arguments("f", (main.f, Broken()), {})
-        with pytest.raises(ValueError, match="no number"):
-            loads_arguments(blob)
-    assert len(by_value._reading.groups) <= by_value._MAX_NESTED
-    by_value._reading.groups.clear()
+
+def test_another_function_than_that_of_the_last_call_arrives():
+    main, space = program("def f(): return 'f'\ndef g(): return 'g'")
+    assert send(Box(main.f))[0].content[0]() == "f"
+    blob, _ = dumps_arguments("f", (Box(space["g"], space["f"]),), {})
+    received = loads_arguments(blob)[0][0]
+    assert [function() for function in received.content] == ["g", "f"]
+
+
+def test_large_buffers_and_futures_are_counted_once_however_often_an_argument_is_pickled():
+    main, _ = program("def f(): return 'f'")
+    array = bytearray(10_000)
+    for rest in (main.f, main.f, main.f, main.f, 1, main.f):
+        blob, _ = dumps_arguments("f", (Box(pickle.PickleBuffer(array), rest),), {})
+        assert len(blob.buffers) == 1
+
+
+def test_reducer_that_is_registered_later_is_used():
+    class Point:
+        pass
+
+    main, _ = program("def f(): return 'f'")
+    Point.__module__, Point.__qualname__ = __name__, "Point"
+    sys.modules[__name__].Point = Point
+    try:
+        send(Box(main.f, Point()))
+        copyreg.pickle(Point, lambda point: (str, ("a point",)))
+        assert send(Box(main.f, Point()))[0].content[1] == "a point"
+    finally:
+        copyreg.dispatch_table.pop(Point, None)
+        del sys.modules[__name__].Point
 
 
 @pytest.mark.slow
