@@ -288,8 +288,10 @@ def dumps_as_before(
         data = _dump_with(entry, obj, buffer_callback) if entry.observed.is_unchanged() else b""
     except Exception:  # plain pickle cannot, so cloudpickle has the last word
         data = b""
-    if not needs_cloudpickle(data) and any(data.find(mark) >= 0 for mark in entry.marks):
-        return entry.head + data
+    if not needs_cloudpickle(data):
+        for mark in entry.marks:
+            if data.find(mark) >= 0:
+                return entry.head + data
     group_hints.pop(key, None)
     return None
 

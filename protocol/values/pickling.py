@@ -68,7 +68,7 @@ def needs_cloudpickle(data: bytes) -> bool:
     if cloudpickle is None:
         return False
     registered = cloudpickle.list_registry_pickle_by_value()
-    return any(name.encode() in data for name in registered)
+    return bool(registered) and any(name.encode() in data for name in registered)
 
 
 def cloudpickle_dumps(
