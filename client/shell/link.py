@@ -53,12 +53,12 @@ class SchedulerEnded(CommClosed):
 class _ClientPolicy(Policy):
     """At first only an absent scheduler is waited for; later also one that is half restarted."""
 
-    def is_final(self, error: WeftError, n_sessions: int, now: float) -> bool:
+    def is_final(self, error: WeftError, outage: Outage, now: float) -> bool:
         """See `Policy`."""
         if isinstance(error, SchedulerEnded):
             return True
         # A wrong token is what a restart looks like halfway.
-        may_pass = (CommError, ProtocolError, ConfigError) if n_sessions else CommError
+        may_pass = (CommError, ProtocolError, ConfigError) if outage.error else CommError
         return not isinstance(error, may_pass)
 
 
@@ -103,9 +103,6 @@ class SchedulerLink:
         self._loop = asyncio.get_running_loop()
         #: Done with the first session.
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        #: When the session was lost, and whether that was reported to the user.
-        self._lost_at: float | None = None
-        self._is_reported = False
         #: Of the last session, "" before the first one.
         self.address = ""
         #: Which cluster that is, b"" before the first session.
@@ -193,17 +190,16 @@ class SchedulerLink:
         """See `SessionOwner`."""
         return [Heartbeat(facts={})]
 
-    def on_welcome(self, connection: Connection, welcome: Welcome) -> None:
+    def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""
         assert self._runner is not None
         self.address = self._runner.address
         self.cluster_id = connection.cluster_id
         self.facts = welcome.facts
-        if self._lost_at is not None:
-            level = logging.INFO if self._is_reported else logging.DEBUG
-            seconds = self._loop.time() - self._lost_at
+        if outage.error is not None:
+            level = logging.INFO if outage.is_reported else logging.DEBUG
+            seconds = self._loop.time() - outage.since
             logger.log(level, "the scheduler is back after %.0f s", seconds)
-        self._lost_at, self._is_reported = None, False
         if not self._opened.done():
             self._opened.set_result(None)
         self._on_event(Connected(welcome.epoch, welcome.session))
@@ -218,13 +214,15 @@ class SchedulerLink:
 
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
-        self._lost_at = self._loop.time()
         self._on_event(Disconnected(str(reason)))
+
+    def on_retry(self, outage: Outage, left_s: float) -> None:
+        """See `SessionOwner`."""
+        logger.debug("cannot reach the scheduler yet: %s", outage.last_error)
 
     def on_outage(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
         assert outage.error is not None
-        self._is_reported = True
         logger.warning(
             "the scheduler at %s is gone (%s); trying to come back for another %.0f s; %s pending",
             self.address,

@@ -22,6 +22,7 @@ from ..errors import (
     ConfigError,
     HandshakeError,
     InternalError,
+    LocalProtocolError,
     NotAdmitted,
     ProtocolError,
     RemoteProtocolError,
@@ -41,6 +42,7 @@ from ..wire.session import (
     Outage,
     Register,
     ReportOutage,
+    Retry,
     Session,
 )
 from .connection import Connection
@@ -72,8 +74,8 @@ class SessionOwner(Protocol):
     def heartbeat(self) -> list[Message]:
         """Return what is sent at each beat."""
 
-    def on_welcome(self, connection: Connection, welcome: Welcome) -> None:
-        """Begin: the session is open."""
+    def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
+        """Begin: the session is open, and `outage` is over."""
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """Handle what came in an open session, heartbeats left out.
@@ -87,6 +89,9 @@ class SessionOwner(Protocol):
 
     def on_lost(self, reason: WeftError) -> None:
         """Give up what belonged to the session. Another one may follow."""
+
+    def on_retry(self, outage: Outage, left_s: float) -> None:
+        """Take note that an attempt failed; another one follows."""
 
     def on_outage(self, outage: Outage, left_s: float) -> None:
         """Report that the scheduler has been away for some time."""
@@ -224,11 +229,16 @@ class SessionRunner:
             assert self._line is not None
             assert self._line.connection is not None
             first = self._owner.registration(action.number, action.last_epoch)
-            self._line.connection.send([first])
+            try:
+                self._line.connection.send([first])
+            except LocalProtocolError as error:  # what the process is called, for instance
+                self.fail(error)
         elif isinstance(action, Abandon):
             self._abandon()
         elif isinstance(action, Lose):
             self._owner.on_lost(action.reason)
+        elif isinstance(action, Retry):
+            self._owner.on_retry(action.outage, action.left_s)
         elif isinstance(action, ReportOutage):
             self._owner.on_outage(action.outage, action.left_s)
         else:
@@ -337,8 +347,10 @@ class SessionRunner:
             connection.wire.epoch, connection.wire.session = first.epoch, first.session
             line.is_welcomed = True
             # The machine first: the owner may already end the session, or have a bug.
+            outage = self.session.outage
+            assert outage is not None
             self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())
-            self._owner.on_welcome(connection, first)
+            self._owner.on_welcome(connection, first, outage)
             self._drain()
         if any(type(message) is Heartbeat for message in messages):
             messages = [message for message in messages if type(message) is not Heartbeat]

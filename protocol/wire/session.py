@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ..errors import CommClosed, CommError, InternalError, WeftError
+from ..errors import CommClosed, CommError, InternalError, WeftError, WrongCluster, WrongToken
 
 __all__ = [
     "PHASES",
@@ -41,6 +41,7 @@ __all__ = [
     "Policy",
     "Register",
     "ReportOutage",
+    "Retry",
     "Session",
     "Silence",
 ]
@@ -98,22 +99,24 @@ class Backoff:
     The jitter keeps a thousand peers of a restarted scheduler from connecting in the same instant.
     """
 
-    def __init__(self, first_s: float, most_s: float, jitter: Callable[[], float]) -> None:
-        """Begin with the limit `first_s`; `jitter` returns a number from 0 to 1."""
-        self._first_s = first_s
-        self._most_s = most_s
+    def __init__(self, policy: Policy, jitter: Callable[[], float]) -> None:
+        """Begin with the first limit; `jitter` returns a number from 0 to 1."""
+        self._policy = policy
         self._jitter = jitter
-        self._limit_s = first_s
+        self._limit_s = policy.first_delay_s
+        self._soon_until = -math.inf
 
-    def next_s(self) -> float:
+    def next_s(self, now: float) -> float:
         """Return the next delay: between a fifth of its limit and its limit. Seconds."""
-        limit_s = self._limit_s
-        self._limit_s = min(2 * limit_s, self._most_s)
+        policy, limit_s = self._policy, self._limit_s
+        most_s = policy.soon_delay_s if now < self._soon_until else policy.most_delay_s
+        self._limit_s = min(2 * limit_s, most_s)
         return limit_s * (0.2 + 0.8 * self._jitter())
 
-    def reset(self) -> None:
+    def reset(self, now: float) -> None:
         """Begin again with the first limit."""
-        self._limit_s = self._first_s
+        self._limit_s = self._policy.first_delay_s
+        self._soon_until = now + self._policy.soon_s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,6 +125,10 @@ class Policy:
 
     first_delay_s: float = 0.1
     most_delay_s: float = 5.0
+    #: For so long after a sound session, or the start, delays stay below `soon_delay_s`: the
+    #: scheduler may be started again at once.
+    soon_s: float = 0.0
+    soon_delay_s: float = 0.5
     #: A session shorter than this counts as a failed attempt.
     sound_s: float = 10.0
     #: The longest that one attempt may take: its address may be one that swallows packets.
@@ -136,9 +143,9 @@ class Policy:
     beats: int = 1
     least_beat_s: float = 0.05
 
-    def is_final(self, error: WeftError, n_sessions: int, now: float) -> bool:
-        """Return whether no further attempt can help after `n_sessions` sessions. Override it."""
-        del error, n_sessions, now
+    def is_final(self, error: WeftError, outage: Outage, now: float) -> bool:
+        """Return whether no further attempt can help after one that failed. Override it."""
+        del error, outage, now
         return False
 
 
@@ -178,7 +185,7 @@ class Lose:
 
 @dataclass(slots=True)
 class Outage:
-    """From the loss of a session, or the start, until the next session."""
+    """The time from the loss of a session, or the start, until the next session."""
 
     since: float
     #: What ended the session; None before the first one.
@@ -186,6 +193,16 @@ class Outage:
     last_error: WeftError | None = None
     n_attempts: int = 0
     is_reported: bool = False
+    #: When a scheduler with another token, or of another cluster, answered first; None = never.
+    foreign_since: float | None = None
+
+
+@dataclass(slots=True)
+class Retry:
+    """An attempt failed because of `outage.last_error`, and another one will be made."""
+
+    outage: Outage
+    left_s: float
 
 
 @dataclass(slots=True)
@@ -205,7 +222,7 @@ class GiveUp:
     is_final: bool
 
 
-Action: TypeAlias = Connect | Register | Beat | Abandon | Lose | ReportOutage | GiveUp
+Action: TypeAlias = Connect | Register | Beat | Abandon | Lose | Retry | ReportOutage | GiveUp
 
 
 class Session:
@@ -228,7 +245,7 @@ class Session:
         self.beat_s = 0.0
         #: From the loss (or the start) to the next welcome; None while a session is open.
         self.outage: Outage | None = None
-        self._backoff = Backoff(policy.first_delay_s, policy.most_delay_s, jitter)
+        self._backoff = Backoff(policy, jitter)
         self._silence = Silence()
         self._began = 0.0
         #: No session that begins later counts.
@@ -242,6 +259,7 @@ class Session:
         """Make the first attempt at once."""
         self.outage = Outage(now, None)
         self._deadline = now + self.policy.first_s
+        self._backoff.reset(now)
         self._attempt(now)
 
     def on_connected(self, now: float) -> None:
@@ -332,30 +350,34 @@ class Session:
         self._set_timer(now)
 
     def _fail(self, error: WeftError, now: float) -> None:
-        assert self.outage is not None
-        self.outage.last_error = error
-        if self.policy.is_final(error, self.n_welcomes, now):
+        outage = self.outage
+        assert outage is not None
+        outage.last_error = error
+        if outage.foreign_since is None and isinstance(error, (WrongToken, WrongCluster)):
+            outage.foreign_since = now
+        if self.policy.is_final(error, outage, now):
             self._give_up(error, is_final=True)
         elif now >= self._deadline:
             self._give_up(error, is_final=False)
         else:
+            self.actions.append(Retry(outage, self._deadline - now))
             self._wait(now)
 
     def _lose(self, error: WeftError, now: float) -> None:
         self.actions.append(Lose(error))
         self.outage = Outage(now, error)
         if now - self._began > self.policy.sound_s:
-            self._backoff.reset()
+            self._backoff.reset(now)
         self._deadline = now + self.policy.again_s
-        if self.policy.again_s <= 0.0 or self.policy.is_final(error, self.n_welcomes, now):
-            self._give_up(error, is_final=self.policy.again_s > 0.0)
+        if self.policy.again_s <= 0.0:
+            self._give_up(error, is_final=False)
         else:
             self._wait(now)
 
     def _wait(self, now: float) -> None:
         self._move("waiting")
         # The last attempt is made when the time is over, not a delay before that.
-        self._until = min(now + self._backoff.next_s(), max(self._deadline, now))
+        self._until = min(now + self._backoff.next_s(now), max(self._deadline, now))
         self._set_timer(now)
 
     def _beat(self, n_received: int, now: float) -> None:

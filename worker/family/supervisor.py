@@ -25,11 +25,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import logging
 import os
-import random
 import shutil
 import signal
 import socket
@@ -42,14 +40,15 @@ from typing import Any, Final
 
 import psutil
 
-from ...protocol.errors import CommError, ConfigError, ConnectTimeout, ProtocolError
-from ...protocol.net.deadline import unless, within
+from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
+from ...protocol.net.deadline import within
 from ...protocol.trust.security import Security
+from ...protocol.wire.session import GiveUp
 from ..packing import TERMINATE_FRACTION
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
 from .exits import EXIT_CONFIG, EXIT_REFUSED, read_crash, read_refusal
-from .supervisor_link import SETTLE_S, SupervisorLink
+from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
 
@@ -66,14 +65,6 @@ _SOUND_AFTER_S: Final = 10.0
 _SUSPICIOUS_DEATHS: Final = 3
 _RESTART_MIN_S: Final = 0.1
 _RESTART_MAX_S: Final = 30.0
-_CONNECT_TIMEOUT_S: Final = 10.0
-_RECONNECT_MIN_S: Final = 0.05
-#: So many waits are short, about half a minute: a lost scheduler may be started again at once.
-_RECONNECT_SOON_S: Final = 0.5
-_N_SOON: Final = 80
-_RECONNECT_MAX_S: Final = 10.0
-#: Who loses a session sooner than this after it began looks again later each time.
-_SOUND_SESSION_S: Final = 10.0
 
 
 @dataclass
@@ -185,26 +176,35 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._stop_asked: asyncio.Future[str] = self._loop.create_future()
         self._all_ended = asyncio.Event()
-        self._link = SupervisorLink(self.supervisor_id, self._alive, self._on_stop_message)
+        self._link = SupervisorLink(
+            self.supervisor_id,
+            self._find,
+            SupervisorPolicy(
+                first_s=self.config.connect_timeout_s, is_embedded=self.config.embedded
+            ),
+            measure=self._alive,
+            on_stop=lambda reason: self.stop(f"the scheduler said so: {reason}"),
+            on_over=self._on_link_over,
+        )
         reader, self._writer = await asyncio.open_connection(sock=self._commands)
         tasks = [self._accompany(self._hear_spawner(reader))]
         if self._lifeline is not None:
             tasks.append(self._accompany(self._watch_lifeline(self._lifeline)))
         try:
+            self._link.start()
             if not self.config.embedded:
-                await self._first_connection()
+                await self._first_session()
             if not self._stop_asked.done():
                 for slot in self._slots:
                     self._start(slot)
                 if self._on_started is not None:
                     self._on_started()
-                tasks.append(self._accompany(self._keep_connected()))
                 tasks.append(self._accompany(self._watch_memory()))
                 tasks.append(self._accompany(self._watch_silence()))
             reason = await self._stop_asked
             _log.info("supervisor stops: %s", reason)
+            self._link.stay_away()
             await self._stop_workers()
-            await self._link.settle()
             await self._link.leave(reason)
         finally:
             for task in tasks:
@@ -479,76 +479,34 @@ class Supervisor:
 
     # --- The scheduler --------------------------------------------------------------------------
 
-    def _on_stop_message(self, reason: str) -> None:
-        self.stop(f"the scheduler said so: {reason}")
+    async def _first_session(self) -> None:
+        """Wait for the first session, or for the order to stop.
 
-    async def _first_connection(self) -> None:
-        """Connect, or raise what a person can act on; return at once when told to stop."""
-        deadline = time.monotonic() + self.config.connect_timeout_s
-        said = False
-        for delay in _delays():
-            left = max(deadline - time.monotonic(), 0.05)
-            attempt_s = min(_CONNECT_TIMEOUT_S, left)
-            try:
-                attempt = self._link.connect(*self._find(), timeout_s=attempt_s)
-                await unless(self._stop_asked, attempt, SETTLE_S)
-                return
-            except CommError as error:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    limit_s = self.config.connect_timeout_s
-                    text = f"no scheduler answered within {limit_s:g} s: {error.text}"
-                    raise ConnectTimeout(text, error.address) from None
-                if not said:
-                    _log.warning("%s; trying again for %g s", error, self.config.connect_timeout_s)
-                    said = True
-            # The last attempt is at the end.
-            await asyncio.wait([self._stop_asked], timeout=min(delay, left))
-            if self._stop_asked.done():
-                return
+        Raises:
+            WeftError: there will be none; the text names what the user can do.
+        """
+        link = self._link
+        futures: list[asyncio.Future[Any]] = [link.opened, link.over, self._stop_asked]
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        end = link.over.result() if link.over.done() else None
+        if end is None or link.opened.done() or self._stop_asked.done():
+            return
+        error = end.error
+        if isinstance(error, CommError):
+            limit_s = self.config.connect_timeout_s
+            text = f"no scheduler answered within {limit_s:g} s: {error.text}"
+            raise ConnectTimeout(text, error.address or link.address)
+        raise error
 
-    async def _keep_connected(self) -> None:
-        """Stay connected; end an embedded family when the scheduler is gone."""
-        lost_at: float | None = None
-        #: Why the last session ended, "" = there was none yet.
-        reason = ""
-        delays = _delays()
-        # The one line of the whole family: its workers keep quiet about it. Of an embedded one the
-        # owner says it.
-        level = logging.INFO if self.config.embedded else logging.WARNING
-        while True:
-            try:
-                if not self._link.connected:
-                    await self._link.connect(*self._find(), timeout_s=_CONNECT_TIMEOUT_S)
-            except (CommError, ProtocolError, ConfigError) as error:
-                if self.config.embedded and reason:
-                    self.stop(f"the scheduler is gone: {reason}")
-                    return
-                if self.config.embedded:
-                    self.stop(f"the scheduler cannot be reached: {error}", 1)
-                    return
-                _log.debug("cannot reach the scheduler yet: %s", error)
-            else:
-                if lost_at is not None:
-                    seconds = time.monotonic() - lost_at
-                    _log.log(level, "the scheduler is back after %.0f s", seconds)
-                began = time.monotonic()
-                reason = await self._link.wait_closed()
-                if self._stopping:
-                    return
-                lost_at = time.monotonic()
-                if lost_at - began > _SOUND_SESSION_S:
-                    delays = _delays()
-                _log.log(level, "the scheduler is gone: %s; trying to come back", reason)
-            await asyncio.sleep(next(delays))
-
-
-def _delays() -> Any:
-    """Yield waits that double, each with jitter: many supervisors lose one scheduler at once."""
-    limit = _RECONNECT_MIN_S
-    for n in itertools.count():
-        yield random.uniform(0.5 * limit, limit)
-        limit = min(2 * limit, _RECONNECT_SOON_S if n < _N_SOON else _RECONNECT_MAX_S)
+    def _on_link_over(self, end: GiveUp) -> None:
+        lost = end.outage.error
+        if isinstance(end.error, InternalError):
+            self._forget_workers()
+            self.stop("a bug of weft", 1)
+        elif self.config.embedded and lost is not None:
+            self.stop(f"the scheduler is gone: {lost}")
+        elif self.config.embedded:
+            self.stop(f"the scheduler cannot be reached: {end.error}", 1)
 
 
 def describe_security(security: Security) -> dict[str, Any]:

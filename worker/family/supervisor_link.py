@@ -1,245 +1,194 @@
-"""The supervisor's connection to the scheduler: who is alive, and who died of what. A shell.
+"""The supervisor's session with the scheduler: which workers live, and why others died. A shell.
 
-Reports of exits are kept until they could be sent: a worker often dies of what takes the network
+Reports of exits are kept until there is a session: a worker often dies of what takes the network
 away with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import os
 import platform
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from ...protocol.errors import CommClosed, CommError, HandshakeError, ProtocolError
+from ...protocol.errors import CommError, WeftError
 from ...protocol.net.connection import Connection
-from ...protocol.net.deadline import within
-from ...protocol.net.liveness import MISSED_HEARTBEATS, Silence
-from ...protocol.net.transport import connect
+from ...protocol.net.session import Finder, SessionRunner
 from ...protocol.trust.security import Security
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
-    Bye,
-    Refused,
     RegisterSupervisor,
     Stop,
     Welcome,
     WorkerExited,
     WorkersAlive,
 )
+from ...protocol.wire.session import GiveUp, Outage, Policy, Session
+
+_log: Final = logging.getLogger("weft.supervisor")
 
 #: Reports kept for a scheduler that is away; older ones are of no use to it.
 _MAX_REPORTS: Final = 1000
 _LEAVE_TIMEOUT_S: Final = 2.0
-#: How long an attempt may go on that is of no use any more: a handshake that breaks off would be a
-#: warning to the scheduler.
-SETTLE_S: Final = 0.5
-#: Of a goodbye, which may quote what the scheduler said at length.
-_MAX_REASON_CHARS: Final = 1000
-#: Two a heartbeat: a worker is vouched for in time even if one of them is late.
-_BEATS: Final = 2
-_MIN_BEAT_S: Final = 0.02
 
 
-class _Session:
-    """One connection. What comes late from one that was given up cannot touch the next."""
+@dataclass(slots=True, kw_only=True)
+class SupervisorPolicy(Policy):
+    """At first only an absent scheduler is waited for, later any. An embedded one never is."""
 
-    def __init__(self, on_stop: Callable[[str], None]) -> None:
-        loop = asyncio.get_running_loop()
-        self._on_stop = on_stop
-        self.connection: Connection | None = None
-        self.welcome: asyncio.Future[Welcome] = loop.create_future()
-        #: Done when the connection is gone, with the reason.
-        self.closed: asyncio.Future[str] = loop.create_future()
-        self.heartbeat: asyncio.TimerHandle | None = None
-        self.silence = Silence(_BEATS * MISSED_HEARTBEATS)
+    first_delay_s: float = 0.05
+    most_delay_s: float = 10.0
+    soon_s: float = 30.0
+    #: Two heartbeats per interval: a worker is vouched for in time even if one of them is late.
+    beats: int = 2
+    least_beat_s: float = 0.02
+    is_embedded: bool = False
 
-    def end(self, reason: str = "closed") -> None:
-        """Close at once, and for this reason if it is open."""
-        if not self.closed.done():
-            self.closed.set_result(reason)
-        self.welcome.cancel()
-        if self.heartbeat is not None:
-            self.heartbeat.cancel()
-        if self.connection is not None:
-            self.connection.abort()
-
-    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """See `Handler`."""
-        for message in messages:
-            if isinstance(message, Welcome) and not self.welcome.done():
-                connection.wire.epoch = message.epoch
-                connection.wire.session = message.session
-                self.welcome.set_result(message)
-            elif isinstance(message, Refused) and not self.welcome.done():
-                text = f"the scheduler refused this supervisor: {message.reason}"
-                self.welcome.set_exception(HandshakeError(text, connection.peer_address))
-            elif isinstance(message, Stop):
-                self._on_stop(message.reason)
-
-    def on_writable(self, connection: Connection) -> None:
-        """See `Handler`; all that is sent is small."""
-
-    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        """See `Handler`."""
-        if self.heartbeat is not None:
-            self.heartbeat.cancel()
-        if not self.welcome.done():
-            self.welcome.set_exception(error or CommClosed())
-            self.welcome.exception()  # it may come before anybody waits
-        if not self.closed.done():
-            self.closed.set_result(str(error) if error is not None else "closed")
+    def is_final(self, error: WeftError, outage: Outage, now: float) -> bool:
+        """See `Policy`."""
+        return self.is_embedded or (outage.error is None and not isinstance(error, CommError))
 
 
 class SupervisorLink:
-    """At most one session at a time. For the loop's thread only."""
+    """A `SessionOwner`. For the loop's thread only."""
 
     def __init__(
         self,
         supervisor_id: str,
+        find: Finder,
+        policy: SupervisorPolicy,
+        *,
         measure: Callable[[], dict[str, int]],
         on_stop: Callable[[str], None],
+        on_over: Callable[[GiveUp], None],
     ) -> None:
-        """Prepare; `connect` does the work.
+        """Prepare; `start` makes the first attempt.
 
         Args:
             supervisor_id: names this process for ever.
+            find: returns where the scheduler is; asked at each attempt.
+            policy: how long to try.
             measure: returns {worker id: resident bytes} of the workers that are alive.
-            on_stop: called with the reason when the scheduler says that all is over.
+            on_stop: called with the reason when the scheduler sends `Stop`.
+            on_over: called when no further attempt is made.
         """
         self._supervisor_id = supervisor_id
+        self._policy = policy
         self._measure = measure
         self._on_stop = on_stop
-        #: The last one that was welcomed.
-        self._session: _Session | None = None
-        #: Set while no attempt is under way.
-        self._settled = asyncio.Event()
-        self._settled.set()
-        self._n_sessions = 0
-        self._epoch = 0
+        self._on_over = on_over
         self._reports: list[Message] = []
+        self._loop = asyncio.get_running_loop()
+        self._runner = SessionRunner(
+            Session(policy, random.random), self, find, role=Role.SUPERVISOR
+        )
+        # One line for the whole family: its workers log nothing about it. Where the scheduler is
+        # embedded, its owner reports that it is gone.
+        self._level = logging.INFO if policy.is_embedded else logging.WARNING
+        #: Done with the first session.
+        self.opened: asyncio.Future[None] = self._loop.create_future()
+        #: Done when no further attempt is made.
+        self.over = self._runner.over
 
     @property
     def connected(self) -> bool:
         """Whether there is a session."""
-        return self._session is not None and not self._session.closed.done()
+        return self._runner.connection is not None
 
-    async def connect(
-        self, addresses: Sequence[str], security: Security, *, timeout_s: float
-    ) -> None:
-        """Open a session at the first address that answers.
+    @property
+    def address(self) -> str:
+        """Where the scheduler was found last, "" before the first connection."""
+        return self._runner.address
 
-        Raises:
-            CommError: none does.
-            HandshakeError: the scheduler is another one, or refuses us.
-        """
-        for i, address in enumerate(addresses):
-            try:
-                await self._connect(address, security, timeout_s / (len(addresses) - i))
-                return
-            except CommError:
-                if i == len(addresses) - 1:
-                    raise
-
-    async def _connect(self, address: str, security: Security, timeout_s: float) -> None:
-        session = _Session(self._on_stop)
-        self._settled.clear()
-        try:
-            await self._open(session, address, security, timeout_s)
-        except BaseException:
-            session.end()
-            raise
-        finally:
-            self._settled.set()
-        self._session = session
-        self._beat(session)
-
-    async def _open(
-        self, session: _Session, address: str, security: Security, timeout_s: float
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        session.connection = connection = await connect(
-            address,
-            role=Role.SUPERVISOR,
-            server_role=Role.SCHEDULER,
-            security=security,
-            handler=session,
-            timeout_s=timeout_s,
-        )
-        self._n_sessions += 1
-        facts = {"python": platform.python_version(), "pid": os.getpid(), "host": platform.node()}
-        connection.send(
-            [
-                RegisterSupervisor(
-                    supervisor_id=self._supervisor_id,
-                    session=self._n_sessions,
-                    last_epoch=self._epoch,
-                    facts=facts,
-                )
-            ]
-        )
-        try:
-            welcome = await within(max(deadline - loop.time(), 0.05), session.welcome)
-        except TimeoutError:
-            raise CommError("the scheduler did not answer our registration", address) from None
-        if session.closed.done():  # in the turn in which it welcomed us
-            raise CommClosed(session.closed.result(), address)
-        self._epoch = welcome.epoch
-        self._beat_s = max(welcome.heartbeat_ms / 1000 / _BEATS, _MIN_BEAT_S)
+    def start(self) -> None:
+        """Make the first attempt."""
+        self._runner.start()
 
     def report_exit(self, worker_id: str, reason: str, running: list[int]) -> None:
-        """Tell why a worker ended, now or when there is a session again."""
+        """Report why a worker ended, now or when there is a session again."""
         report = WorkerExited(worker_id=worker_id, reason=reason, running=running)
         self._reports = [*self._reports[1 - _MAX_REPORTS :], report]
-        if self._session is not None and self.connected:
-            self._send_reports(self._session)
+        connection = self._runner.connection
+        if connection is not None:
+            connection.send(self._take_reports())
 
-    def _send_reports(self, session: _Session) -> None:
-        assert session.connection is not None
-        if self._reports:
-            session.connection.send(self._reports)
-            self._reports = []
+    def _take_reports(self) -> list[Message]:
+        reports, self._reports = self._reports, []
+        return reports
 
-    def _beat(self, session: _Session) -> None:
-        assert session.connection is not None
-        if session.silence.look(session.connection):
-            seconds = round(MISSED_HEARTBEATS * _BEATS * self._beat_s, 1)
-            session.end(f"it was silent for {seconds:g} s")
-            return
-        # First of all: whatever goes wrong below must not end the heartbeats.
-        loop = asyncio.get_running_loop()
-        session.heartbeat = loop.call_later(self._beat_s, self._beat, session)
-        self._send_reports(session)
-        sizes = self._measure()
-        alive = WorkersAlive(worker_ids=list(sizes), rss=list(sizes.values()))
-        session.connection.send([alive])
-
-    async def wait_closed(self) -> str:
-        """Wait until the session has ended; return why."""
-        assert self._session is not None
-        return await asyncio.shield(self._session.closed)
-
-    async def settle(self) -> None:
-        """Let an attempt that is under way come to its end, within some time."""
-        with contextlib.suppress(TimeoutError):
-            await within(SETTLE_S, self._settled.wait())
+    def stay_away(self) -> None:
+        """Let the session that is open be the last one."""
+        self._policy.again_s = 0.0
 
     async def leave(self, reason: str) -> None:
-        """Say goodbye, if there is somebody to hear it."""
-        session = self._session
-        if session is None or session.connection is None or not self.connected:
-            return
-        self._send_reports(session)
-        session.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
-        session.connection.close()
-        with contextlib.suppress(TimeoutError):
-            await within(_LEAVE_TIMEOUT_S, asyncio.shield(session.closed))
+        """Send a goodbye, if there is a session, and close."""
+        await self._runner.leave(reason, _LEAVE_TIMEOUT_S)
 
     def abort(self) -> None:
         """Close at once."""
-        if self._session is not None:
-            self._session.end()
+        self._runner.abort()
+
+    # --- The session ------------------------------------------------------------------------------
+
+    async def prepare(self, connection: Connection, address: str, security: Security) -> None:
+        """See `SessionOwner`."""
+
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """See `SessionOwner`."""
+        return RegisterSupervisor(
+            supervisor_id=self._supervisor_id,
+            session=number,
+            last_epoch=last_epoch,
+            facts={
+                "python": platform.python_version(),
+                "pid": os.getpid(),
+                "host": platform.node(),
+            },
+        )
+
+    def heartbeat(self) -> list[Message]:
+        """See `SessionOwner`."""
+        sizes = self._measure()
+        alive = WorkersAlive(worker_ids=list(sizes), rss=list(sizes.values()))
+        return [*self._take_reports(), alive]
+
+    def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
+        """See `SessionOwner`."""
+        if outage.error is not None:
+            seconds = self._loop.time() - outage.since
+            _log.log(self._level, "the scheduler is back after %.0f s", seconds)
+        if not self.opened.done():
+            self.opened.set_result(None)
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `SessionOwner`."""
+        for message in messages:
+            if isinstance(message, Stop):
+                self._on_stop(message.reason)
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `SessionOwner`; all that is sent is small."""
+
+    def on_lost(self, reason: WeftError) -> None:
+        """See `SessionOwner`."""
+        if self._policy.again_s:
+            _log.log(self._level, "the scheduler is gone: %s; trying to come back", reason)
+
+    def on_retry(self, outage: Outage, left_s: float) -> None:
+        """See `SessionOwner`."""
+        if outage.error is None and outage.n_attempts == 1:
+            _log.warning("%s; trying again for %.3g s", outage.last_error, left_s)
+        else:
+            _log.debug("cannot reach the scheduler yet: %s", outage.last_error)
+
+    def on_outage(self, outage: Outage, left_s: float) -> None:
+        """See `SessionOwner`: each loss has its line at once."""
+
+    def on_over(self, end: GiveUp) -> None:
+        """See `SessionOwner`."""
+        self._on_over(end)

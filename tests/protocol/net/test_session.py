@@ -62,7 +62,7 @@ class Owner:
     def heartbeat(self):
         return [Heartbeat(facts={})]
 
-    def on_welcome(self, connection, welcome):
+    def on_welcome(self, connection, welcome, outage):
         self.note("welcome", connection.wire.epoch)
 
     def on_messages(self, connection, messages):
@@ -73,6 +73,9 @@ class Owner:
 
     def on_lost(self, reason):
         self.note("lost", reason)
+
+    def on_retry(self, outage, left_s):
+        self.note("retry", outage.last_error)
 
     def on_outage(self, outage, left_s):
         self.note("outage", left_s)
@@ -143,7 +146,7 @@ def test_a_lost_scheduler_is_looked_up_again_and_met_with_the_next_number(run, t
 @pytest.mark.parametrize("is_final", [True, False])
 def test_a_refusal_is_typed_and_ends_the_attempts_if_the_owner_says_so(run, tmp_path, is_final):
     class Strict(Policy):
-        def is_final(self, error, n_sessions, now):
+        def is_final(self, error, outage, now):
             return isinstance(error, HandshakeError)
 
     async def main():

@@ -22,6 +22,7 @@ from weft.protocol.wire.session import (
     Policy,
     Register,
     ReportOutage,
+    Retry,
     Session,
     Silence,
 )
@@ -74,10 +75,18 @@ def test_the_next_registration_names_the_session_and_the_last_epoch():
 
 
 def test_delays_double_up_to_the_limit_and_keep_their_share_of_jitter():
-    backoff = Backoff(0.1, 1.0, half)
-    assert [backoff.next_s() for _ in range(6)] == pytest.approx([0.06, 0.12, 0.24, 0.48, 0.6, 0.6])
-    backoff.reset()
-    assert backoff.next_s() == pytest.approx(0.06)
+    backoff = Backoff(Policy(most_delay_s=1.0), half)
+    delays = [backoff.next_s(0.0) for _ in range(6)]
+    assert delays == pytest.approx([0.06, 0.12, 0.24, 0.48, 0.6, 0.6])
+    backoff.reset(0.0)
+    assert backoff.next_s(0.0) == pytest.approx(0.06)
+
+
+def test_delays_stay_short_while_the_scheduler_may_be_restarted_at_once():
+    backoff = Backoff(Policy(soon_s=30.0, soon_delay_s=0.5, most_delay_s=2.0), half)
+    backoff.reset(100.0)
+    delays = [backoff.next_s(now) for now in (100, 110, 120, 129, 130, 131, 132, 133)]
+    assert delays == pytest.approx([0.06, 0.12, 0.24, 0.3, 0.3, 0.6, 1.2, 1.2])
 
 
 def test_failed_attempts_are_repeated_after_growing_delays():
@@ -90,7 +99,7 @@ def test_failed_attempts_are_repeated_after_growing_delays():
         now = session.due
         session.on_tick(0, now)
     assert waits == pytest.approx([0.06, 0.12, 0.24, 0.48])
-    assert kinds(session) == [Connect] * 5
+    assert kinds(session) == [Connect, Retry] * 4 + [Connect]
 
 
 def test_a_short_session_counts_as_a_failed_attempt_and_a_sound_one_does_not():
@@ -164,7 +173,7 @@ def test_a_process_that_may_not_come_back_ends_with_its_first_session():
 
 def test_a_final_error_ends_the_attempts():
     class Strict(Policy):
-        def is_final(self, error, n_sessions, now):
+        def is_final(self, error, outage, now):
             return isinstance(error, WrongToken)
 
     session = Session(Strict(), half)
@@ -192,6 +201,15 @@ def test_a_bug_ends_a_session_in_any_phase_and_nothing_else_is_done(phase):
     assert take(session) == []
 
 
+def test_an_outage_remembers_since_when_a_foreign_scheduler_answers():
+    session = opened()
+    session.on_closed(LOST, 1.0)
+    for error, now in ((REFUSED, 2.0), (WrongToken("no"), 3.0), (WrongToken("no"), 4.0)):
+        session.on_tick(0, session.due)
+        session.on_failed(error, now)
+    assert session.outage.foreign_since == 3.0
+
+
 def test_a_registration_without_an_answer_is_abandoned():
     session = Session(Policy(attempt_s=3.0), half)
     session.start(0.0)
@@ -199,7 +217,7 @@ def test_a_registration_without_an_answer_is_abandoned():
     assert session.due == 3.0
     take(session)
     session.on_tick(0, 3.0)
-    assert kinds(session) == [Abandon]
+    assert kinds(session) == [Abandon, Retry]
     assert session.phase == "waiting"
 
 
@@ -216,7 +234,7 @@ def test_an_outage_is_reported_once_even_while_an_attempt_hangs():
     assert session.due == math.inf
     session.on_failed(REFUSED, 110.0)
     session.on_tick(0, session.due)
-    assert kinds(session) == [Connect]
+    assert kinds(session) == [Retry, Connect]
 
 
 def test_an_early_tick_does_nothing():

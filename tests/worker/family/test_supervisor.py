@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import signal
@@ -147,24 +146,6 @@ async def test_a_supervisor_that_lost_only_its_connection_comes_back(tmp_path, e
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGTERM)]
     spawner.say("exited", 1234567, 0)
     assert await spawner.code() == 0
-    await line.stop()
-
-
-async def test_sessions_that_end_at_once_are_begun_anew_ever_more_slowly(tmp_path, monkeypatch):
-    made = []
-
-    def delays():
-        made.append(1)
-        return itertools.repeat(0.0)
-
-    monkeypatch.setattr("weft.worker.family.supervisor._delays", delays)
-    line = Line("hasty", greet_and_abort)
-    await line.start()
-    spawner = await Spawner(config_for([line.address], tmp_path)).open()
-    await line.until(lambda: len(line.of(RegisterSupervisor)) >= 5)
-    assert len(made) == 2  # for the first connection, and for all that came after it
-    spawner.writer.write_eof()
-    assert await spawner.code() == 1
     await line.stop()
 
 

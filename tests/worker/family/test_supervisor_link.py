@@ -1,21 +1,26 @@
-"""The supervisor's line to the scheduler, with the test as the scheduler."""
+"""The supervisor's session with the scheduler, with the test as the scheduler."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
-import pytest
-
-from weft.protocol.errors import CommClosed, CommError
+from weft.protocol.errors import CommError, InternalError, WrongToken
 from weft.protocol.net.connection import Connection
-from weft.protocol.net.liveness import MISSED_HEARTBEATS, Silence
 from weft.protocol.net.transport import Listener, listen
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Bye, RegisterSupervisor, Welcome, WorkerExited, WorkersAlive
-from weft.worker.family.supervisor_link import SupervisorLink
+from weft.protocol.wire.messages import (
+    Bye,
+    RegisterSupervisor,
+    Stop,
+    Welcome,
+    WorkerExited,
+    WorkersAlive,
+)
+from weft.protocol.wire.session import GiveUp, Outage
+from weft.worker.family.supervisor_link import SupervisorLink, SupervisorPolicy
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
@@ -25,7 +30,7 @@ def welcome(session: int = 1) -> Welcome:
 
 
 class Line:
-    """Accepts supervisors at `inproc://name`; `on_registered` says what becomes of each."""
+    """Accepts supervisors at `inproc://name`; `on_registered` decides what becomes of each."""
 
     def __init__(self, name: str, on_registered: Callable[[Connection], object]) -> None:
         self.address = f"inproc://{name}"
@@ -74,102 +79,99 @@ def greet(connection: Connection) -> None:
     connection.send([welcome()])
 
 
-def greet_and_go(connection: Connection) -> None:
-    connection.send([welcome()])
-    connection.close()
+class Family:
+    """A link with what it needs of a supervisor."""
 
-
-def ignore(connection: Connection) -> None:
-    pass
-
-
-@pytest.fixture
-async def lines() -> AsyncIterator[dict[str, Line]]:
-    made = {
-        name: Line(name, on_registered)
-        for name, on_registered in [("good", greet), ("short", greet_and_go), ("silent", ignore)]
-    }
-    for line in made.values():
-        await line.start()
-    yield made
-    for line in made.values():
-        await line.stop()
-
-
-@pytest.fixture
-async def link() -> AsyncIterator[SupervisorLink]:
-    link = SupervisorLink("sup", lambda: {"w": 5}, lambda reason: None)
-    yield link
-    link.abort()
-
-
-async def test_reports_wait_for_a_session_and_come_before_the_heartbeat(lines, link):
-    good = lines["good"]
-    link.report_exit("w", "killed", [3])
-    await link.connect([good.address], SECURITY, timeout_s=20)
-    assert link.connected
-    await good.until(lambda: good.of(WorkersAlive))
-    report = WorkerExited(worker_id="w", reason="killed", running=[3])
-    assert good.heard[1:] == [report, WorkersAlive(worker_ids=["w"], rss=[5])]
-    await link.leave("x" * 100_000)
-    assert good.of(Bye) == [Bye(reason="x" * 1000)]
-    assert not link.connected
-
-
-async def test_a_scheduler_that_leaves_as_it_says_welcome_is_an_ended_session(lines, link):
-    short = lines["short"]
-    with pytest.raises(CommClosed):
-        await link.connect([short.address], SECURITY, timeout_s=20)
-    assert not link.connected
-    await link.connect([lines["good"].address], SECURITY, timeout_s=20)
-    assert link.connected
-
-
-async def test_the_end_of_one_attempt_does_not_end_the_next(lines, link):
-    addresses = [lines["silent"].address, lines["good"].address]
-    await link.connect(addresses, SECURITY, timeout_s=0.2)
-    await lines["silent"].until(lambda: lines["silent"].n_closed)
-    assert link.connected
-    await lines["good"].until(lambda: lines["good"].of(WorkersAlive))
-
-
-async def test_an_attempt_that_is_cancelled_leaves_no_connection(lines, link):
-    silent = lines["silent"]
-    attempt = asyncio.ensure_future(link.connect([silent.address], SECURITY, timeout_s=20))
-    await silent.until(lambda: silent.heard)
-    attempt.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await attempt
-    await silent.until(lambda: silent.n_closed)
-
-
-async def test_nobody_who_answers_is_an_error(lines, link):
-    with pytest.raises(CommError, match="did not answer our registration"):
-        await link.connect([lines["silent"].address], SECURITY, timeout_s=0.1)
-
-
-async def test_a_scheduler_that_says_nothing_any_more_is_left(lines, link, monkeypatch):
-    monkeypatch.setattr("weft.worker.family.supervisor_link.MISSED_HEARTBEATS", 2)
-    good = lines["good"]
-    await link.connect([good.address], SECURITY, timeout_s=20)
-    assert await asyncio.wait_for(link.wait_closed(), 20) == "it was silent for 0.2 s"
-    assert not link.connected
-    await good.until(lambda: good.n_closed)
-
-
-class Heard:
-    """As much of a connection as silence is about."""
-
-    bytes_in = frames_in = 0
-
-
-def test_silence_is_counted_in_looks_one_after_the_other():
-    silence, connection = Silence(), Heard()
-    for _ in range(3):
-        assert [silence.look(connection) for _ in range(MISSED_HEARTBEATS)] == (
-            [False] * MISSED_HEARTBEATS
+    def __init__(self, address: str, **policy: object) -> None:
+        self.ends: list[GiveUp] = []
+        self.stops: list[str] = []
+        self.sizes = {"w": 5}
+        self.link = SupervisorLink(
+            "sup",
+            lambda: ([address], SECURITY),
+            SupervisorPolicy(**policy),
+            measure=lambda: self.sizes,
+            on_stop=self.stops.append,
+            on_over=self.ends.append,
         )
-        connection.bytes_in += 1
-    assert not silence.look(connection)
-    connection.frames_in += 1
-    assert [silence.look(connection) for _ in range(MISSED_HEARTBEATS + 1)][-2:] == [False, True]
+
+
+async def test_reports_wait_for_a_session_and_come_before_the_heartbeat():
+    line = Line("good", greet)
+    await line.start()
+    family = Family(line.address)
+    family.link.report_exit("w", "killed", [3])
+    assert not family.link.connected
+    family.link.start()
+    await line.until(lambda: line.of(WorkersAlive))
+    assert family.link.connected
+    report = WorkerExited(worker_id="w", reason="killed", running=[3])
+    assert line.heard[1:] == [report, WorkersAlive(worker_ids=["w"], rss=[5])]
+    family.link.report_exit("v", "exit code 3", [])
+    await line.until(lambda: len(line.of(WorkerExited)) == 2)
+    await family.link.leave("x" * 100_000)
+    assert line.of(Bye) == [Bye(reason="x" * 1000)]
+    assert not family.link.connected
+    await line.stop()
+
+
+async def test_the_order_to_stop_is_handed_on():
+    line = Line("bossy", lambda connection: connection.send([welcome(), Stop(reason="enough")]))
+    await line.start()
+    family = Family(line.address)
+    family.link.start()
+    await line.until(lambda: line.of(WorkersAlive))
+    assert family.stops == ["enough"]
+    await family.link.leave("")
+    await line.stop()
+
+
+async def test_a_silent_scheduler_is_abandoned(monkeypatch, caplog):
+    monkeypatch.setattr("weft.protocol.wire.session.MISSED_HEARTBEATS", 2)
+    line = Line("silent", greet)
+    await line.start()
+    family = Family(line.address)
+    family.link.start()
+    await line.until(lambda: len(line.of(RegisterSupervisor)) == 2)
+    assert "the scheduler is gone: it was silent for 0.2 s; trying to come back" in caplog.text
+    await line.until(lambda: line.n_closed)
+    await family.link.leave("")
+    await line.stop()
+
+
+async def test_after_stay_away_the_loss_of_the_session_is_the_end(caplog):
+    line = Line("last", greet)
+    await line.start()
+    family = Family(line.address)
+    family.link.start()
+    await line.until(lambda: line.of(WorkersAlive))
+    family.link.stay_away()
+    await line.stop()
+    end = await asyncio.wait_for(family.link.over, 20)
+    assert family.ends == [end]
+    assert caplog.text == ""
+
+
+async def test_a_bug_in_what_measures_workers_ends_the_session(caplog):
+    line = Line("buggy", greet)
+    await line.start()
+    family = Family(line.address)
+    family.sizes = None
+    family.link.start()
+    await asyncio.wait_for(family.link.over, 20)
+    assert isinstance(family.ends[0].error, InternalError)
+    assert "a bug of weft" in caplog.text
+    await line.stop()
+
+
+def test_at_first_only_an_absent_scheduler_is_waited_for_and_later_any():
+    policy = SupervisorPolicy()
+    first, later = Outage(0.0, None), Outage(0.0, CommError("lost"))
+    assert not policy.is_final(CommError("refused"), first, 1.0)
+    assert policy.is_final(WrongToken(), first, 1.0)
+    assert not policy.is_final(WrongToken(), later, 1e6)
+
+
+def test_an_embedded_supervisor_waits_for_no_scheduler():
+    policy = SupervisorPolicy(is_embedded=True)
+    assert policy.is_final(CommError("refused"), Outage(0.0, CommError("lost")), 1.0)
