@@ -1,10 +1,10 @@
-"""What users know from `dask.distributed` and weft does not have, and what to do instead.
+"""Names of `dask.distributed` that weft does not have, with advice on what to do instead.
 
-One table for all who answer: a missing attribute of `Client`, `Future`, `LocalCluster` and `weft`,
-an option that they do not take, and docs/client.md, whose list a test compares with this one. When
-weft gets one of these names, it is taken out here; a test fails as long as it is in both.
+The tables serve the errors for missing attributes of `Client`, `Future`, `LocalCluster` and `weft`
+and for their unknown options, and docs/client.md, whose list a test compares with them. When weft
+gets one of these names, it must be removed here; a test fails while it is in both.
 
-Each entry is several names, parted by blanks, and what all of them have in common.
+Each entry has several names, separated by blanks, and one advice for all of them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
-#: Where the whole list is.
+#: The page that has the whole list.
 PAGE: Final = "docs/client.md"
 
 
 class Absent(NamedTuple):
     """Something that weft does not have."""
 
-    #: What to do, as a clause.
+    #: What to do instead, as a clause.
     instead: str
-    #: It is left out for a reason, and not only because nobody has written it.
+    #: Whether weft will not have it; otherwise it is only not written yet.
     by_design: bool = False
 
     def sentence(self, what: str) -> str:
-        """Say that there is no `what`, and what to do."""
+        """Return the error text for `what`."""
         if self.by_design:
             return f"weft has no {what}, by design: {self.instead}"
         return f"weft has no {what} yet: {self.instead}"
@@ -48,29 +48,29 @@ def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
 _BY_DESIGN: Final = "by design"
 _OWN_TASK = "submit it as a task; `workers=` names one worker for each call"
 _NO_TASKS_IN_TASKS = "tasks cannot submit tasks; submit from the client, with futures as arguments"
-_LOOKING = "`client.scheduler_info()`, `weft info` and the metrics page have what is known"
-_PLUGINS = "install what tasks need where the workers run, or set it up in the task itself"
+_LOOKING = "see `client.scheduler_info()`, `weft info` and the metrics page"
+_PLUGINS = "install what tasks need on the workers' machines, or set it up in the task itself"
 _SHARED_STATE = "pass results between tasks as futures, or use a database or a file that both reach"
 
 CLIENT: Final = _table(
-    ("start", "a client is connected when it was made; `await` an asynchronous one", _BY_DESIGN),
+    ("start", "`Client(...)` connects; `await` an asynchronous client", _BY_DESIGN),
     (
         "compute collections_to_dsk normalize_collection",
-        "`x.compute()` uses the open client; `client.get(graph, keys, sync=False)` gives futures",
+        "`x.compute()` uses the open client; `client.get(graph, keys, sync=False)` returns futures",
     ),
     ("get_executor", "`client.submit` and `client.map`, with `weft.wait` and `weft.as_completed`"),
     (
         "scatter",
-        "give large data as an argument (it is sent once), or let a task make it and pass its "
+        "pass large data as an argument (it is sent once), or create it in a task and pass the "
         "future",
     ),
-    ("replicate rebalance", "data goes to where the tasks that read it run", _BY_DESIGN),
+    ("replicate rebalance", "data is moved to the workers that read it", _BY_DESIGN),
     ("retry", "submit the call again: a call that failed is run again"),
     (
         "restart restart_workers",
         "make a new `LocalCluster`, or restart `weft worker` from outside",
     ),
-    ("retire_workers", "end the worker's process; results that only it has are computed again"),
+    ("retire_workers", "end the worker's process; results that only it had are computed again"),
     ("run run_on_scheduler", _OWN_TASK),
     (
         "upload_file",
@@ -101,7 +101,7 @@ CLIENT: Final = _table(
     ),
     (
         "log_event get_events subscribe_topic unsubscribe_topic",
-        "return what is to be known from the task, or print it",
+        "return the information from the task, or print it",
     ),
     ("forward_logging unforward_logging", "configure `logging` in the task itself"),
     ("write_scheduler_file", "`weft scheduler --connection-file cluster.json` writes one"),
@@ -110,16 +110,16 @@ CLIENT: Final = _table(
         "recreate_error_locally recreate_task_locally",
         "call the function here, or use `Client(processes=False)` and a debugger",
     ),
-    ("sync", "blocking methods block by themselves", _BY_DESIGN),
+    ("sync", "leave it out; the methods of a blocking client block", _BY_DESIGN),
 )
 
 CLIENT_OPTIONS: Final = _table(
-    ("scheduler_file", "it is `connection_file=` here", _BY_DESIGN),
-    ("loop", "leave it out; `asynchronous=True` takes the loop that runs", _BY_DESIGN),
+    ("scheduler_file", "it is called `connection_file=`", _BY_DESIGN),
+    ("loop", "leave it out; `asynchronous=True` uses the running loop", _BY_DESIGN),
     ("heartbeat_interval", "leave it out; liveness needs no setting", _BY_DESIGN),
     (
         "serializers deserializers extensions",
-        "leave it out; everything travels as a pickle",
+        "leave it out; all data is pickled",
         _BY_DESIGN,
     ),
     ("direct_to_workers", "leave it out; large results always come from the workers", _BY_DESIGN),
@@ -128,7 +128,7 @@ CLIENT_OPTIONS: Final = _table(
 
 #: Of `submit`, `map`, `get` and `gather`.
 CALL_OPTIONS: Final = _table(
-    ("actor actors", "keep the state in a task's result and pass its future on"),
+    ("actor actors", "keep the state in a task's result and pass its future"),
     ("fifo_timeout", "use `priority=`: without it, tasks that were submitted first run first"),
     ("direct", "large results always come from the workers", _BY_DESIGN),
 )
@@ -136,10 +136,10 @@ CALL_OPTIONS: Final = _table(
 FUTURE: Final = _table(
     ("retry", "submit the call again: a call that failed is run again"),
     ("bind_client", "a future belongs to the client that made it", _BY_DESIGN),
-    ("running", "`status` and `done()` say all that a client knows of a task", _BY_DESIGN),
+    ("running", "a client does not know it; use `status` and `done()`", _BY_DESIGN),
     (
         "_condition",
-        "concurrent.futures.wait and as_completed do not know weft's futures: use weft.wait and "
+        "concurrent.futures.wait and as_completed do not accept weft's futures: use weft.wait and "
         "weft.as_completed",
         _BY_DESIGN,
     ),
@@ -149,21 +149,21 @@ CLUSTER: Final = _table(
     ("scale scale_up scale_down", "make it with `n_workers=`, or add workers with `weft worker`"),
     ("adapt", "make it with `n_workers=`"),
     ("get_logs", "processes log to stderr; `silence_logs=False` shows all of it"),
-    ("plan requested observed worker_spec", "`n_workers` and `workers` have what is there"),
+    ("plan requested observed worker_spec", "use `n_workers` and `workers`"),
     ("from_name", "keep the object, or start `weft scheduler` with a `--connection-file`"),
     ("scheduler scheduler_comm", "`scheduler_address` and `scheduler_info`", _BY_DESIGN),
-    ("loop sync", "blocking methods block by themselves", _BY_DESIGN),
+    ("loop sync", "leave it out; the methods of a blocking cluster block", _BY_DESIGN),
 )
 
 CLUSTER_OPTIONS: Final = _table(
     (
         "scheduler_port",
-        "`weft scheduler --port 8786` starts one at a port of your choice",
+        "`weft scheduler --port 8786` starts a scheduler on a port of your choice",
         _BY_DESIGN,
     ),
-    ("interface", 'it is `host=`, for `protocol="tcp"`', _BY_DESIGN),
-    ("loop", "leave it out; `asynchronous=True` takes the loop that runs", _BY_DESIGN),
-    ("nthreads ncores", "it is `threads_per_worker=` here", _BY_DESIGN),
+    ("interface", 'use `host=` with `protocol="tcp"`', _BY_DESIGN),
+    ("loop", "leave it out; `asynchronous=True` uses the running loop", _BY_DESIGN),
+    ("nthreads ncores", "it is called `threads_per_worker=`", _BY_DESIGN),
     ("worker_dashboard_address", "workers serve no pages; `dashboard_address=` is the cluster's"),
     ("services worker_services service_kwargs blocked_handlers", "leave it out"),
     (
@@ -194,17 +194,17 @@ MODULE: Final = _table(
     ("fire_and_forget", "keep the future until the task is done"),
     ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
-    ("get_task_metadata", "return what is to be known from the task"),
+    ("get_task_metadata", "return the information from the task"),
     ("print warn", "a task may `print` and `warnings.warn`: both appear on its worker's stderr"),
     ("span", "metrics are counted by the name of the function"),
     (
         "CancelledError",
-        "it is `weft.TaskCancelled`, a `concurrent.futures.CancelledError`",
+        "it is called `weft.TaskCancelled`, a `concurrent.futures.CancelledError`",
         _BY_DESIGN,
     ),
     ("TimeoutError", "it is Python's own `TimeoutError`", _BY_DESIGN),
-    ("KilledWorker", "it is `weft.WorkerDied`", _BY_DESIGN),
-    ("Security", "connection files and clusters bring it along", _BY_DESIGN),
+    ("KilledWorker", "it is called `weft.WorkerDied`", _BY_DESIGN),
+    ("Security", "it is part of connection files and of clusters", _BY_DESIGN),
     ("Scheduler Worker Nanny Status connect rpc", "`weft scheduler` and `weft worker` start them"),
     (
         "SchedulerPlugin WorkerPlugin NannyPlugin InstallPlugin PipInstall CondaInstall Environ "
@@ -213,7 +213,7 @@ MODULE: Final = _table(
     ),
     (
         "SSHCluster SpecCluster SubprocessCluster Adaptive",
-        "start `weft scheduler` and `weft worker` on the machines, by what runs jobs there",
+        "start `weft scheduler` and `weft worker` on the machines, for instance as jobs",
     ),
     ("CompatibleExecutor", "`client.submit` and `client.map`"),
     (
@@ -225,21 +225,21 @@ MODULE: Final = _table(
 )
 
 
-# --- Who answers ----------------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------------------
 
 
 def missing_attribute(table: Table, of: str, name: str) -> AttributeError:
-    """Make the error of an attribute that `of` (a class, or "") does not have."""
+    """Return the error for an attribute that `of` (a class, or "" for weft) does not have."""
     absent = table.get(name)
     if absent is None:
         what = f"{of!r} object" if of else "module 'weft'"
         return AttributeError(f"{what} has no attribute {name!r}")
     what = f"{of}.{name}" if of else name
-    return AttributeError(f"{absent.sentence(what)}. {PAGE} lists what is not there")
+    return AttributeError(f"{absent.sentence(what)}. {PAGE} lists what is missing")
 
 
 def answer_for(table: Table, of: str) -> Callable[[object, str], NoReturn]:
-    """Make the `__getattr__` of a class: what is not there raises AttributeError, as ever."""
+    """Return a `__getattr__` for a class whose AttributeError gives the advice of `table`."""
 
     def __getattr__(self: object, name: str) -> NoReturn:
         error = missing_attribute(table, of, name)
@@ -252,7 +252,7 @@ def answer_for(table: Table, of: str) -> Callable[[object, str], NoReturn]:
 
 
 class AbsentProperty(property):
-    """Answers for one name, where `__getattr__` would make every other attribute slower."""
+    """A missing name of a class on which `__getattr__` would make every other attribute slower."""
 
     def __init__(self, error: AttributeError) -> None:
         super().__init__()
@@ -263,12 +263,12 @@ class AbsentProperty(property):
 
 
 def answer_by_name(cls: type, table: Table) -> None:
-    """Let a class answer for the names of a table alone."""
+    """Make the names of a table raise their advice on a class, and no other names."""
     for name in table:
         setattr(cls, name, AbsentProperty(missing_attribute(table, cls.__name__, name)))
 
 
-#: {class: its options that are not there}. A client takes those of a LocalCluster.
+#: {class: options that it lacks}. A client takes the options of a LocalCluster too.
 _OPTIONS: Final[Mapping[str, Table]] = {
     "Client": {**CLUSTER_OPTIONS, **CLIENT_OPTIONS},
     "LocalCluster": CLUSTER_OPTIONS,
@@ -276,14 +276,14 @@ _OPTIONS: Final[Mapping[str, Table]] = {
 
 
 def options_of(cls: type) -> list[str]:
-    """Return the names of the options that a class takes, without its last one, `**others`."""
+    """Return the names of a class's options, without the last parameter, `**others`."""
     import inspect
 
     return [*inspect.signature(cls).parameters][:-1]
 
 
 def unknown_option(name: str, cls: type, *more: type) -> TypeError:
-    """Make the error of an option that is neither one of `cls` nor of the classes behind it."""
+    """Return the error for an option that neither `cls` nor any class of `more` has."""
     absent = _OPTIONS[cls.__name__].get(name)
     if absent is not None:
         return TypeError(f"{cls.__name__} has no option {name!r}; {absent.instead}")

@@ -54,12 +54,12 @@ def test_a_missing_method_says_what_to_do(client, cluster):
     with pytest.raises(AttributeError) as caught:
         client.scatter([1])
     assert str(caught.value) == (
-        "weft has no Client.scatter yet: give large data as an argument (it is sent once), or let "
-        "a task make it and pass its future. docs/client.md lists what is not there"
+        "weft has no Client.scatter yet: pass large data as an argument (it is sent once), or "
+        "create it in a task and pass the future. docs/client.md lists what is missing"
     )
     with pytest.raises(AttributeError, match=r"no LocalCluster\.adapt yet: make it"):
         cluster.adapt(maximum=3)
-    with pytest.raises(AttributeError, match=r"no Future\.running, by design: `status`"):
+    with pytest.raises(AttributeError, match=r"no Future\.running, by design: .*`status`"):
         client.submit(abs, -1).running()
     with pytest.raises(AttributeError, match=r"weft has no progress yet: .*as_completed"):
         weft.progress
@@ -82,9 +82,9 @@ def test_a_slip_of_the_pen_is_still_suggested_by_python(client):
 
 
 def test_an_unknown_option_says_what_to_give():
-    with pytest.raises(TypeError, match="'scheduler_file'; it is `connection_file=` here"):
+    with pytest.raises(TypeError, match="'scheduler_file'; it is called `connection_file=`"):
         Client(scheduler_file="x")
-    with pytest.raises(TypeError, match="Client has no option 'nthreads'; it is `threads_per_"):
+    with pytest.raises(TypeError, match="Client has no option 'nthreads'; it is called `thr"):
         Client(nthreads=2)
     with pytest.raises(TypeError, match="LocalCluster has no option 'scheduler_port'; `weft sch"):
         LocalCluster(scheduler_port=0)

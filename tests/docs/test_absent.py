@@ -1,4 +1,4 @@
-"""The list of docs/client.md of what is not there is the one that the errors use."""
+"""The list of missing names in docs/client.md is the one that the errors use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLES = [
 
 
 def listed() -> str:
-    """The tables as the page has them: names with the same advice in one row."""
+    """Return the tables of the page: names with the same advice are in one row."""
     lines = []
     for title, table, suffix in TITLES:
         rows: dict[str, list[str]] = {}
@@ -28,6 +28,6 @@ def listed() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_page_lists_what_is_not_there():
+def test_the_page_lists_the_missing_names():
     page = (ROOT / absent.PAGE).read_text(encoding="utf-8")
     assert page.endswith(listed()), f"the end of {absent.PAGE} should be:\n{listed()}"
