@@ -35,7 +35,7 @@ def processes_by_role() -> dict[str, list[psutil.Process]]:
     me = psutil.Process()
     found: dict[str, list[psutil.Process]] = {"client": [me], "scheduler": [], "workers": []}
     for child in me.children(recursive=True):
-        is_scheduler = "main('scheduler'" in " ".join(child.cmdline())
+        is_scheduler = " ".join(child.cmdline()).startswith("weft scheduler")
         found["scheduler" if is_scheduler else "workers"].append(child)
     return found
 
