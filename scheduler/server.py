@@ -190,7 +190,7 @@ class SchedulerServer:
     def on_messages(self, peer: int, role: Role, messages: list[Message]) -> None:
         """One frame came."""
         turns = self._turns
-        turns.add(peer, role, messages)
+        turns.add(peer, role, messages, time.monotonic())
         if turns.is_full(peer) and peer not in self._paused:
             connection = self._connections.get(peer)
             if connection is not None:
@@ -271,9 +271,10 @@ class SchedulerServer:
         """Handle some of what waits, write the out-boxes, and look at the sockets before more."""
         self._turn_scheduled = False
         turns = self._turns
+        scale = turns.scale(time.monotonic())
         cost = 0
-        while cost < TURN_COST:
-            taken = turns.take()
+        while cost < TURN_COST * scale:
+            taken = turns.take(scale)
             if taken is None:
                 break
             peer, messages, slice_cost = taken
@@ -317,6 +318,8 @@ class SchedulerServer:
             elif connection.writable:
                 messages = outboxes.pop(peer)
                 self._waiting.pop(peer, None)
+                if connection.peer_role is Role.CLIENT and type(messages[0]) is not Heartbeat:
+                    self._turns.note_active(peer, time.monotonic())
                 if type(messages[0]) is Welcome:
                     connection.wire.epoch = messages[0].epoch
                     connection.wire.session = messages[0].session

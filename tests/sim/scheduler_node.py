@@ -92,14 +92,15 @@ class SchedulerNode:
         peer = self._peers.get(link)
         if self.is_alive and peer is not None:
             self.world.note(f"{self!r} <- {peer}", messages)
-            self._turns.add(peer, self.core.roles.get(peer, Role.VIEWER), messages)
+            role = self.core.roles.get(peer, Role.VIEWER)
+            self._turns.add(peer, role, messages, self.world.now)
             self._turn(is_work=not all(isinstance(message, KEEP_ALIVE) for message in messages))
 
     def _turn(self, *, is_work: bool) -> None:
         """Handle one slice, now; what else waits has its turn a little later."""
         turns = self._turns
         turns.validate()
-        taken = turns.take() if self.is_alive else None
+        taken = turns.take(turns.scale(self.world.now)) if self.is_alive else None
         if taken is None:
             return
         peer, messages, _ = taken

@@ -10,8 +10,10 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.turns import (
     FULL_COST,
+    LONE_SCALE,
     QUANTUM,
     ROOM_COST,
+    SHARED_S,
     SLICE_COST,
     WORKER_QUANTUM,
     Turns,
@@ -39,8 +41,8 @@ def served(turns: Turns, n: int = 1_000_000) -> list[int]:
 def test_small_messages_come_together_and_in_order():
     turns = Turns()
     sent: list[Message] = [BEAT, want(3), m.ReleaseKeys(keys=["k1"])]
-    turns.add(1, Role.CLIENT, sent[:2])
-    turns.add(1, Role.CLIENT, sent[2:])
+    turns.add(1, Role.CLIENT, sent[:2], 0.0)
+    turns.add(1, Role.CLIENT, sent[2:], 0.0)
     assert turns.take() == (1, sent, 1 + 4 + 2)
     assert turns.take() is None
     assert not turns
@@ -48,7 +50,7 @@ def test_small_messages_come_together_and_in_order():
 
 def test_a_long_message_is_cut_and_its_order_is_kept():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(100_000), BEAT])
+    turns.add(1, Role.CLIENT, [want(100_000), BEAT], 0.0)
     found: list[str] = []
     while (taken := turns.take()) is not None:
         turns.validate()
@@ -62,25 +64,25 @@ def test_a_long_message_is_cut_and_its_order_is_kept():
 def test_peers_take_turns():
     turns = Turns()
     for peer in (1, 2):
-        turns.add(peer, Role.CLIENT, [want(QUANTUM - 1) for _ in range(3)])
+        turns.add(peer, Role.CLIENT, [want(QUANTUM - 1) for _ in range(3)], 0.0)
     assert served(turns) == [1, 2, 1, 2, 1, 2]
 
 
 def test_a_peer_that_had_nothing_waiting_is_next():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(10 * SLICE_COST)])
-    turns.add(2, Role.CLIENT, [want(10 * SLICE_COST)])
+    turns.add(1, Role.CLIENT, [want(10 * SLICE_COST)], 0.0)
+    turns.add(2, Role.CLIENT, [want(10 * SLICE_COST)], 0.0)
     served(turns, 4)
-    turns.add(3, Role.CLIENT, [BEAT])
+    turns.add(3, Role.CLIENT, [BEAT], 0.0)
     assert served(turns, 1) == [3]
 
 
 def test_sending_little_and_often_gains_nothing():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(QUANTUM - 1) for _ in range(4)])
+    turns.add(1, Role.CLIENT, [want(QUANTUM - 1) for _ in range(4)], 0.0)
     peers = []
     for _ in range(4):
-        turns.add(2, Role.CLIENT, [BEAT])
+        turns.add(2, Role.CLIENT, [BEAT], 0.0)
         peers += served(turns, 2)
     assert sorted(peers[:2]) == [1, 2]
     assert peers.count(1) == 4
@@ -88,8 +90,8 @@ def test_sending_little_and_often_gains_nothing():
 
 def test_what_a_slice_took_too_much_is_subtracted_later():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(2 * QUANTUM - 1) for _ in range(50)])
-    turns.add(2, Role.CLIENT, [want(QUANTUM - 1) for _ in range(100)])
+    turns.add(1, Role.CLIENT, [want(2 * QUANTUM - 1) for _ in range(50)], 0.0)
+    turns.add(2, Role.CLIENT, [want(QUANTUM - 1) for _ in range(100)], 0.0)
     first = served(turns, 60)
     assert abs(first.count(2) - 2 * first.count(1)) <= 2
 
@@ -97,7 +99,7 @@ def test_what_a_slice_took_too_much_is_subtracted_later():
 def test_workers_have_more_handled_than_clients():
     turns = Turns()
     for peer, role in ((1, Role.CLIENT), (2, Role.WORKER)):
-        turns.add(peer, role, [want(QUANTUM - 1) for _ in range(400)])
+        turns.add(peer, role, [want(QUANTUM - 1) for _ in range(400)], 0.0)
     first = served(turns, 100)
     costs = {1: 0, 2: 0}
     for peer in first:
@@ -105,9 +107,44 @@ def test_workers_have_more_handled_than_clients():
     assert abs(costs[2] - costs[1] * WORKER_QUANTUM // QUANTUM) <= WORKER_QUANTUM // QUANTUM
 
 
+def test_slices_are_long_while_one_client_is_active():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(100_000)], 0.0)
+    turns.add(2, Role.WORKER, [want(10)], 0.0)
+    turns.add(3, Role.CLIENT, [BEAT], 0.0)
+    scale = turns.scale(0.0)
+    assert scale == LONE_SCALE
+    costs = []
+    while (taken := turns.take(scale)) is not None:
+        turns.validate()
+        costs.append(taken[2])
+    assert max(costs) == SLICE_COST * LONE_SCALE + 1
+
+
+def test_slices_are_short_while_two_clients_are_active():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(100_000)], 0.0)
+    turns.take(turns.scale(0.0))
+    turns.add(2, Role.CLIENT, [want(1)], 0.5)
+    assert turns.scale(0.5) == 1
+    while (taken := turns.take(turns.scale(0.5))) is not None:
+        turns.validate()
+        assert taken[2] <= SLICE_COST + 1
+
+
+def test_a_client_that_is_sent_something_is_active():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [want(1)], 0.0)
+    turns.note_active(2, SHARED_S / 2)
+    turns.add(1, Role.CLIENT, [want(1)], SHARED_S)
+    assert turns.scale(2 * SHARED_S - 0.1) == 1
+    turns.add(1, Role.CLIENT, [want(1)], 2 * SHARED_S - 0.1)
+    assert turns.scale(2 * SHARED_S + 0.1) == LONE_SCALE
+
+
 def test_the_end_of_a_connection_comes_after_what_it_sent():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(3 * SLICE_COST)])
+    turns.add(1, Role.CLIENT, [want(3 * SLICE_COST)], 0.0)
     turns.close(1)
     assert turns.waiting() == [1]
     slices = []
@@ -127,8 +164,8 @@ def test_the_end_of_a_peer_with_nothing_waiting_comes_at_once():
 
 def test_what_waits_of_a_peer_can_be_dropped():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(SLICE_COST)])
-    turns.add(2, Role.CLIENT, [BEAT])
+    turns.add(1, Role.CLIENT, [want(SLICE_COST)], 0.0)
+    turns.add(2, Role.CLIENT, [BEAT], 0.0)
     turns.drop(1)
     turns.drop(3)
     assert turns.waiting() == [2]
@@ -137,7 +174,7 @@ def test_what_waits_of_a_peer_can_be_dropped():
 
 def test_a_peer_is_full_until_much_of_it_is_handled():
     turns = Turns()
-    turns.add(1, Role.CLIENT, [want(FULL_COST)])
+    turns.add(1, Role.CLIENT, [want(FULL_COST)], 0.0)
     assert turns.is_full(1)
     assert not turns.has_room(1)
     left = FULL_COST
@@ -163,7 +200,7 @@ def test_a_table_of_functions_is_cut_with_the_rows_that_use_it():
     rows.functions, rows.function_names, rows.function_blobs = ids, ["f"] * n, [b"f"] * n
     rows.function_of = list(range(n - 1, -1, -1))
     turns = Turns()
-    turns.add(1, Role.CLIENT, [rows])
+    turns.add(1, Role.CLIENT, [rows], 0.0)
     found = []
     while (taken := turns.take()) is not None:
         for part in taken[1]:
@@ -214,7 +251,7 @@ def test_everything_comes_once_in_the_order_of_its_peer(steps):
         else:
             message = want(size, f"{n}-")
             sent[peer] += message.keys
-            turns.add(peer, Role.CLIENT, [message])
+            turns.add(peer, Role.CLIENT, [message], 0.0)
         turns.validate()
     while take():
         pass
