@@ -16,7 +16,7 @@ import weft.client.core.fetching
 import weft.client.core.submitting
 import weft.scheduler.core.recovery
 import weft.worker.core.fetching
-import weft.worker.core.state
+import weft.worker.core.slots
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData
 from weft.scheduler.core.validate import validate as validate_scheduler
@@ -217,7 +217,7 @@ class Simulation:
             (weft.client.core.fetching, "MAX_NBYTES_IN_FLIGHT", limits["client.in_flight"]),
             (weft.worker.core.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
             (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
-            (weft.worker.core.state, "CHUNK_US", float(limits["worker.chunk_us"])),
+            (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
             (weft.scheduler.core.recovery, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
         ):
             stack.enter_context(patch.object(module, name, value))

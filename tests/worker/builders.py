@@ -122,8 +122,12 @@ class Hands:
         return self.handle(Received(messages))
 
     def handle(self, event: Event) -> list[Message]:
-        self.state.handle(event, 0.0)
+        self.take_in(event)
         return self._drain()
+
+    def take_in(self, event: Event) -> None:
+        """Pass an event to the core."""
+        self.state.handle(event, 0.0)
 
     def _drain(self) -> list[Message]:
         state = self.state
@@ -209,7 +213,7 @@ class Hands:
             [["exception", task.key, b"", "ValueError", "", "", b""] for task in bad],
             finished,
         )
-        self.state.handle(event, 0.0)
+        self.take_in(event)
         if finished and self.state.slots[slot].busy:
             self.awake.add(slot)
         return self._drain()

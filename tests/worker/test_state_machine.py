@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.worker.builders import INC, SLOW, Hands, assign, drop, give_back, locate
+from tests.worker.slow_lanes import TwinHands
 from weft.protocol.wire.messages import (
     AttemptsErred,
     AttemptsFinished,
@@ -28,9 +29,11 @@ holders = st.lists(st.sampled_from([*PEERS, "tcp://me"]), max_size=3, unique=Tru
 
 
 class Worker(RuleBasedStateMachine):
+    hands_class: type[Hands] = Hands
+
     def __init__(self):
         super().__init__()
-        self.hands = Hands(2)
+        self.hands = self.hands_class(2)
         self.last_attempt = 0
         #: Attempts that must not be mentioned (again) in this session.
         self.over: set[int] = set()
@@ -182,5 +185,13 @@ class Worker(RuleBasedStateMachine):
         assert hands.state.fetching.peers == {}
 
 
+class TwinWorker(Worker):
+    """The same, with a twin of the core that has no fused lanes and must do the same."""
+
+    hands_class = TwinHands
+
+
 TestWorker = Worker.TestCase
 TestWorker.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLanes = TwinWorker.TestCase
+TestLanes.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

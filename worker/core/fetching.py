@@ -1,12 +1,11 @@
-"""Which peer is asked for what, and when: batches by holder, one request a holder, limited bytes.
+"""Which peer is asked for what, and when: one request per holder at a time, and limited bytes.
 
-Owns the queues and the bytes in flight. It knows copies (records in fetch and flight), not tasks:
-what a copy that came, or will not come, means for them is decided in `state`.
+Owns the queues and the bytes in flight. It knows copies, not tasks, and changes no copy's state:
+what the answer to a request means for tasks is decided in `copies`.
 """
 
 from __future__ import annotations
 
-from .events import After, Fetch
 from .tasks import WorkerTask
 
 #: Largest sum of (expected) sizes of one request; a single larger value goes alone. Small enough
@@ -75,7 +74,6 @@ class Fetching:
             if best is None or peer.nbytes < best.nbytes:
                 best = peer
         assert best is not None
-        copy.state = "fetch"
         copy.peer = best
         best.queue[copy] = None
         best.nbytes += copy.nbytes
@@ -90,7 +88,7 @@ class Fetching:
         peer = copy.peer
         assert peer is not None
         copy.peer = None
-        if copy.state == "fetch":
+        if copy in peer.queue:
             del peer.queue[copy]
             peer.nbytes -= copy.nbytes
             self._clean(peer)
@@ -98,8 +96,9 @@ class Fetching:
             assert peer.request is not None
             peer.request.copies[copy.key] = None
 
-    def start(self, after: list[After]) -> None:
-        """Ask every peer that may be asked."""
+    def start(self) -> list[Request]:
+        """Begin a request to every peer that may be asked, with copies out of its queue."""
+        begun = []
         while self.waiting and (not self.requests or self.nbytes < IN_FLIGHT_BYTES):
             peer = next(iter(self.waiting))
             del self.waiting[peer]
@@ -110,7 +109,6 @@ class Fetching:
                 n = len(request.copies)
                 if n and (nbytes > REQUEST_BYTES or n == REQUEST_KEYS):
                     break
-                copy.state = "flight"
                 request.copies[copy.key] = copy
                 request.attempts[copy.key] = copy.attempt
                 request.nbytes = nbytes
@@ -119,9 +117,8 @@ class Fetching:
                 del peer.queue[asked]
             peer.request = self.requests[request.number] = request
             self.nbytes += request.nbytes
-            keys = list(request.copies)
-            attempts = list(request.attempts.values())
-            after.append(Fetch(peer.address, request.number, keys, attempts))
+            begun.append(request)
+        return begun
 
     def end(self, number: int) -> Request | None:
         """End a request; its copies are in no container of this class any more."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ...protocol.rotation import Rotation
-from .tasks import WorkerTask
+from .tasks import READY, WorkerTask
 
 #: The user's part of a priority stands above so many bits; see scheduler/core/priority.py.
 _LEVEL_SHIFT: Final = 53
@@ -63,10 +63,10 @@ class Lane:
 
     def __iter__(self) -> Iterator[WorkerTask]:
         for task in self.run:
-            if task.state == "ready":
+            if task.state == READY:
                 yield task
         for _, _, task in self.heap:
-            if task.state == "ready":
+            if task.state == READY:
                 yield task
 
 
@@ -83,8 +83,7 @@ class ReadyQueue:
         self._lane: Lane | None = None
 
     def push(self, task: WorkerTask) -> None:
-        """Make `task` ready."""
-        task.state = "ready"
+        """Add a task that is in state "ready", or is so at once."""
         self.n += 1
         level = task.priority >> _LEVEL_SHIFT
         lane = self.rotation.lanes.get((level, task.client))
@@ -114,7 +113,7 @@ class ReadyQueue:
                 task = run.popleft()
             else:
                 task = heapq.heappop(heap)[2]
-            if task.state == "ready":
+            if task.state == READY:
                 self.n -= 1
                 lane.n -= 1
                 if not self.n:

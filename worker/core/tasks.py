@@ -1,40 +1,43 @@
 """What a worker knows of one attempt: the record, its function, and the slot that runs it.
 
-Plain data. The rules are in `state`, and `validate` asserts what the comments here say.
+Plain data. `transitions` says which moves exist; `validate` asserts what the comments here say.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ...protocol.wire.payload import Blob
 
 if TYPE_CHECKING:
     from .fetching import Peer
 
-#: waiting    a task, some input of which is not in memory
-#: ready      a task with all inputs in memory, in the ready queue
-#: executing  in a slot's chunk: started, or next in line (see `Slot.chunk`)
-#: memory     the value is in the store
-#: fetch      a copy that some peer is to be asked for
-#: flight     a copy that a peer has been asked for
-#: missing    an input that is nowhere: nobody is known to hold it, and it is not a task here
-#: cancelled  dropped after it had started; its result is thrown away when it comes
-#: released   dropped from memory while unfinished tasks here use it; goes with the last of them
-#: forgotten  in no container any more, except as litter that its finder skips
-TaskState = Literal[
+State: TypeAlias = Literal[
+    "new",
     "waiting",
     "ready",
     "executing",
     "memory",
+    "missing",
     "fetch",
     "flight",
-    "missing",
     "cancelled",
     "released",
     "forgotten",
 ]
+
+NEW: Final = "new"  #: in no container yet
+WAITING: Final = "waiting"  #: a task, some input of which is not in memory
+READY: Final = "ready"  #: a task with all inputs in memory, in the ready queue
+EXECUTING: Final = "executing"  #: in a slot's chunk: started, or next in line (see `Slot.chunk`)
+MEMORY: Final = "memory"  #: the value is in the store
+MISSING: Final = "missing"  #: an input that is no task here, and of which no holder is known
+FETCH: Final = "fetch"  #: a copy that a peer is to be asked for
+FLIGHT: Final = "flight"  #: a copy that a peer has been asked for
+CANCELLED: Final = "cancelled"  #: dropped after it had started; its result is thrown away
+RELEASED: Final = "released"  #: dropped from memory, and read by unfinished tasks here
+FORGOTTEN: Final = "forgotten"  #: in no container any more, except as litter, which is skipped
 
 #: The attempt of a record in state "missing" whose attempt is not known.
 NO_ATTEMPT = -1
@@ -101,7 +104,7 @@ class WorkerTask:
         self.wanted = wanted
         #: For whom it runs: a number, which the scheduler gave. Clients take turns.
         self.client = client
-        self.state: TaskState = "waiting"
+        self.state: State = NEW
         #: Records of the dependencies, in the order of the message. () once it has finished.
         self.inputs: list[WorkerTask] | tuple[()] = ()
         #: Number of inputs that are not in memory; 0 unless waiting.
@@ -143,17 +146,3 @@ class Slot:
         self.busy = False
         #: Tasks in state executing or cancelled with this slot's index.
         self.n_executing = 0
-
-
-def move_waiters(old: WorkerTask, new: WorkerTask) -> None:
-    """Let the tasks that wait for `old` wait for `new`. Neither is in memory, or only `new` is.
-
-    All that pin a record that is not in memory are waiting for it.
-    """
-    waiters = [task for task in old.waiters or () if task.state == "waiting"]
-    old.waiters = None
-    for task in waiters:
-        task.inputs = [new if record is old else record for record in task.inputs]
-    new.pins += old.pins
-    old.pins = 0
-    new.waiters = waiters if new.waiters is None else new.waiters + waiters

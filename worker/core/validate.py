@@ -24,8 +24,8 @@ def validate(state: WorkerState) -> None:
     _validate_queues(state)
     _validate_slots(state)
     _validate_fetching(state)
-    assert not state._forget
-    assert not state._missing
+    assert not state.forget
+    assert not state.missing
 
 
 def _validate_indexes(state: WorkerState) -> None:

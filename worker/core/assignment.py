@@ -1,0 +1,97 @@
+"""Tasks that the scheduler assigns: the message is checked, then each row becomes a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import RemoteProtocolError
+from ...protocol.wire.messages import AssignTasks
+from .copies import on_located_keys
+from .drops import drop
+from .inputs import link, move_waiters
+from .tasks import MEMORY, MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+
+def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
+    """File each task as ready or waiting; a new attempt takes the old one's place (a hot lane)."""
+    _check(message)
+    functions = [
+        function_of(state, id, blob)
+        for id, blob in zip(message.functions, message.function_blobs, strict=True)
+    ]
+    clients, dependencies = message.function_clients, message.dependencies
+    by_key, by_attempt = state.by_key, state.by_attempt
+    push = state.ready.push
+    unknown: list[WorkerTask] = []
+    row = -1
+    for key, function_index, attempt, priority, args, wanted in zip(
+        message.keys,
+        message.function_of,
+        message.attempts,
+        message.priorities,
+        message.args,
+        message.wanted,
+        strict=True,
+    ):
+        row += 1
+        if attempt in by_attempt or attempt in state.cancelled or attempt in state.released:
+            continue  # sent twice
+        assert args is not None  # checked
+        function, client = functions[function_index], clients[function_index]
+        task = WorkerTask(key, attempt, priority, function, args, wanted, client)
+        if key in by_key:
+            supersede(state, by_key[key], task)
+        by_key[key] = by_attempt[attempt] = task
+        if dependencies and dependencies[row]:
+            link(state, task, dependencies[row], unknown)
+        else:
+            task.state = READY
+            push(task)
+    report_unknown(state, message, unknown)
+
+
+def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[WorkerTask]) -> None:
+    """Fetch the inputs that the message locates, and report the unknown ones that it does not."""
+    if message.located_keys:
+        on_located_keys(state, message)
+    for placeholder in unknown:
+        if placeholder.state == MISSING and placeholder.attempt == NO_ATTEMPT:
+            state.missing.setdefault((state.address, False), []).append(placeholder.key)
+
+
+def _check(message: AssignTasks) -> None:
+    """Check what the columns' own checks cannot see, before anything is changed."""
+    n_functions = len(message.functions)
+    if not n_functions == len(message.function_blobs) == len(message.function_clients) or (
+        message.function_of and max(message.function_of) >= n_functions
+    ):
+        raise RemoteProtocolError("AssignTasks refers to functions that it does not list")
+    if None in message.args:
+        raise RemoteProtocolError("AssignTasks has tasks without arguments")
+    for key, dependencies in zip(message.keys, message.dependencies, strict=False):
+        if key in dependencies:
+            raise RemoteProtocolError(f"AssignTasks lets {key!r} depend on itself")
+    n_located = len(message.located_keys)
+    for column in (message.located_attempts, message.located_nbytes, message.located_holders):
+        if len(column) != n_located:
+            raise RemoteProtocolError("AssignTasks has located columns of different lengths")
+
+
+def function_of(state: WorkerState, id: bytes, blob: Any) -> WorkerFunction:
+    """Return the function of that id, which is new, or known, or known without its pickle."""
+    function = state.functions.get(id)
+    if function is None:
+        function = state.functions[id] = WorkerFunction(id, blob)
+    elif function.blob is None and blob is not None:
+        function.blob = blob
+    return function
+
+
+def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
+    """Let `new` be waited for in place of `old`, of which nothing remains that is not used."""
+    if old.pins and old.state != MEMORY:
+        move_waiters(old, new)
+    drop(state, old)

@@ -1,0 +1,143 @@
+"""Copies of what other workers made: who may be asked for them, and what became of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ...protocol.wire.messages import AssignTasks, HoldersGone, LocatedKeys
+from .events import Fetch, Fetched, FetchFailed, GiveUp
+from .inputs import move_waiters, wake
+from .reports import report_replica
+from .tasks import FETCH, FLIGHT, FORGOTTEN, MEMORY, MISSING, WorkerTask
+from .transitions import move
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+
+def on_located_keys(state: WorkerState, message: LocatedKeys | AssignTasks) -> None:
+    """Fetch those of the located keys that tasks here miss."""
+    if isinstance(message, AssignTasks):
+        rows = zip(
+            message.located_keys,
+            message.located_attempts,
+            message.located_nbytes,
+            message.located_holders,
+            strict=True,
+        )
+    else:
+        rows = zip(message.keys, message.attempts, message.nbytes, message.holders, strict=True)
+    for key, attempt, nbytes, holders in rows:
+        record = state.by_key.get(key)
+        if record is not None and (
+            record.state == MISSING or (record.state == FETCH and record.attempt != attempt)
+        ):
+            _locate(state, record, attempt, nbytes, holders)
+
+
+def _locate(
+    state: WorkerState, record: WorkerTask, attempt: int, nbytes: int, holders: list[str]
+) -> None:
+    """Fetch what `record` stands for as `attempt`, from one of `holders`."""
+    known = state.by_attempt.get(attempt)
+    here = state.released.get(attempt)
+    if (
+        (known is not None and known is not record)
+        or (here is not None and here.key != record.key)
+        or attempt in state.cancelled
+    ):
+        return  # the scheduler is wrong
+    if record.state == FETCH:
+        move(state, record, MISSING)
+    if here is not None:
+        # It was dropped, but is in use, and wanted again: the scheduler has to learn of it.
+        move(state, record, FORGOTTEN)
+        move(state, here, MEMORY)
+        report_replica(state.to_scheduler, here)
+        move_waiters(record, here)
+        wake(state, here)
+        return
+    if record.attempt != attempt:
+        state.by_attempt.pop(record.attempt, None)
+        record.attempt = attempt
+        state.by_attempt[attempt] = record
+    record.nbytes = nbytes
+    others = [address for address in holders if address != state.address]
+    if others:
+        record.holders = others
+        move(state, record, FETCH)
+    elif holders:  # the scheduler takes this worker for a holder, and it is none
+        state.missing.setdefault((state.address, False), []).append(record.key)
+
+
+def ask(state: WorkerState) -> None:
+    """Send a request to every peer that may be asked now."""
+    for request in state.fetching.start():
+        for copy in request.copies.values():
+            assert copy is not None
+            move(state, copy, FLIGHT)
+        keys = list(request.copies)
+        attempts = list(request.attempts.values())
+        state.after.append(Fetch(request.peer.address, request.number, keys, attempts))
+
+
+def on_fetched(state: WorkerState, event: Fetched) -> None:
+    """File the copies that are in the store; look elsewhere for the others."""
+    request = state.fetching.end(event.request)
+    assert request is not None, f"request {event.request} was never made, or ended before"
+    for key, nbytes in zip(event.keys, event.nbytes, strict=True):
+        copy = request.copies.pop(key)
+        if copy is not None:
+            copy.nbytes = nbytes
+            move(state, copy, MEMORY)
+            report_replica(state.to_scheduler, copy)
+            wake(state, copy)
+            continue
+        # It was dropped while it came. The shell has stored it all the same; but the same
+        # attempt may have come from elsewhere since, or be in use still.
+        attempt = request.attempts[key]
+        record = state.by_attempt.get(attempt)
+        if attempt not in state.released and (record is None or record.state != MEMORY):
+            state.forget.append(attempt)
+    _end_copies(state, event.holder, request.copies.values())
+
+
+def on_fetch_failed(state: WorkerState, event: FetchFailed) -> None:
+    """Look elsewhere for all that a holder was, or was to be, asked for."""
+    request = state.fetching.end(event.request)
+    assert request is not None, f"request {event.request} was never made, or ended before"
+    # What else was to be asked of it would fail as well, one time limit after the other.
+    queued = state.fetching.give_up(event.holder)
+    _end_copies(state, event.holder, [*request.copies.values(), *queued], unreachable=True)
+
+
+def on_holders_gone(state: WorkerState, message: HoldersGone) -> None:
+    """Ask these no more. A process that is suspended would be silent, not refuse."""
+    for holder in message.addresses:
+        peer = state.fetching.peers.get(holder)
+        if peer is not None and peer.request is not None:
+            state.after.append(GiveUp(holder))
+        elif peer is not None:
+            _end_copies(state, holder, state.fetching.give_up(holder), unreachable=True)
+
+
+def _end_copies(
+    state: WorkerState,
+    holder: str,
+    copies: Iterable[WorkerTask | None],
+    *,
+    unreachable: bool = False,
+) -> None:
+    """Ask another holder for the copies that `holder` did not give, or report them as missing."""
+    for copy in copies:
+        if copy is None:
+            continue
+        state.missing.setdefault((holder, unreachable), []).append(copy.key)
+        others = [address for address in copy.holders if address != holder]
+        move(state, copy, MISSING)
+        if not copy.pins:
+            move(state, copy, FORGOTTEN)
+        elif others:
+            copy.holders = others
+            move(state, copy, FETCH)

@@ -1,0 +1,116 @@
+"""What a worker lets go: dropped attempts and functions, unstarted tasks, all of a session."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+from ...protocol.wire.messages import (
+    AttemptsReturned,
+    DropAttempts,
+    DropFunctions,
+    ReturnAttempts,
+    WorkerLeaving,
+)
+from .events import ForgetFunctions, Leave, SchedulerLost
+from .inputs import move_waiters, placeholder, unpin
+from .ready import worst_first
+from .slots import take_back
+from .tasks import CANCELLED, EXECUTING, FORGOTTEN, MEMORY, READY, RELEASED, WAITING, WorkerTask
+from .transitions import UNFINISHED, move
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+
+def drop(state: WorkerState, record: WorkerTask) -> None:
+    """Have no more to do with an attempt. Tasks that wait for its value go on waiting."""
+    if record.state == EXECUTING:
+        # What the slot has not started comes back; if this is not among it, it has started.
+        take_back(state, state.slots[record.slot])
+    if record.state == MEMORY:
+        move(state, record, RELEASED if record.pins else FORGOTTEN)
+        return
+    move(state, record, CANCELLED if record.state == EXECUTING else FORGOTTEN)
+    if record.pins:
+        move_waiters(record, placeholder(state, record.key))
+    record.waiters = None
+    if record.inputs and record.state == FORGOTTEN:
+        unpin(state, record)
+
+
+def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
+    """Drop attempts, and report those that had not finished when no thread runs them any more."""
+    by_key, by_attempt, forget = state.by_key, state.by_attempt, state.forget
+    for attempt in message.attempts:
+        record = by_attempt.get(attempt)
+        if record is None:
+            continue
+        if record.state == MEMORY and not record.pins:  # a hot lane
+            record.state = FORGOTTEN
+            del by_key[record.key], by_attempt[attempt]
+            forget.append(attempt)
+            continue
+        is_unfinished = record.state in UNFINISHED
+        drop(state, record)
+        if record.state == CANCELLED:
+            state.owed[attempt] = None
+        elif is_unfinished:
+            state.ended.append(attempt)
+
+
+def on_drop_functions(state: WorkerState, message: DropFunctions) -> None:
+    """Forget functions, which tasks that are here may use until they end."""
+    functions = [state.functions.pop(id) for id in message.functions if id in state.functions]
+    if functions:
+        state.before.append(ForgetFunctions(functions))
+
+
+def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
+    """Give back the unstarted tasks that would run last, a task only after its dependents."""
+    for slot in state.slots:
+        take_back(state, slot)
+    # Whatever waits for an unstarted task is unstarted too, so each is reached at last.
+    heap = worst_first(itertools.chain(state.ready, state.waiting.values()))
+    returned: list[int] = []
+    while heap and len(returned) < message.count:
+        attempt = -heapq.heappop(heap)[1]
+        task = state.by_attempt[attempt]
+        inputs = task.inputs
+        drop(state, task)
+        returned.append(attempt)
+        for record in dict.fromkeys(inputs):
+            if not record.pins and record.state in {READY, WAITING}:
+                heapq.heappush(heap, (-record.priority, -record.attempt))
+    state.to_scheduler.append(AttemptsReturned(attempts=returned))
+
+
+def on_leave(state: WorkerState, event: Leave) -> None:
+    """Start nothing any more.
+
+    The scheduler, which may have sent work that is still on its way, asks all of it back.
+    """
+    if not state.is_leaving:
+        state.is_leaving = True
+        for slot in state.slots:
+            take_back(state, slot)
+        state.to_scheduler.append(WorkerLeaving(reason=event.reason))
+
+
+def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
+    """Forget all that a session has brought, but for the tasks that are being executed."""
+    state.owed.clear()
+    # Tasks first: with them go their claims on copies, and the placeholders.
+    records = list(state.by_attempt.values())
+    for of_tasks in (True, False):
+        for record in records:
+            is_task = record.state in UNFINISHED
+            if is_task is of_tasks and state.by_attempt.get(record.attempt) is record:
+                drop(state, record)
+    functions = list(state.functions.values())
+    state.functions.clear()
+    if functions:
+        state.before.append(ForgetFunctions(functions))
+    state.to_scheduler.clear()
+    state.missing.clear()

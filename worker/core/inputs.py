@@ -1,0 +1,103 @@
+"""What tasks read: links to their inputs, pins on these, and placeholders for unknown ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .tasks import (
+    FETCH,
+    FORGOTTEN,
+    MEMORY,
+    MISSING,
+    NO_ATTEMPT,
+    NO_FUNCTION,
+    READY,
+    RELEASED,
+    WAITING,
+    WorkerTask,
+)
+from .transitions import move
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+
+#: States of records that are here only because tasks read them.
+_KEPT_BY_PINS: Final = frozenset((RELEASED, FETCH, MISSING))
+
+
+def link(state: WorkerState, task: WorkerTask, keys: list[str], unknown: list[WorkerTask]) -> None:
+    """Let a new task read `keys`, and wait for those that are not in memory (a hot lane).
+
+    Placeholders are made for keys that are not here, and appended to `unknown`.
+    """
+    by_key = state.by_key
+    inputs = []
+    n_waiting_on = 0
+    for key in keys:
+        record = by_key.get(key)
+        if record is None:
+            record = placeholder(state, key)
+            unknown.append(record)
+        inputs.append(record)
+        record.pins += 1
+        if record.state != MEMORY:
+            n_waiting_on += 1
+            if record.waiters is None:
+                record.waiters = [task]
+            else:
+                record.waiters.append(task)
+    task.inputs = inputs
+    if n_waiting_on:
+        task.n_waiting_on = n_waiting_on
+        task.state = WAITING
+        state.waiting[task.attempt] = task
+    else:
+        task.state = READY
+        state.ready.push(task)
+
+
+def placeholder(state: WorkerState, key: str) -> WorkerTask:
+    """Return a new record in state "missing", for a key that no record is filed under."""
+    record = WorkerTask(key, NO_ATTEMPT, 0, NO_FUNCTION, b"", 0)
+    move(state, record, MISSING)
+    return record
+
+
+def move_waiters(old: WorkerTask, new: WorkerTask) -> None:
+    """Let the tasks that wait for `old` wait for `new`. Neither is in memory, or only `new` is.
+
+    All tasks that pin a record that is not in memory are waiting for it.
+    """
+    waiters = [task for task in old.waiters or () if task.state == WAITING]
+    old.waiters = None
+    for task in waiters:
+        task.inputs = [new if record is old else record for record in task.inputs]
+    new.pins += old.pins
+    old.pins = 0
+    new.waiters = waiters if new.waiters is None else new.waiters + waiters
+
+
+def wake(state: WorkerState, record: WorkerTask) -> None:
+    """Count `record`, now in memory, as arrived for the tasks that wait for it (a hot lane)."""
+    waiters = record.waiters
+    record.waiters = None
+    for task in waiters or ():
+        if task.state == WAITING:
+            task.n_waiting_on -= 1
+            if not task.n_waiting_on:
+                del state.waiting[task.attempt]
+                task.state = READY
+                state.ready.push(task)
+
+
+def unpin(state: WorkerState, task: WorkerTask) -> None:
+    """Let go of the inputs of a task that needs them no more."""
+    inputs = task.inputs
+    task.inputs = ()
+    for record in inputs:
+        record.pins -= 1
+        if record.pins or record.state == MEMORY:
+            continue
+        if record.state in _KEPT_BY_PINS:
+            move(state, record, FORGOTTEN)

@@ -1,0 +1,41 @@
+"""Reports that grow while they wait: each is extended as long as it is the last in the out-box.
+
+The shell takes the out-box whole, so what many small events report becomes one message with long
+columns; the codec cuts what is too long for one message.
+"""
+
+from __future__ import annotations
+
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import AttemptsFinished, ReplicasAdded
+from .events import ChunkDone
+from .tasks import WorkerTask
+
+
+def report_finished(to_scheduler: list[Message], event: ChunkDone) -> None:
+    """Report what is in the store now. The event's columns become the message's."""
+    last = to_scheduler[-1] if to_scheduler else None
+    if last.__class__ is AttemptsFinished:
+        last.attempts += event.attempts
+        last.nbytes += event.nbytes
+        last.durations_us += event.durations_us
+        last.results += event.results
+        return
+    to_scheduler.append(
+        AttemptsFinished(
+            attempts=event.attempts,
+            nbytes=event.nbytes,
+            durations_us=event.durations_us,
+            results=event.results,
+        )
+    )
+
+
+def report_replica(to_scheduler: list[Message], copy: WorkerTask) -> None:
+    """Report that a copy is here."""
+    last = to_scheduler[-1] if to_scheduler else None
+    if last.__class__ is ReplicasAdded:
+        last.attempts.append(copy.attempt)
+        last.keys.append(copy.key)
+    else:
+        to_scheduler.append(ReplicasAdded(attempts=[copy.attempt], keys=[copy.key]))

@@ -1,0 +1,178 @@
+"""What runs where: idle slots get chunks, and what a slot has not started can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from ...protocol.wire.messages import AttemptsErred
+from .events import ChunkDone, Run
+from .inputs import move_waiters, placeholder, unpin, wake
+from .reports import report_finished
+from .tasks import EXECUTING, FORGOTTEN, MEMORY, READY, Slot, WorkerTask
+from .transitions import move
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+#: A chunk is about this long, by predicted durations: the longest that a result waits for others.
+CHUNK_US = 1000.0
+
+
+def dispatch(state: WorkerState, asking: Slot | None) -> None:
+    """Give idle slots work, first the slot that asks, which need not be woken."""
+    idle, ready = state.idle, state.ready
+    while idle and ready.n:
+        share = -(-ready.n // len(idle))
+        slot, _ = idle.popitem()
+        slot.busy = True
+        fill(state, slot, share)
+        if slot is not asking:
+            state.before.append(Run(slot.index, slot.chunk))
+
+
+def fill(state: WorkerState, slot: Slot, share: int) -> None:
+    """Move ready tasks of one client into an empty chunk: one, or 1 ms of them (a hot lane)."""
+    ready = state.ready
+    share = min(share, ready.turn())
+    left_us = CHUNK_US
+    tasks: list[WorkerTask] = []
+    while len(tasks) < share:
+        task = ready.pop()
+        estimate_us = task.function.estimate_us
+        if tasks and (not estimate_us or estimate_us > left_us):
+            ready.push(task)
+            break
+        task.state = EXECUTING
+        task.slot = slot.index
+        tasks.append(task)
+        if not estimate_us:
+            break
+        left_us -= estimate_us
+    slot.n_executing += len(tasks)
+    slot.chunk.extend(tasks)
+
+
+def feed(state: WorkerState, asking: Slot) -> None:
+    """Take half of what another slot has not started, for a slot that finds nothing ready.
+
+    The task that the other one is in may be long.
+    """
+    victim = max(state.slots, key=lambda slot: len(slot.chunk))
+    n_unstarted = len(victim.chunk)
+    n = -(-n_unstarted // 2)
+    if n == n_unstarted and victim.n_executing == n_unstarted:
+        return  # it is waking up for this one task; two slots could take it in turns for ever
+    taken = 0
+    for _ in range(n):
+        try:
+            task = victim.chunk.pop()
+        except IndexError:  # its thread was faster
+            break
+        task.slot = asking.index
+        asking.chunk.appendleft(task)
+        taken += 1
+    if taken:
+        victim.n_executing -= taken
+        asking.n_executing += taken
+        asking.busy = True
+        del state.idle[asking]
+
+
+def take_back(state: WorkerState, slot: Slot) -> None:
+    """Make all that the slot has not started ready again."""
+    chunk = slot.chunk
+    while chunk:
+        try:
+            task = chunk.pop()
+        except IndexError:  # its thread was faster
+            break
+        move(state, task, READY)
+
+
+def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
+    """File what a slot has done; return the slot if it asks for more."""
+    slot = state.slots[event.slot]
+    if state.cancelled:
+        _end_cancelled(state, event)
+    if event.attempts:
+        finish(state, slot, event)
+        report_finished(state.to_scheduler, event)
+    if event.failed_attempts:
+        _end_failed(state, event)
+    if not event.finished:
+        return None
+    slot.busy = False
+    state.idle[slot] = None
+    return slot
+
+
+def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
+    """Move the attempts whose values are in the store to memory (a hot lane)."""
+    by_attempt = state.by_attempt
+    slot.n_executing -= len(event.attempts)
+    for attempt, nbytes, duration_us in zip(
+        event.attempts, event.nbytes, event.durations_us, strict=True
+    ):
+        task = by_attempt[attempt]
+        task.state = MEMORY
+        task.nbytes = nbytes
+        task.slot = -1
+        task.args = b""
+        function = task.function
+        estimate_us = function.estimate_us
+        if duration_us < estimate_us:
+            function.estimate_us += (duration_us + 1 - estimate_us) * 0.5
+        elif estimate_us:
+            function.estimate_us += (duration_us + 1 - estimate_us) * 0.1
+        else:
+            function.estimate_us = duration_us + 1.0
+        if task.inputs:
+            unpin(state, task)
+        if task.waiters is not None:
+            wake(state, task)
+
+
+def _end_failed(state: WorkerState, event: ChunkDone) -> None:
+    for attempt in event.failed_attempts:
+        task = state.by_attempt[attempt]
+        move(state, task, FORGOTTEN)
+        if task.pins:
+            # The scheduler decides what becomes of its dependents; until then they wait.
+            move_waiters(task, placeholder(state, task.key))
+        if task.inputs:
+            unpin(state, task)
+    state.to_scheduler.append(
+        AttemptsErred(
+            attempts=event.failed_attempts,
+            durations_us=event.failed_durations_us,
+            failures=event.failures,
+        )
+    )
+
+
+def _end_cancelled(state: WorkerState, event: ChunkDone) -> None:
+    for attempt in _take_out(event, state.cancelled):
+        task = state.cancelled[attempt]
+        if state.owed.pop(attempt, False) is None:
+            state.ended.append(attempt)
+        move(state, task, FORGOTTEN)
+        if task.inputs:
+            unpin(state, task)
+
+
+def _take_out(event: ChunkDone, cancelled: Container[int]) -> list[int]:
+    """Take the attempts that are in `cancelled` out of the event's columns, and return them."""
+    attempts, failed = event.attempts, event.failed_attempts
+    ended = [attempt for attempt in (*attempts, *failed) if attempt in cancelled]
+    if ended:
+        rows = [i for i, attempt in enumerate(attempts) if attempt not in cancelled]
+        event.attempts = [attempts[i] for i in rows]
+        event.nbytes = [event.nbytes[i] for i in rows]
+        event.durations_us = [event.durations_us[i] for i in rows]
+        event.results = [event.results[i] for i in rows]
+        rows = [i for i, attempt in enumerate(failed) if attempt not in cancelled]
+        event.failed_attempts = [failed[i] for i in rows]
+        event.failed_durations_us = [event.failed_durations_us[i] for i in rows]
+        event.failures = [event.failures[i] for i in rows]
+    return ended
