@@ -30,13 +30,14 @@ from ..protocol.values.serialize import function_name, loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
-from ..protocol.wire.payload import Blob, Payload, blob_nbytes
+from ..protocol.wire.payload import Blob, blob_nbytes
 from .context import WorkerContext, set_worker
 from .core.events import After, ChunkDone, Event, Forget, ForgetFunctions, Run
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
+from .packing import RIDE_ALONG_BYTES, pack_result, pack_to_ride_along
 from .started import StartedRecord
-from .values import RIDE_ALONG_BYTES, pack_result, unpack
+from .store import Store
 
 logger = logging.getLogger("weft.worker")
 
@@ -53,6 +54,7 @@ class Executor:
     Args:
         state: the core; only this object calls it from now on.
         context: the worker, as its tasks see it.
+        store: has at least the values of what is in state memory or released.
         wake: called on any thread, without the lock, when there is something to `drain`; not again
             until `drain` was called.
         crashed: called on a thread of ours that ends by a bug of weft.
@@ -63,15 +65,14 @@ class Executor:
         self,
         state: WorkerState,
         context: WorkerContext,
+        store: Store,
         *,
         wake: Callable[[], object],
         crashed: Callable[[BaseException], object],
         started: StartedRecord | None = None,
     ) -> None:
         self.state = state
-        #: {attempt: value}. At least those in state memory and released. Reading and writing single
-        #: items needs no lock; what is in use is pinned by the core.
-        self.store: dict[int, Any] = {}
+        self.store = store
         self._context = context
         self._wake = wake
         self._crashed = crashed
@@ -158,8 +159,7 @@ class Executor:
                     if action.__class__ is Run:
                         self._inboxes[action.slot].put(True)
                     elif action.__class__ is Forget:
-                        pop = self.store.pop
-                        garbage += [pop(attempt, None) for attempt in action.attempts]
+                        garbage += self.store.drop(action.attempts)
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
@@ -187,23 +187,24 @@ class Executor:
     def _run_chunks(self, slot: int, context: WorkerContext) -> None:
         """Run what is in the slot's chunk until there is nothing more."""
         take = self.state.slots[slot].chunk.popleft
-        store = self.store
+        load = self.store.load
         clock = time.perf_counter_ns
         note = self._started.note if self._started is not None else None
         report = ChunkDone(slot, [], [], [], [])
+        values: list[Any] = []
         start = told = clock()
         while True:
             try:
                 task = take()
             except IndexError:
                 context.key = ""
-                more = self._handle(report, slot)
+                more = self._report(report, values)
                 if note is not None:
                     # Not earlier: if a task has broken what runs it, this is where it shows.
                     note(slot, 0)
                 if not more:
                     return
-                report = ChunkDone(slot, [], [], [], [])
+                report, values = ChunkDone(slot, [], [], [], []), []
                 start = told = clock()
                 continue
             if note is not None:
@@ -218,7 +219,7 @@ class Executor:
                 inputs = task.inputs
                 if inputs:
                     args, kwargs = loads_arguments(
-                        task.args, [unpack(store, record.attempt) for record in inputs]
+                        task.args, [load(record.attempt) for record in inputs]
                     )
                 else:
                     args, kwargs = loads_arguments(task.args)
@@ -232,7 +233,7 @@ class Executor:
                 else:
                     nbytes = sizeof(value)
                     if task.wanted and nbytes <= RIDE_ALONG_BYTES:
-                        blob = _ride_along(value, task.key)
+                        blob = pack_to_ride_along(value, task.key)
             except BaseException as error:  # the user's: SystemExit ends the task, not the worker
                 failure = self._failure(error, task)
                 end = clock()
@@ -240,8 +241,8 @@ class Executor:
                 report.failed_durations_us.append((end - start) // 1000)
                 report.failures.append(failure)
             else:
-                store[task.attempt] = value
                 end = clock()
+                values.append(value)
                 report.attempts.append(task.attempt)
                 report.nbytes.append(nbytes)
                 report.durations_us.append((end - start) // 1000)
@@ -252,8 +253,13 @@ class Executor:
             if end - told > _TELL_AFTER_NS:
                 told = end
                 report.finished = False
-                self._handle(report, None)
-                report = ChunkDone(slot, [], [], [], [])
+                self._report(report, values)
+                report, values = ChunkDone(slot, [], [], [], []), []
+
+    def _report(self, report: ChunkDone, values: list[Any]) -> bool:
+        """Return whether the slot has something in its chunk, which it asks for if it is done."""
+        self.store.put(report.attempts, values, report.nbytes)  # the core will tell of them
+        return self._handle(report, report.slot)
 
     def _load(self, function: WorkerFunction) -> Callable[..., Any]:
         """Unpickle a function, once. One that fails is tried again by the next task."""
@@ -297,7 +303,7 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
     of = f"of task {task.key}, a call of {_called_name(task)},"
     if loads_arguments.__code__ in codes[:1]:
         return f"an argument {of}"
-    if unpack.__code__ in codes:
+    if Store.load.__code__ in codes:
         return f"an argument {of} which is the result of another task,"
     return ""
 
@@ -307,17 +313,6 @@ def _called_name(task: WorkerTask) -> str:
     if isinstance(call, functools.partial) and call.func is _run_coroutine:
         call = call.args[0]
     return function_name(call)
-
-
-def _ride_along(value: object, key: str) -> Blob | None:
-    """Pickle a result that is probably small; None if it is not."""
-    blob = pack_result(value, key)
-    if blob_nbytes(blob) > RIDE_ALONG_BYTES:
-        return None
-    if blob.__class__ is Payload and blob.buffers:
-        # A task that runs before the bytes are sent may change the value in place.
-        return blob.detached()
-    return blob
 
 
 def _run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

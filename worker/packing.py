@@ -1,26 +1,103 @@
-"""Does the pickle of a result fit into this worker's memory, beside the result?
+"""The pickles of results, and whether they fit into this worker's memory beside the result.
 
 A worker above its memory limit is killed, and a result that kills its worker whenever it is pickled
-for a reader would be computed again just to do so again. So the pickle of a result that is large,
-measured by the limit, is made twice: once to count its bytes, which are thrown away as they come,
+for a reader would be computed again only to do so again. So the pickle of a result that is large,
+compared with the limit, is made twice: once to count its bytes, which are discarded as they come,
 and then to keep them. Buffers that travel beside the pickle (arrays) are not copied, and so are not
-counted. It is no proof: reductions may need memory of their own. What kills the worker all the same
-is noted (`started`), and counted by the scheduler.
+counted. This is no proof, because reductions may need memory of their own; a pickle that kills the
+worker all the same is noted (`started`), and the scheduler counts it.
 """
 
 from __future__ import annotations
 
 import pickle
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-import psutil
+from ..protocol.errors import SerializationError, UnpicklableResult
+from ..protocol.values.pickling import PROTOCOL, buffer_taker, type_name
+from ..protocol.values.serialize import dumps
+from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 
-from ..protocol.values.pickling import PROTOCOL, buffer_taker
-
+#: A wanted result up to this size is sent along with the report that it is there.
+RIDE_ALONG_BYTES: Final = 64 << 10
+#: A blob above this size travels beside the message instead of in it.
+_INLINE_BYTES: Final = 4 << 10
 #: A worker above this part of its memory limit is killed.
 TERMINATE_FRACTION: Final = 0.95
-#: Smaller ones fit if anything does.
+#: The pickle of a result below this part of the limit is assumed to fit.
 _LARGE_FRACTION: Final = 1 / 8
+
+
+def pack_result(value: object, key: str) -> Blob:
+    """Pickle what task `key` returned.
+
+    Raises:
+        UnpicklableResult: it cannot be.
+    """
+    try:
+        blob = dumps(value, "result")
+    except SerializationError as error:
+        text = error.text if error.where == "result" else f"{error.where}: {error.text}"
+        raise UnpicklableResult(key, error.type_name, text) from error
+    if blob.__class__ is bytes and len(blob) > _INLINE_BYTES:
+        return Payload(blob, ())
+    return blob
+
+
+def pack_to_ride_along(value: object, key: str) -> Blob | None:
+    """Pickle a result that is probably small; return None if it is not.
+
+    Raises:
+        UnpicklableResult: it cannot be.
+    """
+    blob = pack_result(value, key)
+    if blob_nbytes(blob) > RIDE_ALONG_BYTES:
+        return None
+    if blob.__class__ is Payload and blob.buffers:
+        # A task that runs before the bytes are sent may change the value in place.
+        return blob.detached()
+    return blob
+
+
+def pack_for_reader(value: object, key: str, nbytes: int, memory_limit: int) -> Blob:
+    """Pickle a result, of the estimated size `nbytes`, that a client or another worker asked for.
+
+    One that cannot be pickled, or whose pickle does not fit, becomes a pickle that raises
+    `UnpicklableResult` where it is read: the key is not missing, and the reader gets the reason in
+    its place; for a client it is the failure of the future from then on.
+
+    It is not tried earlier, when the task ends, as it is with small results. The only way to know
+    is to pickle, which for a large result takes as long as making it did, or longer, and as much
+    memory again; and most large results are read by other tasks on the same worker and never leave
+    it, where they need not be picklable at all.
+    """
+    reason = why_too_large(value, nbytes, memory_limit)
+    if reason:
+        return error_blob(UnpicklableResult(key, type_name(value), reason))
+    try:
+        return pack_result(value, key)
+    except UnpicklableResult as error:
+        return error_blob(error)
+
+
+def error_blob(error: Exception) -> Blob:
+    """Return a pickle that raises `error` where it is read."""
+    return dumps(_Raises(error))
+
+
+class _Raises:
+    """Pickled as a call of `_raise`."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _raise, (self.error,)
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Raise `error`. Pickles name this function: readers are of the same version."""
+    raise error
 
 
 class _TooLarge(Exception):
@@ -43,12 +120,12 @@ class _Counter:
 
 
 def is_large(nbytes: int, memory_limit: int) -> bool:
-    """Whether a result of this size may be what kills a worker that serves it."""
+    """Return whether a worker may die of serving a result of this size."""
     return 0 < memory_limit * _LARGE_FRACTION < nbytes
 
 
 def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
-    """Say why the pickle of a result does not fit beside it; "" if it does, as far as is known.
+    """Return why the pickle of a result does not fit beside it; "" if it does, as far as is known.
 
     Args:
         value: the result.
@@ -57,6 +134,8 @@ def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
     """
     if not is_large(nbytes, memory_limit):
         return ""
+    import psutil  # here, because clients import this module to read the pickle of an error
+
     # Neither is exact: what was never touched is not resident, and shared parts count twice.
     resident = min(nbytes, psutil.Process().memory_info().rss)
     counter = _Counter(TERMINATE_FRACTION * memory_limit - resident)
@@ -68,6 +147,6 @@ def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
             f"{counter.nbytes}, and the worker may use {memory_limit} in all; return it in parts "
             "or as an array, which is not copied, or raise the memory limit"
         )
-    except Exception:  # whoever pickles it for good says why
+    except Exception:  # the pickling that follows says why
         return ""
     return ""

@@ -14,9 +14,8 @@ from typing import Final
 from ..protocol.net.data_line import DataLines
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import KeysData
-from ..protocol.wire.payload import blob_nbytes
 from .core.events import Event, Fetch, Fetched, FetchFailed, GiveUp
-from .values import Packed
+from .store import Store
 
 __all__ = ["Peers"]
 
@@ -28,12 +27,7 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 class Peers:
     """Does the core's `Fetch` and `GiveUp`. For the loop's thread only."""
 
-    def __init__(
-        self,
-        security: Security,
-        store: dict[int, object],
-        handle: Callable[[Event], None],
-    ) -> None:
+    def __init__(self, security: Security, store: Store, handle: Callable[[Event], None]) -> None:
         self._security = security
         self._store = store
         self._handle = handle
@@ -71,9 +65,8 @@ class Peers:
             if attempt is None or blob is None:  # not asked for, sent twice, or not there
                 continue
             del attempts[key]
-            self._store[attempt] = Packed(blob)
             keys.append(key)
-            nbytes.append(max(1, blob_nbytes(blob)))
+            nbytes.append(self._store.put_packed(attempt, blob))
         # A key that was neither sent nor listed as missing is missing all the same.
         self._handle(Fetched(fetch.holder, fetch.request, keys, nbytes, list(attempts)))
 

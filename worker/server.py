@@ -65,6 +65,7 @@ from .peers import Peers
 from .serving import DataServer, LateHandler, for_listening
 from .silence import BEAT_S
 from .started import StartedRecord
+from .store import Store
 
 __all__ = ["WorkerServer"]
 
@@ -365,11 +366,12 @@ class WorkerServer:
             WorkerContext(
                 self.name, self.address, config.worker_id, str(config.local_directory or "")
             ),
+            Store(config.memory_limit),
             wake=self._wake,
             crashed=self._crashed,
             started=self._started,
         )
-        self._server = late.server = DataServer(self._executor, config.memory_limit, self._started)
+        self._server = late.server = DataServer(self._executor, self._started)
         self._peers = Peers(security, self._executor.store, self._handle)
         self._executor.start()
 

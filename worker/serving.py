@@ -31,14 +31,12 @@ from ..protocol.errors import (
 from ..protocol.net.address import parse_address
 from ..protocol.net.connection import Connection
 from ..protocol.trust.security import Security, generate_certificate
-from ..protocol.values.pickling import type_name
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import GetData, KeysData
 from ..protocol.wire.payload import Blob
 from .executor import Executor
-from .packing import is_large, why_too_large
+from .packing import error_blob, is_large
 from .started import StartedRecord
-from .values import Packed, error_blob, pack_for_peer
 
 logger = logging.getLogger("weft.worker")
 
@@ -49,8 +47,6 @@ _ON_LOOP_BYTES = 64 << 10
 _MAX_WAITING_BYTES = 64 << 20
 #: What a key or a request costs beside its text, about.
 _ITEM_BYTES = 64
-
-_NOT_THERE = object()
 
 #: The ways of pickling, for `StartedRecord.note_serving`.
 _BY_LOOP = 0
@@ -77,18 +73,9 @@ def _request_nbytes(keys: list[str]) -> int:
 class DataServer:
     """Answers `GetData`. The handler of all connections to the data port."""
 
-    def __init__(
-        self, executor: Executor, memory_limit: int = 0, started: StartedRecord | None = None
-    ) -> None:
-        """Serve what `executor` has.
-
-        Args:
-            executor: has the store.
-            memory_limit: of the worker, bytes; 0 = none.
-            started: where to note whose result is being served, if anywhere.
-        """
+    def __init__(self, executor: Executor, started: StartedRecord | None = None) -> None:
+        """Serve what `executor` has; note in `started` whose result is being served."""
         self._executor = executor
-        self._memory_limit = memory_limit
         self._started = started
         #: The connection on which the result goes out that is noted for the thread.
         self._sending: Connection | None = None
@@ -184,18 +171,13 @@ class DataServer:
 
     def _pack(self, found: list[tuple[str, int, int]], way: int) -> dict[str, Blob]:
         packed = {}
-        limit = self._memory_limit
+        store = self._executor.store
         for key, attempt, nbytes in found:
-            value = self._executor.store.get(attempt, _NOT_THERE)
-            if value is _NOT_THERE:  # it may have been dropped since it was found
-                continue
-            self._note(way, attempt if len(found) == 1 or is_large(nbytes, limit) else 0)
-            is_packed = isinstance(value, Packed)
-            reason = "" if is_packed else why_too_large(value, nbytes, limit)
-            if reason:
-                packed[key] = error_blob(UnpicklableResult(key, type_name(value), reason))
-            else:
-                packed[key] = pack_for_peer(value, key)
+            is_noted = len(found) == 1 or is_large(nbytes, store.memory_limit)
+            self._note(way, attempt if is_noted else 0)
+            blob = store.pack(attempt, key)
+            if blob is not None:  # it may have been dropped since it was found
+                packed[key] = blob
         return packed
 
     def _note(self, way: int, attempt: int) -> None:

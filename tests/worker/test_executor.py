@@ -33,7 +33,7 @@ from weft.worker.core.state import WorkerState
 from weft.worker.core.validate import validate
 from weft.worker.executor import Executor
 from weft.worker.started import StartedRecord, read_served, read_started
-from weft.worker.values import Packed, pack_for_peer
+from weft.worker.store import Store
 
 
 class Ref:
@@ -56,6 +56,7 @@ class Bench:
         self.executor = Executor(
             self.state,
             WorkerContext("w1", "tcp://me", "id1"),
+            Store(),
             wake=self.woken.set,
             crashed=self.crashes.append,
             started=started,
@@ -63,6 +64,10 @@ class Bench:
         self.executor.start()
         self.told: list[Message] = []
         self.last_attempt = 0
+
+    @property
+    def store(self) -> Store:
+        return self.executor.store
 
     def send(self, *messages: Message) -> None:
         self.executor.handle(Received(messages))
@@ -198,7 +203,8 @@ def test_wanted_results_ride_along_and_others_stay(bench):
     bench.run(inc, 2, wanted=0)
     bench.listen_for(2)
     assert bench.results == {1: 2, 2: None}
-    assert bench.executor.store == {1: 2, 2: 3}
+    assert len(bench.store) == 2
+    assert (bench.store.load(1), bench.store.load(2)) == (2, 3)
 
 
 def test_a_chain_assigned_ahead(bench):
@@ -240,7 +246,7 @@ def test_a_small_array_that_rides_along_is_a_copy(bench, gate):
     bench.run(np.zeros, 1000)
     bench.listen_for(1)
     (message,) = bench.told
-    bench.executor.store[1][:] = 7
+    bench.store.load(1)[:] = 7
     assert loads(message.results[0]).sum() == 0
 
 
@@ -309,7 +315,7 @@ def test_a_wanted_result_that_cannot_be_pickled_is_an_error_with_its_type(bench)
     assert isinstance(error, UnpicklableResult)
     assert error.type_name == "_thread.lock"
     assert "result[1]['lock']" in str(error)
-    assert bench.executor.store == {}
+    assert len(bench.store) == 0
 
 
 def test_an_unwanted_one_serves_local_tasks_and_fails_where_it_is_fetched(bench):
@@ -317,7 +323,8 @@ def test_an_unwanted_one_serves_local_tasks_and_fails_where_it_is_fetched(bench)
     bench.run(len, Ref("x"))
     bench.listen_for(2)
     assert bench.results == {1: None, 2: 2}
-    blob = pack_for_peer(bench.executor.store[1], "x")
+    blob = bench.store.pack(1, "x")
+    assert blob is not None
     with pytest.raises(UnpicklableResult, match=r"_thread\.lock"):
         loads(blob)
 
@@ -398,11 +405,11 @@ def test_fetched_values_are_unpickled_by_the_task_that_needs_them(bench):
     assert bench.woken.wait(10)
     _, (fetch,) = bench.executor.drain()
     assert (fetch.holder, fetch.keys, fetch.attempts) == ("tcp://a", ["x"], [99])
-    bench.executor.store[99] = Packed(pickle.dumps(41))
+    bench.store.put_packed(99, pickle.dumps(41))
     bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10], []))
     bench.listen_for(1)
     assert bench.results == {1: 42}
-    assert bench.executor.store == {99: 41, 1: 42}
+    assert len(bench.store) == 2
 
 
 class Unwilling:
@@ -433,14 +440,14 @@ def test_an_argument_that_cannot_be_unpickled_is_said_to_be_one(bench, function)
     assert note == f"weft: {what} could not be unpickled on worker w1; the task has not started"
 
 
-def test_so_is_the_result_of_another_task(bench):
+def test_an_input_that_cannot_be_unpickled_is_named_as_the_result_of_another_task(bench):
     message = bench.task(inc, Ref("x"), key="k")
     message.located_keys, message.located_attempts = ["x"], [99]
     message.located_nbytes, message.located_holders = [10], [["tcp://a"]]
     bench.send(message)
     assert bench.woken.wait(10)
     _, (fetch,) = bench.executor.drain()
-    bench.executor.store[99] = Packed(pickle.dumps(Unwilling()))
+    bench.store.put_packed(99, pickle.dumps(Unwilling()))
     bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10], []))
     (note,) = bench.error(1).__notes__
     assert "an argument of task k, a call of inc, which is the result of another task," in note
@@ -470,6 +477,17 @@ def test_a_long_task_does_not_hold_back_those_behind_it(make_bench, gate):
     assert 52 not in bench.results
     gate.open.set()
     bench.listen_for(51 + 41)
+
+
+def test_the_store_counts_what_tasks_return_until_it_is_dropped(bench):
+    bench.run(bytes, 100_000)
+    bench.run(bytes, 300_000)
+    bench.listen_for(2)
+    reported = [nbytes for message in bench.told for nbytes in message.nbytes]
+    assert [bench.store.nbytes_of(1), bench.store.nbytes_of(2)] == reported
+    assert bench.store.nbytes == sum(reported)
+    bench.send(DropAttempts(attempts=[1]))
+    assert bench.store.nbytes == reported[1]
 
 
 def test_what_has_not_started_is_given_back_exactly(bench, gate):
@@ -520,7 +538,7 @@ def test_stopping_gives_up_what_has_not_started(bench, gate):
     bench.executor.stop()
     gate.open.set()
     assert bench.executor.join(10)
-    assert bench.executor.store == {}
+    assert len(bench.store) == 0
     assert bench.executor.drain() == ([], [])
 
 

@@ -1,0 +1,85 @@
+"""The store: values as objects and packed, and what they weigh."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import pytest
+
+from weft.protocol.errors import UnpicklableResult
+from weft.protocol.values.serialize import loads
+from weft.protocol.wire.payload import Payload
+from weft.worker.store import Store
+
+
+class Once:
+    """Counts how often it is unpickled."""
+
+    n = 0
+
+    def __reduce__(self):
+        return unpickled, ()
+
+
+def unpickled():
+    Once.n += 1
+    return "value"
+
+
+def test_a_copy_stays_packed_until_a_task_needs_it_and_is_unpickled_once():
+    store = Store()
+    Once.n = 0
+    blob = pickle.dumps(Once())
+    assert store.put_packed(1, blob) == len(blob)
+    assert store.pack(1, "k") is blob
+    assert Once.n == 0
+    assert [store.load(1), store.load(1)] == ["value", "value"]
+    assert Once.n == 1
+    assert loads(store.pack(1, "k")) == "value"
+
+
+def test_bytes_are_counted_for_each_attempt_and_in_all():
+    store = Store()
+    store.put([1, 2], ["a", "b"], [10, 20])
+    assert store.put_packed(3, Payload(b"12", [b"345"])) == 5
+    assert store.put_packed(4, b"") == 1
+    assert (len(store), store.nbytes) == (4, 36)
+    assert [store.nbytes_of(attempt) for attempt in (1, 2, 3, 4, 5)] == [10, 20, 5, 1, 0]
+    store.put_packed(3, b"1234567")  # it came twice
+    assert (len(store), store.nbytes) == (4, 38)
+    store.load(2)
+    assert store.nbytes == 38
+
+
+def test_dropped_values_are_returned_and_those_that_are_not_here_ignored():
+    store = Store()
+    value = [1]
+    store.put([1, 2], [value, "b"], [10, 20])
+    garbage = store.drop([1, 9])
+    assert garbage[0] is value
+    assert (len(store), store.nbytes, store.nbytes_of(1)) == (1, 20, 0)
+    assert store.pack(1, "k") is None
+    store.drop([1, 2])
+    assert (len(store), store.nbytes) == (0, 0)
+
+
+def test_a_value_that_cannot_be_pickled_is_an_error_for_its_reader():
+    store = Store()
+    store.put([1], [[threading.Lock()]], [10])
+    blob = store.pack(1, "k")
+    assert blob is not None
+    with pytest.raises(UnpicklableResult, match=r"result\[0\].*_thread\.lock"):
+        loads(blob)
+
+
+def test_a_value_whose_pickle_would_not_fit_into_memory_is_an_error_for_its_reader():
+    limit = 64 << 20  # less than this process uses
+    store = Store(limit)
+    value = [b"x" * 1000] * 10
+    store.put([1, 2], [value, value], [limit, 10])
+    blob = store.pack(1, "k")
+    assert blob is not None
+    with pytest.raises(UnpicklableResult, match="its pickle, which is made beside it"):
+        loads(blob)
+    assert loads(store.pack(2, "k")) == value
