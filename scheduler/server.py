@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..protocol.errors import CommError, LocalProtocolError, ProtocolError, StuckPeer
+from ..protocol.host.memory import return_memory
 from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
 from ..protocol.net.transport import Listener, listen
@@ -31,7 +32,9 @@ from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, Heartbeat, Welcome
 from ..protocol.wire.sizing import message_nbytes
+from .core.shrinking import ReturnMemory
 from .core.state import (
+    Action,
     CloseConnection,
     Closed,
     Connected,
@@ -334,7 +337,7 @@ class SchedulerServer:
             for action in actions:
                 self._act(action)
 
-    def _act(self, action: CloseConnection | StopServer | LogLine) -> None:
+    def _act(self, action: Action) -> None:
         if type(action) is LogLine:
             _log.log(_LEVELS[action.level], "%s", one_line(action.text))
         elif type(action) is CloseConnection:
@@ -349,6 +352,8 @@ class SchedulerServer:
                 connection.close()
         elif type(action) is StopServer:
             self._begin_stop(action.reason)
+        elif type(action) is ReturnMemory:
+            return_memory()
 
 
 class _Peer:

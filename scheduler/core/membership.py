@@ -22,6 +22,7 @@ from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import fill_class
 from .recovery import blame, lose_worker, tell_peers
 from .refusals import explain_unrunnable, forget_refusal, remember_refusal
+from .shrinking import shrink
 from .submission import unwant
 from .tasks import NO_WORKER, SchedulerTask, TaskClass
 from .transitions import enqueue, move, release_unneeded, set_aside
@@ -358,6 +359,7 @@ def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
             _expire(state, client)
     _note_unread(state, unread)
     _end_silent(state)
+    shrink(state)
     for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
         del state.lost_workers[worker_id]
     for worker_id in [w for w, entry in state.exit_reports.items() if _is_old(now, entry[0])]:

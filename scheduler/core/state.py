@@ -42,6 +42,7 @@ from .info import cluster_info, metrics
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .prefixes import Prefixes
 from .refusals import Refusal
+from .shrinking import ReturnMemory
 from .story import Story
 from .tasks import Function, SchedulerTask, TaskClass
 
@@ -111,7 +112,7 @@ class LogLine:
     text: str
 
 
-Action = CloseConnection | StopServer | LogLine
+Action = CloseConnection | StopServer | LogLine | ReturnMemory
 
 #: No scheduler assigns more than one task in so long. Attempts are numbered from the epoch on, so
 #: those of two epochs are never the same: a worker that comes back to a new scheduler may still be
@@ -225,6 +226,10 @@ class SchedulerState:
         self.failures = Failures()
         self.measurements: dict[str, Any] = {}
         self.story = Story()
+        #: when `shrinking` looks at the tables next, and whether it has made something smaller
+        #: since memory was returned
+        self.next_shrink = 0.0
+        self.has_shrunk = False
         self.now = 0.0
         #: when the last Tick came; None before the first
         self.last_tick: float | None = None

@@ -40,6 +40,13 @@ class Story:
             self.n_keys -= len(gone)
             self.n_chars -= n_chars
 
+    def cut(self, n_keys: int) -> None:
+        """Forget the oldest entries, until at most `n_keys` keys are left."""
+        while self.n_keys > n_keys:
+            _, _, gone, n_chars = self._entries.popleft()
+            self.n_keys -= len(gone)
+            self.n_chars -= n_chars
+
     def of(self, key: str) -> list[str]:
         """Tell one task's story, oldest first."""
         return [f"{now:.6f} {what}" for now, what, keys, _ in self._entries if key in keys]

@@ -1,0 +1,91 @@
+"""shrinking.py: what many tasks have taken is given back when they are gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.shrinking import (
+    INTERVAL_S,
+    LARGE_NBYTES,
+    QUIET_S,
+    STORY_KEYS,
+    STORY_PART,
+    ReturnMemory,
+)
+from weft.scheduler.core.state import Received
+
+from ..builders import Board, assigned, finished, graph
+
+pytestmark = pytest.mark.slow
+
+N = 50_000
+
+
+def board_after(n_kept: int) -> tuple[Board, int]:
+    """Play N tasks to their end; return the board and the worker of `n_kept` results."""
+    board = Board()
+    alice = board.client()
+    worker = board.worker(nthreads=4)
+    keys = [f"task-{i}" for i in range(N)]
+    # Without a validation after each event, which takes as long as there are tasks.
+    handle, outboxes = board.state.handle, board.state.outboxes
+    handle(Received(alice, [graph(*keys)]), board.now)
+    while attempts := list(assigned(outboxes, worker).values()):
+        outboxes.clear()
+        handle(Received(worker, [finished(attempts, us=1)]), board.now)
+    handle(Received(alice, [m.ReleaseKeys(keys=keys[: N - n_kept])]), board.now)
+    outboxes.clear()
+    return board, worker
+
+
+def tables(board: Board, worker: int) -> list[int]:
+    (client,) = board.state.clients.values()
+    has_what = board.state.workers[worker].has_what
+    return [table.__sizeof__() for table in (board.state.tasks, client.wants, has_what)]
+
+
+def ticks(board: Board) -> list[int]:
+    """Let ticks pass until memory is returned; list the story's keys after each."""
+    n_keys = []
+    while not any(isinstance(action, ReturnMemory) for action in board.actions):
+        assert len(n_keys) < 100
+        board.tick(QUIET_S + INTERVAL_S)
+        n_keys.append(board.state.story.n_keys)
+    return n_keys
+
+
+def test_tables_of_tasks_that_are_gone_are_made_anew_and_keep_what_is_left():
+    board, worker = board_after(3)
+    assert min(tables(board, worker)) > LARGE_NBYTES
+    ticks(board)
+    assert max(tables(board, worker)) < 1000
+    assert len(board.state.tasks) == 3
+    board.tick(INTERVAL_S)
+    assert not board.actions, "memory is returned once"
+
+
+def test_tables_in_use_stay_as_they_are():
+    board, _ = board_after(N)
+    before = board.state.tasks
+    board.tick(QUIET_S + INTERVAL_S)
+    assert not board.actions
+    assert board.state.tasks is before
+
+
+def test_the_story_of_tasks_that_are_gone_is_cut_in_small_parts():
+    board, _ = board_after(0)
+    n_keys = [board.state.story.n_keys, *ticks(board)]
+    assert n_keys[0] > 2 * STORY_PART
+    assert n_keys[-1] <= STORY_KEYS
+    assert len(n_keys) > (n_keys[0] - n_keys[-1]) // (2 * STORY_PART)
+
+
+def test_memory_is_not_returned_while_clients_submit():
+    board, _ = board_after(0)
+    alice = next(iter(board.state.clients_by_peer))
+    for i in range(30):
+        board.send(alice, graph(f"next-{i}"))
+        board.tick(QUIET_S / 2)
+        assert not board.actions
+    ticks(board)
