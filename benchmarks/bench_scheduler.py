@@ -76,10 +76,10 @@ class _Bench:
         self.state.handle(event, start)
         self.seconds += time.perf_counter() - start
         self.n_events += 1
-        refusals = [x.reason for x in self.state.actions if isinstance(x, CloseConnection)]
+        refusals = [x.reason for x in self.state.after if isinstance(x, CloseConnection)]
         if refusals:
             raise RuntimeError(f"the scheduler refused a peer: {refusals[0]}")
-        self.state.actions.clear()
+        self.state.after.clear()
         outboxes, self.state.outboxes = self.state.outboxes, {}
         for peer, box in outboxes.items():
             if peer == _CLIENT:

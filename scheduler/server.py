@@ -310,7 +310,12 @@ class SchedulerServer:
             self._loop.call_soon(self._turn)
 
     def _flush(self) -> None:
+        """Do what the core has put out: `before`, the messages, `after`."""
         state = self.state
+        if state.before:
+            before, state.before = state.before, []
+            for action in before:
+                self._act(action)
         if state.next_tick_s < TICK_S and self._tick is not None:
             self._tick_soon(self._tick)
         outboxes = state.outboxes
@@ -332,9 +337,9 @@ class SchedulerServer:
                     # The others must get theirs. This one is told the state when it is back.
                     _log.error("closing %s: %s", connection.peer_address, error)
                     connection.abort()
-        if state.actions:
-            actions, state.actions = state.actions, []
-            for action in actions:
+        if state.after:
+            after, state.after = state.after, []
+            for action in after:
                 self._act(action)
 
     def _act(self, action: Action) -> None:

@@ -56,7 +56,7 @@ def shrink(state: SchedulerState) -> None:
     is_quiet = state.now - state.last_submission > QUIET_S
     if state.has_shrunk and is_quiet and len(state.tasks) <= FEW_TASKS:
         state.has_shrunk = False
-        state.actions.append(ReturnMemory())
+        state.after.append(ReturnMemory())
     state.next_shrink = state.now + INTERVAL_S
 
 

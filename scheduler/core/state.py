@@ -15,9 +15,9 @@ The shell (`server.py`) turns connections into events and out-boxes into frames:
 
     Connected(peer, role) -> Received(peer, messages)* -> Closed(peer)     and Ticks in between
 
-A peer is a number that the shell never uses twice. After each `handle` the shell drains `outboxes`
-(messages in order, one list a peer) and `actions`. A whole batch of messages is handled first, then
-one assignment pass is made.
+A peer is a number that the shell never uses twice. After one or more events the shell drains
+`before`, `outboxes` (messages in order, one list per peer) and `after`, as the drain contract of
+docs/design.md says. A whole batch of messages is handled first, then one assignment pass is made.
 
 Peers can be wrong: what they may not say is answered by `CloseConnection` and counted. Only we can
 be buggy: a broken invariant raises `InvalidTransition` or `InvalidState`, with the task's story.
@@ -220,7 +220,10 @@ class SchedulerState:
 
         #: {peer: messages}, in order; the shell drains it after each `handle`
         self.outboxes: dict[int, list[Message]] = {}
-        self.actions: list[Action] = []
+        #: to be done before the messages of the same events leave; so far no event asks for that
+        self.before: list[Action] = []
+        #: to be done when those messages are sent, or are kept for a peer that does not read
+        self.after: list[Action] = []
         self.counters = Counters()
         #: those of all erred tasks
         self.failures = Failures()
@@ -346,21 +349,21 @@ class SchedulerState:
         An empty reason is not logged.
         """
         self.counters.protocol_errors += 1
-        self.actions.append(CloseConnection(peer, reason, is_error=True))
+        self.after.append(CloseConnection(peer, reason, is_error=True))
         membership.on_closed(self, peer)
 
     def supersede(self, peer: int) -> None:
         """Somebody is back before we saw the end of its old connection: end that one."""
-        self.actions.append(CloseConnection(peer, "its peer has connected anew", is_error=False))
+        self.after.append(CloseConnection(peer, "its peer has connected anew", is_error=False))
         membership.on_closed(self, peer)
 
     def log(self, level: str, text: str) -> None:
         """Leave a line for the log; cluster changes only, never tasks."""
-        self.actions.append(LogLine(level, text))
+        self.after.append(LogLine(level, text))
 
     def stop(self, reason: str) -> None:
         """Ask the shell to end the process after the out-boxes are sent."""
-        self.actions.append(StopServer(reason))
+        self.after.append(StopServer(reason))
 
 
 def _on_get_cluster_info(state: SchedulerState, who: Any, message: m.GetClusterInfo) -> None:

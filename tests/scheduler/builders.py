@@ -90,7 +90,8 @@ class Board:
         validate(self.state)
         self.out = dict(self.state.outboxes)
         self.state.outboxes.clear()
-        self.actions, self.state.actions = self.state.actions, []
+        assert not self.state.before
+        self.actions, self.state.after = self.state.after, []
         return self.out
 
     def send(self, peer: int, *messages: Message) -> Out:

@@ -28,7 +28,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
-from weft.scheduler.core.state import Received, SchedulerState
+from weft.scheduler.core.state import CloseConnection, Received, SchedulerState
 from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
 
@@ -89,6 +89,24 @@ async def test_heartbeats_are_answered_at_once():
         end, connection = await a_client(server)
         connection.send([Heartbeat(facts={})])
         assert await end.got(1) == [Heartbeat(facts={})]
+
+
+async def test_the_shell_does_before_then_sends_then_does_after():
+    async with running("inproc://scheduler") as server:
+        closed_before, _ = await a_client(server, "alice")
+        closed_after, _ = await a_client(server, "bob")
+        state = server.state
+        alice, bob = state.clients_by_peer
+        for peer in (alice, bob):
+            state.send(peer, Heartbeat(facts={}))
+        state.before.append(CloseConnection(alice, "", is_error=False))
+        state.after.append(CloseConnection(bob, "", is_error=False))
+        server.schedule_flush()
+        assert await closed_after.got(1) == [Heartbeat(facts={})]
+        for end in (closed_before, closed_after):
+            await asyncio.wait_for(end.closed(), 20)
+        assert closed_before.messages == []
+        assert not any((state.before, state.outboxes, state.after))
 
 
 def test_without_a_choice_256_mib_may_wait_for_a_peer_that_does_not_read():

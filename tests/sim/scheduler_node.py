@@ -200,7 +200,7 @@ class SchedulerNode:
             world.note(f"{self!r} {event}")
         self.core.handle(event, world.now)
         world.touched[self] = None
-        if self.core.outboxes or self.core.actions:
+        if self.core.outboxes or self.core.after:
             if self.plan.flush_delay == 0.0:
                 self._flush()
             elif not self._flush_scheduled:
@@ -214,6 +214,7 @@ class SchedulerNode:
         self._flush_scheduled = False
         if not self.is_alive:
             return
+        assert not self.core.before, "there is nothing yet that this node would do"
         outboxes = self.core.outboxes
         for peer in list(outboxes):
             messages = outboxes.pop(peer)
@@ -225,8 +226,8 @@ class SchedulerNode:
             self.world.note(f"{self!r} -> {peer}", messages)
             self._watch(messages)
             link.send(1, messages)
-        actions, self.core.actions = self.core.actions, []
-        for action in actions:
+        after, self.core.after = self.core.after, []
+        for action in after:
             if isinstance(action, CloseConnection):
                 self.world.note(f"{self!r} closes", action)
                 self._turns.drop(action.peer)

@@ -284,7 +284,7 @@ class Pair:
         assert snapshot(self.fast.state) == snapshot(self.slow.state)
         for board in (self.fast, self.slow):
             board.state.outboxes.clear()
-            board.state.actions.clear()
+            board.state.after.clear()
 
 
 def random_submission(rng: Random, n: int) -> m.SubmitTasks:
