@@ -4,15 +4,15 @@ Rules of this module, each checked by `tests/protocol/test_errors.py`:
 
 - Constructor arguments are positional and are kept both as fields and as `args`, so that every
   class survives pickling and copying (exceptions with keyword-only arguments do not).
-- The docstring says what happened and what the reader can do about it; `str(error)` says it about
-  this one case.
+- The docstring says what happened and what the user can do about it; `str(error)` describes the
+  case at hand.
 - Nothing heavy is imported: the scheduler uses this module and must run without `pickle`.
-  `concurrent.futures` costs 0.6 ms where `logging` is imported already, asyncio imports it anyway,
-  and it brings no pickle along.
+  `concurrent.futures` takes 0.6 ms if `logging` is imported already, asyncio imports it anyway, and
+  it does not import pickle.
 
-Three families matter to callers: `CommError` (the network; trying again may help), `ProtocolError`
-(somebody sent nonsense; trying again will not help) and `TaskError` (a task has no result).
-`InternalError` is a bug of weft.
+Callers distinguish three families: `CommError` (the network; trying again may help),
+`ProtocolError` (a peer sent something invalid; trying again does not help) and `TaskError` (a task
+has no result). `InternalError` is a bug of weft.
 """
 
 from __future__ import annotations
@@ -61,23 +61,22 @@ __all__ = [
 
 
 class WeftError(Exception):
-    """Something went wrong in weft, not in your function.
+    """The base class of all errors that weft itself raises.
 
-    Catch this to handle all of weft's own errors at once. Errors that your tasks raise keep their
-    own type.
+    Catch it to handle all of them at once. Exceptions that your tasks raise keep their own type.
     """
 
     def __init__(self, *fields: object) -> None:
-        # Not super().__init__: where OSError is a second base it would take the fields for errno,
-        # strerror and filename, and drop the third from `args`.
+        # super().__init__() would call that of OSError in ConnectTimeout, a TimeoutError: it takes
+        # the fields for errno, strerror and filename, and drops the third from `args`.
         self.args = fields
 
     def __str__(self) -> str:
-        # Not left to the second base either: OSError formats its arguments in its own way.
+        # For the same reason: OSError formats its arguments in its own way.
         return str(self.args[0]) if self.args else type(self).__name__
 
 
-# --- What was said on a connection ----------------------------------------------------------------
+# --- Messages on a connection ---------------------------------------------------------------------
 
 
 class ProtocolError(WeftError):
@@ -87,8 +86,8 @@ class ProtocolError(WeftError):
     the versions.
 
     Args:
-        text: what was wrong with it, in one line.
-        peer: address of the other end, "" when unknown.
+        text: what was wrong with the message, in one line.
+        peer: address of the other end, "" if unknown.
     """
 
     def __init__(self, text: str, peer: str = "") -> None:
@@ -101,25 +100,25 @@ class ProtocolError(WeftError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This process was about to send something that the protocol forbids; nothing was sent.
+    """This process was about to send a message that the protocol forbids; nothing was sent.
 
-    Most often a message beyond a limit: send large data in pieces or as blobs. Otherwise it is a
-    bug; report it.
+    Most often the message exceeds a limit: send large data in pieces. Any other case is a bug of
+    weft; please report it.
     """
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other end sent something that the protocol forbids; only its connection was closed.
+    """The other end sent a message that the protocol forbids; only its connection was closed.
 
-    If the peer should be a weft process, compare `weft --version` on both machines.
+    If the peer is a weft process, compare `weft --version` on both machines.
     """
 
 
 class HandshakeError(RemoteProtocolError):
-    """A connection ended before both ends had proved who they are; nothing it sent was looked at.
+    """A connection ended before both ends had proved their identity.
 
-    Check that the address belongs to a weft process of the same cluster. The subclasses name the
-    known causes.
+    Check that the address belongs to a weft process of the same cluster. Subclasses name the known
+    causes.
     """
 
 
@@ -139,42 +138,41 @@ class WrongToken(HandshakeError):
 class WrongVersion(HandshakeError):
     """The two ends have no protocol version in common.
 
-    The text says which versions each end speaks. Install the same release of weft on both.
+    The text names the versions of each end. Install the same release of weft on both.
     """
 
 
 class WrongCluster(HandshakeError):
-    """The other end is alive and holds the right token, but belongs to another cluster.
+    """The other end has the right token, but belongs to another cluster.
 
-    An old connection file or a re-used port is the usual reason: read the connection file again.
+    The usual reason is an old connection file or a re-used port: read the connection file again.
     """
 
 
 class WrongRole(HandshakeError):
     """The other end is not the kind of process that was expected at this address.
 
-    For example a worker where a scheduler should be. Clients and workers connect to the scheduler's
-    address, the one in the connection file.
+    For example, it is a worker instead of a scheduler. Clients and workers connect to the
+    scheduler's address, the one in the connection file.
     """
 
 
 class NotAdmitted(HandshakeError):
-    """The scheduler refused this process, and would refuse it again as it is.
+    """The scheduler refused this process, and would refuse it again.
 
-    The text says why: another minor version of Python than the cluster's is the usual reason.
+    The text gives the reason, usually a minor version of Python other than the cluster's.
     """
 
 
 class StaleEpoch(RemoteProtocolError):
     """A message belongs to an earlier start of the scheduler and was refused.
 
-    Nothing to do: the sender reconnects by itself, learns the present epoch and states again what
-    is true.
+    No action is needed: the sender reconnects, gets the current epoch and sends its state again.
 
     Args:
         expected: the epoch that is current here.
-        got: the epoch that the message named.
-        peer: address of the sender, "" when unknown.
+        got: the epoch of the message.
+        peer: address of the sender, "" if unknown.
     """
 
     def __init__(self, expected: int | str, got: int | str, peer: str = "") -> None:
@@ -188,14 +186,14 @@ class StaleEpoch(RemoteProtocolError):
 
 
 class CommError(WeftError):
-    """A connection could not be made or was lost. Weft tries again by itself where that is safe.
+    """A connection could not be made or was lost. Weft reconnects where that is safe.
 
-    If it stays, check the address, that the process there runs, and what stands between (firewall,
-    VPN, DNS).
+    If the error persists, check the address, that the process there runs, and the network between
+    (firewall, VPN, DNS).
 
     Args:
         text: what happened, in one line.
-        address: of the other end, "" when unknown.
+        address: address of the other end, "" if unknown.
     """
 
     def __init__(self, text: str, address: str = "") -> None:
@@ -208,10 +206,10 @@ class CommError(WeftError):
 
 
 class CommClosed(CommError):
-    """The connection is closed, by either end; what was being sent may or may not have arrived.
+    """The connection was closed by either end; data in transit may or may not have arrived.
 
-    Clients and workers reconnect by themselves. If it goes on, look into the log of the process at
-    the other end.
+    Clients and workers reconnect. If the error persists, look into the log of the process at the
+    other end.
     """
 
     def __init__(self, text: str = "the connection is closed", address: str = "") -> None:
@@ -219,15 +217,15 @@ class CommClosed(CommError):
 
 
 class ConnectTimeout(CommError, TimeoutError):
-    """Nobody answered at this address in time.
+    """No answer came from this address in time.
 
     Check that the scheduler runs, that its port is open to this machine, and that the address is
     the one it printed.
 
     Args:
         text: what happened, in one line.
-        address: that was tried, "" when unknown.
-        timeout_s: how long it was tried, seconds.
+        address: the address that was tried, "" if unknown.
+        timeout_s: how long it was tried, in seconds.
     """
 
     def __init__(self, text: str, address: str = "", timeout_s: float | None = None) -> None:
@@ -241,29 +239,29 @@ class ConnectTimeout(CommError, TimeoutError):
 
 
 class ConnectRefused(CommError):
-    """The machine answered that nobody listens at this address.
+    """The machine answered that no process listens at this address.
 
-    Start the scheduler, or look for its present address: the connection file may be from an earlier
+    Start the scheduler, or look up its current address: the connection file may be from an earlier
     run.
     """
 
 
 class StuckPeer(CommError):
-    """The other end does not read what it is sent, and too much waited for it: it was cut off.
+    """The other end did not read its messages, so its connection was closed.
 
-    It was stopped, hangs, or is much slower than what it asks for. It comes back by itself and is
-    told the state of things; if it happens again, ask for less at a time.
+    The peer was stopped, hangs, or requests data faster than it reads. It reconnects and gets the
+    current state; if this happens again, request less at a time.
     """
 
 
 class ConfigError(WeftError):
     """An option, environment variable or connection file has a value that weft cannot use.
 
-    The text names the setting, the value and what would be accepted; nothing was started.
+    The text names the setting, the value and the accepted values; nothing was started.
 
     Args:
         text: what is wrong, in one line.
-        setting: name of the option, variable or file, "" when it is in the text.
+        setting: name of the option, variable or file, "" if it is in the text.
     """
 
     def __init__(self, text: str, setting: str = "") -> None:
@@ -275,13 +273,13 @@ class ConfigError(WeftError):
         return f"{self.setting}: {self.text}" if self.setting else self.text
 
 
-# --- A task has no result -------------------------------------------------------------------------
+# --- Tasks without a result -----------------------------------------------------------------------
 
 
 class TaskError(WeftError):
-    """A task has no result, and no exception of its own that could be shown here.
+    """A task has no result, and no exception of its own that can be raised here.
 
-    Subclasses say which reason. `key` is the task's key and always the first argument.
+    Subclasses name the reason. `key` is the task's key and always the first argument.
     """
 
     def __init__(self, key: str, *fields: object) -> None:
@@ -293,15 +291,15 @@ class TaskError(WeftError):
 
 
 class TaskErred(TaskError):
-    """The task raised an exception that could not be brought here, except for its type and text.
+    """The task raised an exception that could not be sent here, except for its type and text.
 
     The exception refers to something that cannot be pickled, or its class cannot be imported here.
     Install the module that defines it on this machine too, or raise an exception of a simpler type.
 
     Args:
         key: the task's key.
-        type_name: qualified name of the exception's type, as on the worker.
-        text: its message, as on the worker.
+        type_name: qualified name of the exception's type on the worker.
+        text: its message on the worker.
     """
 
     def __init__(self, key: str, type_name: str, text: str) -> None:
@@ -310,22 +308,22 @@ class TaskErred(TaskError):
         self.text = text
 
     def __str__(self) -> str:
-        said = f"{self.type_name}: {self.text}" if self.text else self.type_name
-        return f"task {self.key!r} raised {said}"
+        raised = f"{self.type_name}: {self.text}" if self.text else self.type_name
+        return f"task {self.key!r} raised {raised}"
 
 
 class WorkerDied(TaskError):
-    """Workers died while they ran this task, more often than allowed, so it was given up.
+    """More workers died while they ran this task than is allowed, so it was given up.
 
-    Most often it needs more memory than a worker has, or calls native code that crashes. The reason
-    tells which: give the task more memory, split it, or try it alone in this process with
+    Most often the task needs more memory than a worker has, or calls native code that crashes; the
+    reason says which. Give workers more memory, split the task, or try it in this process with
     `Client(processes=False)`.
 
     Args:
         key: the task's key.
-        attempts: how many started attempts ended with the death of their worker.
-        last_worker: name or address of the worker of the last one.
-        reason: how that one ended (exit code or signal, memory), "" when unknown.
+        attempts: number of started attempts that ended with the death of their worker.
+        last_worker: name or address of the worker that died last.
+        reason: how that worker ended (exit code or signal, memory), "" if unknown.
     """
 
     def __init__(self, key: str, attempts: int, last_worker: str, reason: str = "") -> None:
@@ -343,13 +341,13 @@ class WorkerDied(TaskError):
 
 
 class TaskCancelled(TaskError, CancelledError):
-    """The task was cancelled before it had a result, by `cancel` or with the client that wanted it.
+    """The task was cancelled by `cancel`, or because the client that wanted it was closed.
 
     Submit it again if you still want it. This is also a `concurrent.futures.CancelledError`.
 
     Args:
         key: the task's key.
-        reason: who or what cancelled it, "" when it was the user.
+        reason: why it was cancelled, "" if the user did.
     """
 
     def __init__(self, key: str, reason: str = "") -> None:
@@ -361,14 +359,14 @@ class TaskCancelled(TaskError, CancelledError):
 
 
 class DataLost(TaskError):
-    """The only copy of this data was lost and it cannot be computed again.
+    """The only copy of a result was lost, and it cannot be computed again.
 
-    Scattered data has no recipe; so has the result of a task that was released. Scatter it again,
-    or keep more copies.
+    The task, or a task whose result it needs, was released meanwhile, so nothing is left to compute
+    the result from. Submit the call again.
 
     Args:
-        key: the data's key.
-        reason: how it was lost, "" when unknown.
+        key: the task's key.
+        reason: how the result was lost, "" if unknown.
     """
 
     def __init__(self, key: str, reason: str = "") -> None:
@@ -388,7 +386,7 @@ class UnpicklableResult(TaskError):
     Args:
         key: the task's key.
         type_name: qualified name of the type that cannot be pickled.
-        text: what pickle said, and where in the result it is.
+        text: pickle's message, and the path to the object within the result.
     """
 
     def __init__(self, key: str, type_name: str, text: str) -> None:
@@ -400,20 +398,20 @@ class UnpicklableResult(TaskError):
         return f"the result of task {self.key!r} cannot be pickled ({self.type_name}): {self.text}"
 
 
-# --- Using the client -----------------------------------------------------------------------------
+# --- Use of the client ----------------------------------------------------------------------------
 
 
 class SerializationError(WeftError, TypeError):
-    """Something given to weft cannot be pickled; nothing was submitted.
+    """A function or an argument cannot be pickled; nothing was submitted.
 
-    Pass what it can be made from (a path, a connection string) and make it inside the task, or give
-    its class a `__reduce__`. Locks, open files, sockets, generators and database connections are
-    the usual ones.
+    The usual causes are locks, open files, sockets, generators and database connections. Pass a
+    path or a connection string and create the object inside the task, or give its class a
+    `__reduce__`.
 
     Args:
-        where: what it is, as in "argument args[1].conn of load".
+        where: the part that cannot be pickled, as in "argument args[1].conn of load".
         type_name: qualified name of the type that cannot be pickled.
-        text: what pickle said.
+        text: pickle's message.
     """
 
     def __init__(self, where: str, type_name: str, text: str) -> None:
@@ -429,15 +427,15 @@ class SerializationError(WeftError, TypeError):
 class ForeignFuture(WeftError, ValueError):
     """An argument of a call is a future of another cluster; the call was not submitted.
 
-    Give the result itself, `future.result()`, or submit both calls to one cluster.
+    Pass the result itself, `future.result()`, or submit both calls to one cluster.
     """
 
 
 class ClientClosed(WeftError):
-    """The client was closed, and this call needs it open.
+    """The client of this call or future is closed.
 
-    Make a new `Client`, or move the call before `close()` or into the `with` block. Futures belong
-    to their client.
+    Make a new `Client`, or move the call before `close()` or into the `with` block. Results that
+    had arrived can still be read from their futures.
     """
 
     def __init__(self, text: str = "the client is closed") -> None:
@@ -448,13 +446,13 @@ class ClientClosed(WeftError):
 class WorkerStartTimeout(WeftError, TimeoutError):
     """Fewer workers than were asked for arrived in time.
 
-    Look into the workers' logs; on a batch system they may still be queued: raise `timeout`, or ask
-    for fewer.
+    Look into the workers' logs. If they only start slowly, for instance on a batch system, raise
+    `timeout` or wait for fewer.
 
     Args:
-        wanted: how many workers were waited for.
-        arrived: how many were there when the time was over.
-        timeout_s: how long it was waited, seconds.
+        wanted: the number of workers that was waited for.
+        arrived: the number of workers at the end of the time.
+        timeout_s: how long it was waited, in seconds.
     """
 
     def __init__(self, wanted: int, arrived: int, timeout_s: float) -> None:
@@ -467,22 +465,22 @@ class WorkerStartTimeout(WeftError, TimeoutError):
         return f"{self.arrived} of {self.wanted} workers arrived in {self.timeout_s:g} s"
 
 
-# --- Graphs that are run here ---------------------------------------------------------------------
+# --- Graphs on one machine ------------------------------------------------------------------------
 
 
 class GraphError(WeftError, ValueError):
-    """What was given to a `get` function is not a graph that can be run; nothing was run.
+    """The argument of a `get` function is not a graph that can be run; nothing was run.
 
-    A graph is a mapping of keys to tasks, or a collection of dask; docs/embedded.md shows the forms
-    that tasks take.
+    A graph is a mapping of keys to tasks, or a collection of dask; docs/embedded.md describes the
+    forms of tasks.
     """
 
 
 class GraphCycle(GraphError, RuntimeError):
     """Tasks of a graph need each other's results; nothing was run.
 
-    Take one of the named references out. A string or tuple that is meant as a value, and happens
-    to be a key, is a reference too: rename the key.
+    Remove one of the named references. A string or tuple that is meant as a value but equals a key
+    is a reference too: rename the key.
 
     Args:
         keys: the keys of the cycle, each needing the next; the last is the first again.
@@ -501,13 +499,14 @@ class GraphCycle(GraphError, RuntimeError):
 
 
 class MissingKey(GraphError, KeyError):
-    """A key that was asked for, or that a task needs, is not in the graph; nothing was run.
+    """A key that was requested, or that a task needs, is not in the graph; nothing was run.
 
-    Compare the key with those of the graph: `1` and `"1"`, a tuple and a list are different keys.
+    Compare the key with those of the graph: `1` and `"1"` are different keys, and so are a tuple
+    and a list.
 
     Args:
         key: the key that is missing.
-        needed_by: the key of the task that needs it; None if it was asked for.
+        needed_by: the key of the task that needs it; None if it was requested.
     """
 
     def __init__(self, key: object, needed_by: object = None) -> None:
@@ -518,30 +517,29 @@ class MissingKey(GraphError, KeyError):
     def __str__(self) -> str:
         asked = self.needed_by is None
         who = "was asked for and" if asked else f"is needed by {self.needed_by!r} and"
-        hint = "; a tuple is one key, for several give a list" if type(self.key) is tuple else ""
+        hint = "; a tuple is one key, for several use a list" if type(self.key) is tuple else ""
         return f"key {self.key!r} {who} is not in the graph{hint if asked else ''}"
 
 
 class WrongExecutor(WeftError, TypeError):
-    """The executor that was given cannot run a graph; nothing was run.
+    """The executor cannot run a graph; nothing was run.
 
-    Give an instance of `concurrent.futures.Executor` that is not shut down, or leave it out.
+    Pass an instance of `concurrent.futures.Executor` that is not shut down, or none.
     """
 
 
 class NotSupported(WeftError, NotImplementedError):
-    """Something that is known from dask is not there in weft yet, and doing something else in its
-    place would go unnoticed.
+    """A feature of dask is not supported by weft yet, and ignoring it would change results.
 
     The text says what to do instead.
     """
 
 
 class UnknownOption(WeftError, TypeError):
-    """A `get` function was given an option that it does not have; nothing was run.
+    """A `get` function does not have this option; nothing was run.
 
-    The text names the options there are. Options of a cluster, like `resources` or `retries`,
-    need a `Client`.
+    The text lists the options. Options of a cluster, like `resources` or `retries`, need a
+    `Client`.
     """
 
 
@@ -549,13 +547,13 @@ class UnknownOption(WeftError, TypeError):
 
 
 class InternalError(WeftError):
-    """Weft contradicts itself. This is a bug of weft, not of your program.
+    """Weft's state contradicts itself. This is a bug of weft, not of your program.
 
-    Please report it with the whole text: it contains the story of the task concerned.
+    Please report it with the whole text, which contains the story of the task concerned.
 
     Args:
-        text: what does not fit, in one line.
-        story: what happened before, oldest first; anything that prints, one item a line.
+        text: the contradiction, in one line.
+        story: what happened before, oldest first; printable objects, one per line.
     """
 
     def __init__(self, text: str, story: Iterable[object] = ()) -> None:

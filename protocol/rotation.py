@@ -1,12 +1,12 @@
 """Lanes that take turns: those of the best level first, within one level round robin.
 
-A lane is one client's part of a queue at one user priority. Whoever pops from the queue asks for
-the lane whose turn it is, takes a stretch from it, and asks again. A lane that is new in the
-rotation is next: so few tasks of one client do not wait for a round of all others. It stays there,
-last in line, when it runs empty, until its turn comes once more: so coming with little and often
-gains nothing.
+A lane is one client's part of a queue at one user priority. The caller pops a stretch of items from
+the lane whose turn it is, then asks for the next lane. A lane that is new in the rotation is next,
+so that a few tasks of one client do not wait for a round of all others. A lane that runs empty
+stays in the rotation, at the end, until its turn comes once more, so that a client gains nothing by
+submitting few tasks often.
 
-A core. Constant time for each stretch, nothing for each item.
+A core. Constant time per stretch, none per item.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rotation(Generic[_Lane]):
     __slots__ = ("_levels", "is_news", "lanes")
 
     def __init__(self) -> None:
-        #: {(level, client): lane}: all that hold something, and those that had no turn since
+        #: {(level, client): lane}: all that hold items, and those that had no turn since
         self.lanes: dict[tuple[int, int], _Lane] = {}
         #: {level: clients whose lanes are at this level, the next one first}; no deque is empty
         self._levels: dict[int, deque[int]] = {}
@@ -39,7 +39,7 @@ class Rotation(Generic[_Lane]):
         self.is_news = False
 
     def enrol(self, level: int, client: int, lane: _Lane) -> None:
-        """Add a client's lane, of which there is none at this level, as the next one."""
+        """Add a client's lane as the next one; it must have none at this level yet."""
         assert (level, client) not in self.lanes
         self.lanes[level, client] = lane
         clients = self._levels.get(level)
@@ -50,7 +50,7 @@ class Rotation(Generic[_Lane]):
         self.is_news = True
 
     def turn(self) -> _Lane | None:
-        """Return the lane whose turn it is; it is the last of its level then. None: all empty."""
+        """Return the lane whose turn it is, now the last of its level; None if all are empty."""
         self.is_news = False
         levels = self._levels
         while levels:
@@ -67,7 +67,7 @@ class Rotation(Generic[_Lane]):
         return None
 
     def best_level(self) -> int | None:
-        """Return the best level at which something is, None if there is nothing."""
+        """Return the best level that holds items, None if all are empty."""
         while self._levels:
             level = min(self._levels)
             clients = self._levels[level]
@@ -84,7 +84,7 @@ class Rotation(Generic[_Lane]):
         self._levels.clear()
 
     def validate(self) -> None:
-        """Assert what the comments claim."""
+        """Assert the invariants of the comments."""
         places = [(level, client) for level, clients in self._levels.items() for client in clients]
         assert sorted(places) == sorted(self.lanes)
         assert all(self._levels.values())

@@ -2,13 +2,13 @@
 
 A frame's payload is `[epoch, session, seq, ack, messages]`: which start of the scheduler and which
 session it belongs to (both 0 before `Welcome`), its number on this connection (1, 2, 3, ...), the
-last number that its sender has seen, and messages as `message.Message.to_wire` makes them. A
+last number that its sender has received, and messages as `message.Message.to_wire` makes them. A
 `Payload` (a pickle and its out-of-band buffers) becomes `[first buffer, number of buffers]`, while
 its bytes travel behind the payload, neither joined nor copied; blobs that are plain bytes stay
 where they are and cost nothing extra, unless their message would be longer than a megabyte.
 
-A core: no socket, no clock. What a peer can get wrong is a `RemoteProtocolError`, what we get wrong
-a `LocalProtocolError`; msgpack's own errors never leave this module.
+A core: no socket, no clock. A peer's mistakes are `RemoteProtocolError`, our own are
+`LocalProtocolError`; msgpack's errors never leave this module.
 
 Why an attacker's small bytes cannot become large memory: a payload has a limit (framing.py),
 arrays, maps and strings have limits, and the number of arrays and maps in one payload has one,
@@ -72,16 +72,16 @@ class Envelope(NamedTuple):
 class _Encoder(threading.local):
     """Packs messages and collects the buffers of their payloads, for one frame at a time.
 
-    One a thread, because msgpack's packer holds a megabyte of memory and is not to be shared.
+    One per thread, because msgpack's packer holds a megabyte of memory and is not thread-safe.
     """
 
     def __init__(self) -> None:
         self.packer = msgpack.Packer(default=self._default)
-        #: Of the frame under way, in the order of the references to them. Empty between calls.
+        #: Buffers of the current frame, in the order of their references. Empty between calls.
         self.buffers: list[Buffer] = []
 
     def pack(self, message: Message, least: int = _INLINE_BYTES) -> bytes:
-        """Pack a message; if it is long, with its plain blobs of at least so many bytes beside."""
+        """Pack a message; a long one has plain blobs from this many bytes on as buffers."""
         n_before = len(self.buffers)
         wire = message.to_wire()
         packed: bytes = self.packer.pack(wire)
@@ -129,11 +129,11 @@ def encode_frames(
     """Make the frames of `messages`, numbered from `seq` on.
 
     A frame is `[header and payload, buffer, buffer, ...]`, to be written in this order. The buffers
-    are the ones that the messages hold: nobody may change them until they are sent.
+    are the ones that the messages hold: they must not change until they are sent.
 
     Raises:
-        LocalProtocolError: a message is beyond a limit or holds what no message may hold; none of
-            the messages should be sent then.
+        LocalProtocolError: a message exceeds a limit or has a value that msgpack cannot pack; none
+            of the messages should be sent then.
     """
     encoder = _encoder
     buffers = encoder.buffers
@@ -183,7 +183,7 @@ def encode_frames(
             numbers = (epoch, session, seq + len(frames), ack)
             frames.append(_frame(encoder, numbers, group, buffers[:], limits))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        # A packer that has raised keeps what it had written.
+        # A packer that has raised keeps the bytes it had written.
         encoder.packer.reset()
         raise LocalProtocolError(f"a message cannot be sent: {error}") from None
     finally:
@@ -194,7 +194,7 @@ def encode_frames(
 def _is_too_long(
     message: Message, nbytes: int, n_buffers: int, total: int, limits: FrameLimits
 ) -> bool:
-    """Whether to halve a message whose rows are unusual: thousands of dependencies, or buffers."""
+    """Return whether to halve a message whose rows have thousands of dependencies or buffers."""
     return (
         (nbytes > _LONG_BYTES and nbytes > limits.payload // 2)
         or n_buffers > limits.buffers
@@ -205,7 +205,7 @@ def _is_too_long(
 
 
 def _check_row(message: Message) -> None:
-    """Refuse what cannot be cut any more and would be refused at its arrival."""
+    """Refuse a message that cannot be cut any more and that the receiver would refuse."""
     n_listed = message.n_listed_keys()
     if n_listed > MAX_ITEMS:
         raise LocalProtocolError(
@@ -233,7 +233,7 @@ def _frame(
     buffers: list[Buffer],
     limits: FrameLimits,
 ) -> list[Buffer]:
-    # An array of five whose last item, the array of messages, follows: its place-holder is cut off.
+    # An array of five items; the placeholder of the last, the array of messages, is cut off.
     head = encoder.packer.pack((*numbers, None))[:-1]
     n = len(group)
     array = bytes((0x90 | n,)) if n < 16 else _ARRAY32.pack(0xDD, n)
@@ -298,7 +298,7 @@ def _unpack(payload: memoryview) -> Any:
             max_ext_len=0,
         )
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException) as error:
-        # Only its beginning: msgpack's text may quote what came.
+        # Only the beginning, because msgpack's text may quote what the peer sent.
         text = str(error)[:200] or type(error).__name__
         raise RemoteProtocolError(f"a payload cannot be decoded: {text}") from None
 
@@ -307,7 +307,7 @@ def decode_frame(frame: Frame) -> Envelope:
     """Decode a frame and check everything in it except the envelope's numbers (see `WireState`).
 
     Raises:
-        RemoteProtocolError: it is not what a weft process sends.
+        RemoteProtocolError: it is not a valid frame.
     """
     value = _unpack(frame.payload)
     if type(value) is not list or len(value) != 5 or type(value[4]) is not list:
@@ -324,10 +324,10 @@ def decode_frame(frame: Frame) -> Envelope:
 
 
 class WireState:
-    """Numbers the frames that go out on one connection and checks those that come in.
+    """Numbers the frames sent on one connection and checks the received ones.
 
     `epoch` and `session` are 0 until the shell learns them (a client from `Welcome`, the scheduler
-    by deciding them). From then on every frame carries them and every frame that comes must.
+    by deciding them). From then on every frame must carry them, in both directions.
     """
 
     __slots__ = ("acked", "epoch", "limits", "seq_in", "seq_out", "session")
@@ -339,7 +339,7 @@ class WireState:
         #: Number of the last frame sent and received; 0 = none yet.
         self.seq_out = 0
         self.seq_in = 0
-        #: The last of our frames that the peer says it has seen. acked <= seq_out.
+        #: The last of our frames that the peer has acknowledged. acked <= seq_out.
         self.acked = 0
 
     def encode(self, messages: Sequence[Message]) -> list[list[Buffer]]:
@@ -355,14 +355,14 @@ class WireState:
 
         Raises:
             StaleEpoch: it belongs to another start of the scheduler.
-            RemoteProtocolError: it is otherwise not what may come now.
+            RemoteProtocolError: it is invalid, or has the wrong session or number.
         """
         envelope = decode_frame(frame)
         self.check(envelope)
         return envelope.messages
 
     def check(self, envelope: Envelope) -> None:
-        """Check the numbers of a frame, and take note of them if they are right."""
+        """Check the numbers of a frame, and note them if they are right."""
         if self.epoch and envelope.epoch != self.epoch:
             raise StaleEpoch(self.epoch, envelope.epoch)
         if self.session and envelope.session != self.session:

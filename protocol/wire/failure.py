@@ -1,10 +1,10 @@
-"""Why a task has no result: plain lists, which the scheduler makes and forwards without unpickling.
+"""Failures of tasks as plain lists, which the scheduler makes and forwards without unpickling.
 
 A failure is `[kind, key, ...]`, where `key` is the task that failed first; tasks that depend on it
 carry the same failure. Kinds and their fields:
 
-- `exception`: key, then what `exceptions.pack_exception` made on the worker (opaque here), then, if
-  the task was run again, how many attempts raised
+- `exception`: key, then the fields of `exceptions.pack_exception` (opaque here), then, if the task
+  was run again, how many attempts raised
 - `worker-died`: key, number of deaths, last worker, reason
 - `data-lost`: key, text
 - `cancelled`: key, reason
@@ -19,12 +19,12 @@ Failure = list[Any]
 
 
 def after_attempts(failure: Failure, attempts: int) -> Failure:
-    """Add to an `exception` that it was raised by the last of several attempts."""
+    """Add the number of attempts to an `exception` that the last of them raised."""
     return [*failure, attempts]
 
 
 def worker_died(key: str, attempts: int, last_worker: str, reason: str) -> Failure:
-    """Make the failure of a task whose workers died under it."""
+    """Make the failure of a task whose workers died while they ran it."""
     return ["worker-died", key, attempts, last_worker, reason]
 
 
@@ -39,5 +39,5 @@ def data_lost(key: str, text: str) -> Failure:
 
 
 def key_conflict(key: str) -> Failure:
-    """Make the answer to a submission of other content under the name of a task that is alive."""
+    """Make the failure of a submission of other content under the name of an existing task."""
     return ["key-conflict", key]

@@ -11,7 +11,7 @@ Owns this layout and the limits on it. It never reads a socket or a clock, never
 and never joins or copies a large buffer: `FrameDecoder` has the shape of asyncio's
 `BufferedProtocol`, so the shell receives a large buffer straight into the `bytearray` that its
 consumer will see (pickle protocol 5's out-of-band idea, as in distributed and Ray). Everything
-small goes through memory that is used again and again: a hundred small frames cost one system call.
+small goes through memory that is reused: a hundred small frames cost one system call.
 
 Every length is checked against `FrameLimits` before anything of that size is allocated.
 """
@@ -33,12 +33,12 @@ _HEADER: Final = struct.Struct(">4sII")
 #: Small things are received into memory of this size. More gains nothing: the kernel rarely has
 #: more at once.
 MEMORY_BYTES: Final = 256 << 10
-#: From this size on a part that is not wholly here gets memory of its own and is received in place.
-#: Below, the copy (some µs) costs less than the system call that it saves.
+#: From this size on a part that is not complete gets memory of its own and is received in place.
+#: A smaller part is copied, which costs less (some µs) than the system call that it saves.
 _IN_PLACE_BYTES: Final = 64 << 10
 
-#: What is received in place gets at most this much memory before any of it has come, and then twice
-#: what has come: a length that a peer announces costs nothing before the bytes are there.
+#: A part that is received in place gets at most this much memory at first, and then twice what has
+#: arrived, so that a peer cannot take memory by announcing a length.
 _FIRST_BYTES: Final = 1 << 20
 
 _HEADER_PART, _LENGTHS_PART, _PAYLOAD_PART, _BUFFER_PART = range(4)
@@ -66,7 +66,7 @@ class Frame(NamedTuple):
     """One whole frame.
 
     The payload may lie in the decoder's reusable memory: it is valid only until the next
-    `get_buffer`, so decode it at once. The buffers belong to whoever takes them.
+    `get_buffer`, so decode it at once. The buffers belong to the caller.
     """
 
     payload: memoryview
@@ -74,7 +74,7 @@ class Frame(NamedTuple):
 
 
 def frame_header(payload_nbytes: int, buffer_nbytes: Sequence[int] = ()) -> bytes:
-    """Make what goes before the payload: the fixed header and the lengths of the buffers."""
+    """Return the header of a frame: the fixed part and the lengths of the buffers."""
     n = len(buffer_nbytes)
     head = _HEADER.pack(MAGIC, payload_nbytes, n)
     return head + struct.pack(f">{n}Q", *buffer_nbytes) if n else head
@@ -88,12 +88,12 @@ class FrameDecoder:
             for frame in decoder.received(n):
                 ...
 
-    After a `RemoteProtocolError` the stream has no meaning any more: `failed` is set, and every
+    After a `RemoteProtocolError` the rest of the stream cannot be read: `failed` is set, and every
     further `received` raises the same error.
 
     Args:
         limits: what the peer may announce.
-        memory: what small things are received into, at least 128 KiB; None = some of its own.
+        memory: where small parts are received, at least 128 KiB; None = memory of its own.
             Decoders may share it if each `get_buffer` is followed by its `received` before another
             decoder's, as in one event loop: then an idle connection costs no memory.
     """
@@ -120,7 +120,7 @@ class FrameDecoder:
         self._limits = limits or FrameLimits()
         self._memory = memoryview(bytearray(MEMORY_BYTES) if memory is None else memory)
         assert self._memory.nbytes >= 2 * _IN_PLACE_BYTES
-        #: What is awaited now, and its size.
+        #: The part that is awaited now, and its size.
         self._awaited = _HEADER_PART
         self._want = _HEADER.size
         #: The beginning of it, if it is small. len(_rest) < _want, and < _IN_PLACE_BYTES.
@@ -128,12 +128,12 @@ class FrameDecoder:
         #: Its own memory, if it is large, and the part of that which is still to be received.
         self._part: bytearray | None = None
         self._missing = _NOTHING
-        #: Of the frame under way.
+        #: Parts of the current frame.
         self._payload_nbytes = 0
         self._lengths: tuple[int, ...] = ()
         self._payload = _NOTHING
         self._buffers: list[bytearray] = []
-        #: Bytes of memory that the frame under way takes: its buffers so far and `_part`.
+        #: Bytes of memory that the current frame takes: its buffers so far and `_part`.
         self.held = 0
         #: Set once, when the stream broke the rules.
         self.failed: RemoteProtocolError | None = None
@@ -152,7 +152,7 @@ class FrameDecoder:
         return min(n, self._want - n)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to receive to; never empty. Ends the life of payloads given out before."""
+        """Return a non-empty buffer to receive into. Payloads of earlier frames become invalid."""
         if self._part is not None:
             if not self._missing:
                 self._grow(self._part)
@@ -161,14 +161,14 @@ class FrameDecoder:
         if not rest:
             return self._memory
         n = len(rest)
-        # _rest stays until bytes have come: the shared memory may serve another decoder first.
+        # _rest stays until bytes arrive: another decoder may use the shared memory first.
         self._memory[:n] = rest
         return self._memory[n:]
 
     def received(self, nbytes: int) -> Iterator[Frame]:
-        """Take note of `nbytes` in the buffer that `get_buffer` gave; yield the frames now whole.
+        """Handle `nbytes` in the buffer of the last `get_buffer`; yield the frames now complete.
 
-        Exhaust it before the next `get_buffer`.
+        Exhaust the iterator before the next `get_buffer`.
 
         Raises:
             RemoteProtocolError: not a frame, or one beyond the limits; nothing was allocated.
@@ -203,7 +203,7 @@ class FrameDecoder:
             # The frame's buffers are still to come, and this memory will be used for them.
             self._payload = memoryview(bytes(self._payload))
         if self._want >= _IN_PLACE_BYTES:
-            # So much that doubling it some times gives what is wanted, and next to nothing more.
+            # A size that reaches the wanted one by doubling, with next to nothing left over.
             doublings = max(0, (self._want - 1).bit_length() - _FIRST_BYTES.bit_length() + 1)
             self._part = bytearray(-(-self._want >> doublings))
             self.held += len(self._part)
@@ -221,7 +221,7 @@ class FrameDecoder:
             try:
                 part *= 2
             except BufferError:
-                # Somebody still has what an earlier `get_buffer` returned.
+                # A view that an earlier `get_buffer` returned is still in use.
                 part = part * 2
             del part[self._want :]
         except MemoryError:
@@ -234,7 +234,7 @@ class FrameDecoder:
         self._missing = memoryview(part)[n:]
 
     def _on_part(self, own: bytearray | None, view: memoryview) -> Frame | None:
-        """Take the awaited part, which is whole, and decide what is awaited next."""
+        """Take the awaited part, which is complete, and decide which part is next."""
         awaited = self._awaited
         if awaited == _HEADER_PART:
             self._on_header(view)

@@ -1,4 +1,4 @@
-"""The first exchange on every connection: who are you, and do you hold the token?
+"""The first exchange on every connection: both ends state their role and prove the token.
 
 Sans-IO: two state machines, `ClientHandshake` (the end that connected) and `ServerHandshake` (the
 end that accepted). They own the order in which the two ends prove themselves, with four fixed-size
@@ -9,22 +9,23 @@ deadlines are the shell's.
     client                                server
       | -- hello (role, versions, nonce) --> |
       | <-- hello (role, versions, nonce) -- |
-      | -- proof --------------------------> |   checked before anything else is said
+      | -- proof --------------------------> |   checked before the server sends its own
       | <-- proof, or reject with a reason - |   checked by the client before it sends a frame
 
 A proof is an HMAC-SHA256 over "weft1", the direction, the agreed version, both hellos byte for byte
 (so: both roles, both version ranges, the cluster and both nonces) and the channel binding. What
 each part is there for:
 
-- *Both nonces*: a recorded exchange is worth nothing a second time.
+- *Both nonces*: a recorded exchange cannot be replayed.
 - *Direction and roles*: a proof sent back to its maker does not verify (reflection).
-- *Channel binding*, the hash of the certificate that TLS showed: a man in the middle must show a
-  certificate of his own, so the two ends bind different values and a relayed proof fails.
-- *Version ranges*: nobody can talk the two ends down to an older version.
-- *One key per role*, derived from the token by HKDF: a proof as a viewer is none as a worker.
-- *Client first*: whoever does not hold the token gets no keyed value from a server, so a server is
-  no oracle. A client does send one to an unproved server; with tokens of 256 random bits there is
-  nothing to guess (`security.MIN_TOKEN_BYTES` keeps people from choosing short ones).
+- *Channel binding*, the hash of the certificate that TLS showed: a man in the middle must show
+  another certificate, so the two ends bind different values and a relayed proof fails.
+- *Version ranges*: an attacker cannot make the two ends agree on an older version.
+- *One key per role*, derived from the token by HKDF: the proof of a viewer is not valid for a
+  worker.
+- *Client first*: a peer without the token gets no keyed value from a server, so a server is
+  no oracle. A client does send one to an unproved server; tokens of 256 random bits cannot be
+  guessed from it (`security.MIN_TOKEN_BYTES` refuses short ones).
 
 How a shell drives either end, reading never more than `bytes_wanted` so that the first frame behind
 the handshake stays in the socket:
@@ -39,13 +40,13 @@ the handshake stays in the socket:
             raise handshake.on_eof()
         data = handshake.feed(chunk)
 
-`feed` raises a `HandshakeError` as soon as nothing is left to say. Where there is a parting reject,
-it is returned first, `error` is set, nothing more is wanted, and `on_eof` and the next `feed` give
-that error; so the loop above is right as it stands. A shell that is called with data, rather than
+`feed` raises a `HandshakeError` as soon as nothing is left to send. If a reject has to be sent, it
+is returned first, `error` is set, nothing more is wanted, and `on_eof` and the next `feed` give
+that error; so the loop above needs no special case. A shell that is called with data, rather than
 reading it, must look at `error` after each `feed`.
 
-The idea of binding roles and challenges both ways is HyperQueue's; the reason to be this strict
-about everything before the proof is what happened to peers that were not.
+Binding roles and challenges both ways is HyperQueue's idea. Nothing is parsed before the proof
+because parsers of unauthenticated input have been the way into comparable systems.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ __all__ = [
 _LABEL: Final = b"weft1"
 _MAX_BINDING_BYTES: Final = 64
 
-# Disjoint on purpose: no hello of one end can pass for one of the other.
+# Disjoint on purpose: a hello of one end is never valid as one of the other.
 _CONNECTING: Final = frozenset({Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER})
 _ACCEPTING: Final = frozenset({Role.SCHEDULER, Role.WORKER_DATA})
 
@@ -124,7 +125,7 @@ def _role_key(token: bytes, role: int) -> bytes:
 
 
 def _check_secrets(token: bytes, binding: bytes) -> None:
-    # An empty key would be accepted by HMAC, and "no token" would then pass for a token.
+    # HMAC accepts an empty key, so two ends without a token would prove themselves to each other.
     if not token:
         raise LocalProtocolError("a handshake needs a token")
     if len(binding) > _MAX_BINDING_BYTES:
@@ -160,7 +161,7 @@ _MIDDLE: Final = "over TLS, a proxy that ends TLS between the two has the same e
 
 
 class _Handshake:
-    """What both ends have in common: one message in, at most one out, until done or failed."""
+    """Common part of both ends: one message in, at most one out, until done or failed."""
 
     __slots__ = ("_binding", "_inbox", "_ours", "_theirs", "_version", "done", "error")
 
@@ -171,19 +172,19 @@ class _Handshake:
         #: None until the peer's hello has come.
         self._theirs: Hello | None = None
         self._version = 0
-        #: Both ends are proved, as soon as what `feed` returned is sent; nothing more is wanted.
+        #: Both ends are proved once the bytes that `feed` returned are sent; no more are wanted.
         self.done = False
         #: Set once, when the handshake failed; every later `feed` raises it.
         self.error: HandshakeError | None = None
 
     @property
     def bytes_wanted(self) -> int:
-        """How many bytes to read, at most, before the next `feed`; 0 when it is over."""
+        """The largest number of bytes to read before the next `feed`; 0 at the end."""
         return self._inbox.bytes_wanted
 
     @property
     def peer_role(self) -> Role:
-        """What the peer proved to be. Only when `done`."""
+        """The role that the peer has proved. Only when `done`."""
         return Role(self._proved_peer().role)
 
     @property
@@ -193,13 +194,13 @@ class _Handshake:
         return self._version
 
     def feed(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Take what the peer sent, at most `bytes_wanted`; return what to send, perhaps nothing.
+        """Take at most `bytes_wanted` bytes of the peer; return the bytes to send, perhaps none.
 
         After a server's reject was returned, `error` is set and the next call raises it.
 
         Raises:
             HandshakeError: or a subclass; the connection must be closed.
-            LocalProtocolError: more was fed than wanted; a bug of the caller.
+            LocalProtocolError: more bytes than wanted were fed; a bug of the caller.
         """
         if self.error is not None:
             raise self.error
@@ -212,7 +213,7 @@ class _Handshake:
             raise
 
     def on_eof(self) -> HandshakeError:
-        """Return what to raise when the peer hangs up in mid-handshake."""
+        """Return the error to raise if the peer closes the connection during the handshake."""
         if self.error is None:
             self.error = self._on_eof()
         return self.error
@@ -224,14 +225,14 @@ class _Handshake:
         raise NotImplementedError
 
     def _proved_peer(self) -> Hello:
-        # What an unproved peer says about itself must not leak into decisions.
+        # The claims of an unproved peer must not reach decisions.
         if not self.done or self._theirs is None:
             raise LocalProtocolError("the handshake is not done")
         return self._theirs
 
     def _proof(self, key: bytes, kind: Kind, client: Hello, server: Hello) -> bytes:
-        # Every part has a fixed size but the binding, which comes last behind its length: no two
-        # different exchanges have the same transcript.
+        # All parts but the binding have a fixed size, and the binding is last, after its length:
+        # no two different exchanges have the same transcript.
         head = struct.pack(">5sBHB", _LABEL, kind, self._version, len(self._binding))
         return hmac.digest(key, head + client.raw + server.raw + self._binding, "sha256")
 
@@ -244,7 +245,7 @@ class ClientHandshake(_Handshake):
         cluster_id: 16 bytes; None = not known, learned from the server (see `cluster_id`).
         role: what this process is to the server.
         expected_server_role: what the server must be.
-        channel_binding: `security.channel_binding` of the certificate the server showed.
+        channel_binding: `security.channel_binding` of the server's certificate.
         nonce: 32 bytes from a cryptographic random source, never used before.
     """
 
@@ -281,7 +282,7 @@ class ClientHandshake(_Handshake):
 
     @property
     def cluster_id(self) -> bytes:
-        """The 16 bytes of the cluster that the server proved to be of. Only when `done`."""
+        """The 16-byte id of the cluster that the server proved. Only when `done`."""
         return self._proved_peer().cluster_id
 
     def _on_message(self, message: bytes) -> bytes:
@@ -327,8 +328,8 @@ class ClientHandshake(_Handshake):
         self.done = True
 
     def _rejected(self, reason: int, theirs: Hello) -> HandshakeError:
-        # A reject is not authenticated. Believing it costs this connection, which whoever could
-        # forge it was able to break anyhow.
+        # A reject is not authenticated. Believing it ends this connection, which anyone able to
+        # forge it could have broken anyway.
         if reason == Reason.TOKEN:
             return WrongToken(f"the server did not accept our token: {_TOKEN_SOURCE}; {_MIDDLE}")
         if reason == Reason.VERSION:
@@ -356,9 +357,9 @@ class ClientHandshake(_Handshake):
 class ServerHandshake(_Handshake):
     """The accepting end.
 
-    What is wrong with a client's hello is kept and answered after its proof has arrived, at the one
-    place where a server answers: a server that rejected and closed at once would still have the
-    proof coming in, and the reset that this causes can swallow the reason.
+    A fault in a client's hello is kept and answered after its proof has arrived: if a server closed
+    at once, the proof would arrive at a closed socket, and the reset that this causes can discard
+    the reason on its way.
 
     Args:
         token: the cluster's secret, not empty.
@@ -391,17 +392,17 @@ class ServerHandshake(_Handshake):
         )
         self._token = token
         self._accepted_roles = frozenset(accepted_roles)
-        #: What is wrong with the client's hello; not yet `error`, because it is not yet answered.
+        #: The fault in the client's hello; not yet `error`, because it is not yet answered.
         self._fault: tuple[Reason, HandshakeError] | None = None
 
     def start(self) -> bytes:
-        """Return b"": the client speaks first."""
+        """Return b"": the client sends first."""
         self._inbox.expect(HELLO.size)
         return b""
 
     @property
     def cluster_id(self) -> bytes:
-        """Our own cluster; named as on the other end. Only when `done`."""
+        """The id of our own cluster. Only when `done`."""
         self._proved_peer()
         return self._ours.cluster_id
 
@@ -439,7 +440,7 @@ class ServerHandshake(_Handshake):
             return self._reject(
                 Reason.TOKEN,
                 WrongToken(
-                    f"a peer that says it is a {role_name(theirs.role)} does not hold this "
+                    f"a peer that claims to be a {role_name(theirs.role)} does not hold this "
                     f"cluster's token: {_TOKEN_SOURCE}; {_MIDDLE}"
                 ),
             )
@@ -456,7 +457,7 @@ class ServerHandshake(_Handshake):
 
     def _on_eof(self) -> HandshakeError:
         if self._fault is not None:
-            # The client saw from our hello what was wrong, and left.
+            # The client saw the fault from our hello, and closed.
             return self._fault[1]
         if self._theirs is None:
             return HandshakeError(

@@ -1,10 +1,10 @@
-"""The four fixed-size messages of the handshake: their layout, and nothing about who proves what.
+"""The layout of the handshake's four fixed-size messages.
 
 Owns the numbers on the wire (magic, kinds, reasons, roles, versions), how a hello and an answer
-become bytes and back, and `Inbox`, which collects one message of a known size. No module but
-`handshake` needs it: what others may use (`Role` and the sizes) is to be had there.
+become bytes and back, and `Inbox`, which collects one message of a known size. Only `handshake`
+imports it; it exports what others use (`Role` and the sizes).
 
-It must never parse anything of variable size, and decides nothing but "this is no such message".
+It must never parse anything of variable size, and decides only whether bytes are such a message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ..errors import HandshakeError, LocalProtocolError
 
-#: The protocol versions that this code speaks, both included.
+#: The oldest and the newest protocol version of this code.
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
 
@@ -25,19 +25,19 @@ CLUSTER_ID_BYTES: Final = 16
 _MAGIC: Final = b"WEFT"
 UNKNOWN_CLUSTER: Final = bytes(CLUSTER_ID_BYTES)
 
-# These two layouts never change, whatever the protocol version: they are what tells two versions
-# apart. Hello: magic, kind, proto_min, proto_max, role, cluster_id, nonce.
+# These two layouts never change, because they carry the versions.
+# Hello: magic, kind, proto_min, proto_max, role, cluster_id, nonce.
 HELLO: Final = struct.Struct(f">4sBHHB{CLUSTER_ID_BYTES}s{NONCE_BYTES}s")
 # Answer: magic, kind, reason (0 in a proof), HMAC (zeros in a reject). A proof and a reject have
 # one size, so that the reader knows how much to read before it knows which of them it gets.
 ANSWER: Final = struct.Struct(">4sBB32s")
 
-#: All that a server ever takes from a peer that has proved nothing: one hello and one proof.
+#: All that a server reads from an unproved peer: one hello and one proof.
 PREAUTH_BYTES: Final = HELLO.size + ANSWER.size
 
 
 class Kind(enum.IntEnum):
-    """What a message is. On the wire: numbers are never reused."""
+    """The kind of a message. Its numbers are on the wire and never reused."""
 
     CLIENT_HELLO = 1
     SERVER_HELLO = 2
@@ -47,7 +47,7 @@ class Kind(enum.IntEnum):
 
 
 class Reason(enum.IntEnum):
-    """Why a server rejects. On the wire: numbers are never reused."""
+    """Why a server rejects. The numbers are on the wire and never reused."""
 
     VERSION = 1
     CLUSTER = 2
@@ -56,7 +56,7 @@ class Reason(enum.IntEnum):
 
 
 class Role(enum.IntEnum):
-    """What a process is on this connection. On the wire: numbers are never reused."""
+    """What a process is on this connection. The numbers are on the wire and never reused."""
 
     CLIENT = 1
     WORKER = 2
@@ -73,9 +73,9 @@ class Role(enum.IntEnum):
 
 
 class Hello(NamedTuple):
-    """What one end says of itself, not yet proved."""
+    """The claims of one end, not yet proved."""
 
-    #: As on the wire; what the proofs are made over.
+    #: The bytes on the wire, over which the proofs are made.
     raw: bytes
     proto_min: int
     proto_max: int
@@ -85,16 +85,16 @@ class Hello(NamedTuple):
 
 
 class Inbox:
-    """Collects one fixed-size message at a time, and refuses at its first wrong byte.
+    """Collects one fixed-size message at a time, and refuses it at its first wrong byte.
 
-    Early refusal is for people, not for safety: who types the address of an HTTP port, or forgets
-    `tls://`, hears it at once and not after the handshake's deadline.
+    Early refusal is a convenience: a user who enters the address of an HTTP port, or forgets
+    `tls://`, gets the error at once and not after the handshake's deadline.
     """
 
     __slots__ = ("_data", "_size")
 
     def __init__(self) -> None:
-        #: Received of the current message. len(_data) <= _size; empty between messages.
+        #: Received bytes of the current message. len(_data) <= _size; empty between messages.
         self._data = bytearray()
         #: Size of the current message, 0 when none is expected.
         self._size = 0
@@ -177,7 +177,7 @@ def common_version(a: Hello, b: Hello) -> int | None:
 
 
 def role_name(role: int) -> str:
-    """Name a role for people; a newer peer may have one that we do not know."""
+    """Return the name of a role for display; a newer peer may have one that we do not know."""
     try:
         return Role(role).name.lower()
     except ValueError:

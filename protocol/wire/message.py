@@ -1,16 +1,14 @@
 """The `message` decorator: one slots dataclass per message, checked once at the boundary.
 
 Owns the schema language of the wire. The *name* of a field's annotation is its schema: `keys: Keys`
-is encoded as it stands and, on arrival, checked by `CHECKS["Keys"]`. So a class reads as its own
-documentation, construction costs a plain slots dataclass (frozen ones cost twice as much), and
-nothing behind the boundary has to look at types again.
+is encoded without change and, on arrival, checked by `CHECKS["Keys"]`. So a class documents itself,
+is constructed as fast as any slots dataclass (frozen ones take twice as long), and needs no type
+checks after the boundary.
 
-A column check is one pass at C speed (`set(map(type, column))`, about 30 ns an item); a whole
-message is checked in `from_wire`, never item by item later. What a check refuses is a
-`RemoteProtocolError`: peers can be wrong.
+A column check is one pass at C speed (`set(map(type, column))`, about 30 ns per item); the whole
+message is checked in `from_wire`, and not again later. A failed check is a `RemoteProtocolError`.
 
-Kept in a module of its own because a compiled module must not define a `dataclass_transform`
-decorator.
+The decorator has its own module because a compiled module must not define a `dataclass_transform`.
 """
 
 from __future__ import annotations
@@ -37,20 +35,20 @@ Texts = list[str]  #: short texts: addresses, names
 Ints = list[int]  #: whole numbers, 0 <= n < 2**63
 Ids = list[bytes]  #: content hashes, 16 bytes each
 Blobs = list[Blob | None]  #: opaque pickles; None = not carried here
-KeyLists = list[list[str]]  #: one list of keys a task
+KeyLists = list[list[str]]  #: one list of keys per task
 Failures = list[list[Any]]  #: see failure.py
 Number = int  #: a whole number, 0 <= n < 2**63
 Priority = int  #: a user's priority, -512..511, higher runs earlier
 Text = str  #: at most MAX_TEXT_CHARS characters
 Amounts = dict[str, float]  #: name -> amount, finite and >= 0
-Facts = dict[str, Any]  #: small map for people (versions, host facts); at most MAX_FACTS entries
+Facts = dict[str, Any]  #: small map for display (versions, host facts); at most MAX_FACTS entries
 Flag = bool
 
 MAX_ITEMS = 1 << 18  #: longest column of one message
-#: Longer messages are sent in parts; cores need not count rows. 2048 rows of the longest keys and
-#: of blobs that are just not moved out of band stay below the limit of a payload.
+#: Longer messages are sent in parts, so cores need not count rows. 2048 rows with the longest keys
+#: and the longest blobs that are not moved out of band stay below the limit of a payload.
 MAX_ROWS = 2048
-#: Keys that one task may depend on: an assignment that locates each of them has to fit a payload.
+#: Keys that one task may depend on: an assignment with the holders of all must fit a payload.
 MAX_DEPENDENCIES = 1 << 16
 MAX_KEY_CHARS = 1024
 MAX_TEXT_CHARS = 1 << 16
@@ -76,9 +74,9 @@ class Message:
     _checks: ClassVar[tuple[Callable[[Any, list[Any]], Any], ...]]
 
     def parts(self, max_rows: int) -> list[Message]:
-        """Cut a message of columns into several that mean the same, of at most `max_rows` each.
+        """Cut a message of columns into several of at most `max_rows` each with the same meaning.
 
-        Answers and requests are whole: who waits for one waits for exactly one.
+        Requests and answers are not cut: the sender of a request waits for exactly one answer.
         """
         cls = type(self)
         if not cls.columns or "request" in cls._names:
@@ -93,13 +91,13 @@ class Message:
             for i in range(0, n, max_rows)
         ]
         if cls._index and len(getattr(self, cls._tables[0][0])) > max_rows:
-            # Else each part would cost its reader as much as the whole.
+            # With the whole table each part would cost its reader as much as the whole message.
             for part in parts:
                 part._narrow()
         return parts
 
     def _narrow(self) -> None:
-        """Leave those rows of the first table that the index points to."""
+        """Keep only the rows of the first table that the index points to."""
         cls = type(self)
         places: dict[int, int] = {}
         index = [places.setdefault(i, len(places)) for i in getattr(self, cls._index)]
@@ -110,12 +108,12 @@ class Message:
 
     @property
     def n_rows(self) -> int:
-        """How many rows or keys the message has; 0 if it is none of columns."""
+        """The number of rows or keys of the message; 0 if it has no columns."""
         cls = type(self)
         return len(getattr(self, cls._first)) if cls._first else 0
 
     def n_listed_keys(self) -> int:
-        """Count the keys in the lists of keys, of that field which has most."""
+        """Return the number of keys in the field of key lists that has most."""
         if not self._key_lists:
             return 0
         columns = [getattr(self, name) for name in self._key_lists]
@@ -139,9 +137,9 @@ def message(
 
     Args:
         code: the number on the wire.
-        columns: columns that must have one length; the first one sets it.
-        optional_columns: columns that are empty (nobody has any) or have that length too.
-        tables: each names lists of one length that do not belong to the rows.
+        columns: columns that must have the same length, the number of rows.
+        optional_columns: columns that are empty (no row has a value) or have that length too.
+        tables: groups of lists; those of one group have the same length, but no relation to rows.
         index: the column whose numbers point into the first table.
     """
 
@@ -169,7 +167,7 @@ def from_wire(wire: Any, buffers: list[Any]) -> Message:
     """Check one decoded message against its schema and build it.
 
     Args:
-        wire: what msgpack made of the bytes.
+        wire: the message as decoded by msgpack.
         buffers: the frame's out-of-band buffers, which `Blobs` refer to by position.
 
     Raises:

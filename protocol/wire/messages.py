@@ -1,9 +1,9 @@
-"""Every message of weft, by direction. The hot ones are columns: one list a field, one row a task.
+"""Every message of weft, by direction. Messages about tasks are columns: one list per field.
 
-Rules that hold for all of them:
+Rules for all of them:
 
-- After `handle` has put a message into an out-box, nobody changes its lists: in process it is
-  handed over as it is.
+- After `handle` has put a message into an out-box, its lists must not change: within one process
+  the message itself is handed over, without a copy.
 - Tasks are named by **key** between client and scheduler, and by **attempt** (a number that no
   scheduler of the cluster uses twice) between scheduler and worker; so a stale report cannot be
   mistaken for a current one.
@@ -39,7 +39,7 @@ NO_HASH = bytes(16)
 # -- opening a session: the first message of each peer, and the answer ----------------------------
 @message(1)
 class RegisterClient(Message):
-    """A client asks for a session. `session` counts its connections; `last_epoch` is 0 at first."""
+    """Ask for a client's session. `session` counts its connections; `last_epoch` is 0 at first."""
 
     client_id: Text
     name: Text
@@ -50,10 +50,7 @@ class RegisterClient(Message):
 
 @message(2)
 class RegisterWorker(Message):
-    """A worker process asks for a session.
-
-    `address` is where peers and clients fetch data from it.
-    """
+    """Ask for a worker's session. Peers and clients fetch data from it at `address`."""
 
     worker_id: Text
     name: Text
@@ -63,13 +60,13 @@ class RegisterWorker(Message):
     nthreads: Number
     memory_limit: Number  #: bytes; 0 = none
     resources: Amounts
-    supervisor_id: Text  #: '' = nobody watches this worker
+    supervisor_id: Text  #: '' = this worker has no supervisor
     facts: Facts
 
 
 @message(3)
 class RegisterSupervisor(Message):
-    """A supervisor opens its liveness line for the workers that it watches."""
+    """Open a supervisor's connection, which reports the workers that it watches."""
 
     supervisor_id: Text
     session: Number
@@ -79,20 +76,20 @@ class RegisterSupervisor(Message):
 
 @message(4)
 class Welcome(Message):
-    """The scheduler accepts. From here on every frame carries `epoch` and `session`."""
+    """Accept a registration. From now on every frame carries `epoch` and `session`."""
 
     epoch: Number
     session: Number
     heartbeat_ms: Number  #: send a heartbeat at least this often
-    lease_ms: Number  #: what a lost client wants is kept this long
+    lease_ms: Number  #: how long the tasks that a lost client wants are kept
     facts: Facts
 
 
 @message(5)
 class Refused(Message):
-    """The peer is authenticated but cannot take part (versions, a higher epoch).
+    """Refuse an authenticated peer (versions, a higher epoch) and close the connection.
 
-    The connection closes next. `is_final`: the same process would be refused again.
+    `is_final`: the same process would be refused again.
     """
 
     reason: Text
@@ -101,14 +98,14 @@ class Refused(Message):
 
 @message(6)
 class Bye(Message):
-    """A polite end: nothing is to be kept for a return."""
+    """End a session for good: the receiver keeps nothing for a return of the sender."""
 
     reason: Text
 
 
 @message(7)
 class Heartbeat(Message):
-    """I am alive; `facts` may carry measurements for people (bytes, seconds), never decisions."""
+    """Show that the sender is alive. `facts` are measurements for display (bytes, seconds)."""
 
     facts: Facts
 
@@ -124,11 +121,11 @@ class Heartbeat(Message):
     index="function_of",
 )
 class SubmitTasks(Message):
-    """Tasks with one set of options: row i is `keys[i]`, `functions[function_of[i]]` of `args[i]`.
+    """Submit tasks with the same options: `keys[i]` calls `functions[function_of[i]]`.
 
-    The client wants every key. A function's blob is None when the client holds another wanted key
-    of that function, which the scheduler therefore still knows. `spec_hashes` is filled for keys
-    that the user named.
+    The client wants every key. A function's blob is None if the client holds another wanted key
+    of that function, so that the scheduler still has it. `spec_hashes` is filled for keys that the
+    user named.
     """
 
     functions: Ids
@@ -148,10 +145,10 @@ class SubmitTasks(Message):
 
 @message(17, columns=("keys",), optional_columns=("spec_hashes",))
 class WantKeys(Message):
-    """The client holds futures of keys that it did not submit (or comes back).
+    """Want keys that the client did not submit in this session; the answer is their state.
 
-    Tell it their state. `spec_hashes` is filled for keys that the user named, if that is known: a
-    task of the name with another hash is not the one that is wanted.
+    `spec_hashes` is filled for keys that the user named, as far as the client knows them: a task of
+    the same name with another hash is a different task.
     """
 
     keys: Keys
@@ -160,16 +157,16 @@ class WantKeys(Message):
 
 @message(18, columns=("keys",))
 class ReleaseKeys(Message):
-    """The client's last future of each key is gone."""
+    """Release keys: the client's last future of each is gone."""
 
     keys: Keys
 
 
 @message(24, columns=("keys", "spec_hashes"))
 class ReleaseOthers(Message):
-    """The client is about to submit other tasks of these names, or these very tasks once more.
+    """Release each key unless its task has this hash.
 
-    Release each key unless its task has this hash.
+    The client is about to submit tasks of these names, which may be the same tasks or others.
     """
 
     keys: Keys
@@ -178,7 +175,7 @@ class ReleaseOthers(Message):
 
 @message(19, columns=("keys",))
 class CancelKeys(Message):
-    """Drop what has not started. With `force` even if other clients want it."""
+    """Cancel tasks that are not done; with `force` even if other clients want them."""
 
     keys: Keys
     force: Flag
@@ -187,10 +184,7 @@ class CancelKeys(Message):
 
 @message(20)
 class FetchKeys(Message):
-    """Send me the data of these keys (client -> scheduler -> worker.
-
-    Where no direct way exists).
-    """
+    """Ask for the data of these keys by way of the scheduler, if a worker cannot be reached."""
 
     request: Number
     keys: Keys
@@ -198,7 +192,7 @@ class FetchKeys(Message):
 
 @message(21, columns=("keys",))
 class ReportMissing(Message):
-    """`holder` was asked for these keys and does not have them: locate them anew."""
+    """Report that `holder` does not have these keys, and ask for their current holders."""
 
     keys: Keys
     holder: Text
@@ -213,7 +207,7 @@ class GetClusterInfo(Message):
 
 @message(23)
 class ShutdownCluster(Message):
-    """Stop scheduler and workers."""
+    """Stop the scheduler and all workers."""
 
     reason: Text
 
@@ -223,7 +217,7 @@ class ShutdownCluster(Message):
 
 @message(32, columns=("keys", "results"))
 class ResultsReady(Message):
-    """These keys are in memory, and here are their (small) results."""
+    """Send small results of keys that are in memory."""
 
     keys: Keys
     results: Blobs
@@ -231,7 +225,7 @@ class ResultsReady(Message):
 
 @message(33, columns=("keys", "nbytes", "holder_of"), tables=(("holders",),), index="holder_of")
 class KeysInMemory(Message):
-    """These keys are in memory; fetch the data from `holders[holder_of[i]]`."""
+    """Report keys that are in memory; their data is at `holders[holder_of[i]]`."""
 
     keys: Keys
     nbytes: Ints
@@ -241,7 +235,7 @@ class KeysInMemory(Message):
 
 @message(34, columns=("keys", "failure_of"), tables=(("failures",),), index="failure_of")
 class KeysErred(Message):
-    """These keys failed. `failures[failure_of[i]]` is the reason (see failure.py)."""
+    """Report failed keys. `failures[failure_of[i]]` is the reason (see failure.py)."""
 
     keys: Keys
     failure_of: Ints
@@ -250,14 +244,14 @@ class KeysErred(Message):
 
 @message(35, columns=("keys",))
 class KeysPending(Message):
-    """These keys are (again) on their way: their only copy was lost, or they were asked for."""
+    """Report keys as pending: their only copy was lost, or the client has just wanted them."""
 
     keys: Keys
 
 
 @message(36, columns=("keys",))
 class KeysCancelled(Message):
-    """These keys will not be computed."""
+    """Report keys that will not be computed."""
 
     keys: Keys
     reason: Text
@@ -265,14 +259,14 @@ class KeysCancelled(Message):
 
 @message(37, columns=("keys",))
 class KeysUnknown(Message):
-    """The scheduler has no task of these names."""
+    """Report keys of which the scheduler has no task."""
 
     keys: Keys
 
 
 @message(38, columns=("keys", "results"))
 class KeysData(Message):
-    """Answer to `FetchKeys` and `GetData`: data of some keys, and which are not there."""
+    """Answer `FetchKeys` or `GetData`: the data of `keys`; `missing` are not in memory there."""
 
     request: Number
     keys: Keys
@@ -282,7 +276,7 @@ class KeysData(Message):
 
 @message(39)
 class ClusterChanged(Message):
-    """How many workers and threads there are now. Sent at registration and at each change."""
+    """Report the number of workers and threads, at registration and at each change."""
 
     n_workers: Number
     nthreads: Number
@@ -290,7 +284,7 @@ class ClusterChanged(Message):
 
 @message(40)
 class ClusterInfo(Message):
-    """Answer to `GetClusterInfo`."""
+    """Answer `GetClusterInfo`."""
 
     request: Number
     info: Facts
@@ -298,7 +292,7 @@ class ClusterInfo(Message):
 
 @message(41)
 class KeysUnrunnable(Message):
-    """No worker of the cluster can run these keys; they wait until one comes."""
+    """Report keys that no worker of the cluster may run; they wait for one that may."""
 
     keys: Keys
     reason: Text
@@ -318,15 +312,16 @@ class KeysUnrunnable(Message):
     index="function_of",
 )
 class AssignTasks(Message):
-    """Run these. A dependency is here already, runs here earlier, or is listed with its holders in
-    `located_*`.
+    """Run these attempts.
 
-    `wanted[i]` is 1 when a client waits for the result, which then rides along if it is small.
+    Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
+    `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
+    completion.
     """
 
     functions: Ids
     function_blobs: Blobs  #: None = this worker has it
-    function_clients: Ints  #: for whom the rows that point here run; clients take turns
+    function_clients: Ints  #: the client of the rows that point here; clients take turns
     function_of: Ints
     keys: Keys
     attempts: Ints
@@ -342,9 +337,9 @@ class AssignTasks(Message):
 
 @message(49, columns=("attempts",))
 class DropAttempts(Message):
-    """Forget whatever you have for these attempts.
+    """Drop all that the worker has for these attempts.
 
-    Unstarted work, a running one's result, a copy of its data.
+    That is unstarted work, the result of a running attempt, or a copy of the data.
     """
 
     attempts: Ints
@@ -352,14 +347,14 @@ class DropAttempts(Message):
 
 @message(50)
 class ReturnAttempts(Message):
-    """Give back up to `count` unstarted attempts, those that would run last first."""
+    """Ask for up to `count` unstarted attempts back, beginning with those that would run last."""
 
     count: Number
 
 
 @message(51, columns=("keys", "attempts", "nbytes", "holders"))
 class LocatedKeys(Message):
-    """Where keys that you missed are now."""
+    """Report the current holders of keys that the worker was missing."""
 
     keys: Keys
     attempts: Ints
@@ -369,21 +364,21 @@ class LocatedKeys(Message):
 
 @message(52, columns=("functions",))
 class DropFunctions(Message):
-    """No task uses these functions any more."""
+    """Drop functions that no task uses any more."""
 
     functions: Ids
 
 
 @message(53)
 class Stop(Message):
-    """End the process. Supervisors do not start it again."""
+    """Ask the process to end. Supervisors do not start it again."""
 
     reason: Text
 
 
 @message(54)
 class HoldersGone(Message):
-    """The workers at these addresses are lost or have left: their data ports owe no answer."""
+    """Report the addresses of workers that are lost or have left: no answer will come from them."""
 
     addresses: Texts
 
@@ -393,9 +388,9 @@ class HoldersGone(Message):
 
 @message(64, columns=("attempts", "nbytes", "durations_us", "results"))
 class AttemptsFinished(Message):
-    """These attempts' results are in this worker's store.
+    """Report attempts whose results are in the worker's store.
 
-    Small wanted ones ride along (others: None).
+    `results` has the small results that a client wants, and None for the others.
     """
 
     attempts: Ints
@@ -406,7 +401,7 @@ class AttemptsFinished(Message):
 
 @message(65, columns=("attempts", "durations_us", "failures"))
 class AttemptsErred(Message):
-    """These attempts raised."""
+    """Report attempts that raised an exception."""
 
     attempts: Ints
     durations_us: Ints
@@ -415,14 +410,14 @@ class AttemptsErred(Message):
 
 @message(66, columns=("attempts",))
 class AttemptsReturned(Message):
-    """Answer to `ReturnAttempts`: these never started here and never will."""
+    """Answer `ReturnAttempts`: these attempts have not started here and never will."""
 
     attempts: Ints
 
 
 @message(67, columns=("attempts", "keys"))
 class ReplicasAdded(Message):
-    """This worker fetched copies of what these attempts produced."""
+    """Report that the worker has fetched copies of these attempts' results."""
 
     attempts: Ints
     keys: Keys
@@ -430,9 +425,9 @@ class ReplicasAdded(Message):
 
 @message(68, columns=("keys",))
 class KeysMissing(Message):
-    """`holder` could not give this worker these keys.
+    """Report keys that the worker could not get from `holder`.
 
-    It does not have them, or (`unreachable`) it could not be asked at all.
+    It does not have them, or (`unreachable`) the worker could not connect to it.
     """
 
     keys: Keys
@@ -442,7 +437,7 @@ class KeysMissing(Message):
 
 @message(69)
 class GetData(Message):
-    """To a worker's data port, from peers and clients: send these keys. Answered by `KeysData`."""
+    """Ask a worker's data port for the data of these keys. The answer is `KeysData`."""
 
     request: Number
     keys: Keys
@@ -450,14 +445,14 @@ class GetData(Message):
 
 @message(70, columns=("attempts",))
 class AttemptsEnded(Message):
-    """Dropped attempts that had not reported hold no thread here any more, or never did."""
+    """Report dropped attempts that occupy no thread of the worker any more, or never did."""
 
     attempts: Ints
 
 
 @message(71)
 class WorkerLeaving(Message):
-    """This worker starts nothing any more, and leaves when what runs there has ended."""
+    """Report that the worker starts nothing more, and leaves when its running tasks have ended."""
 
     reason: Text
 
@@ -467,10 +462,7 @@ class WorkerLeaving(Message):
 
 @message(80, columns=("worker_ids", "rss"))
 class WorkersAlive(Message):
-    """The supervisor's liveness line.
-
-    These worker processes exist, with this much resident memory (bytes).
-    """
+    """Report which worker processes exist, with their resident memory in bytes."""
 
     worker_ids: Texts
     rss: Ints
@@ -478,10 +470,10 @@ class WorkersAlive(Message):
 
 @message(81)
 class WorkerExited(Message):
-    """A worker process ended.
+    """Report that a worker process ended.
 
-    `running` are the attempts whose user code was being executed, and those whose results were
-    being pickled or sent.
+    `running` are the attempts whose user code was being executed or whose results were being
+    pickled or sent.
     """
 
     worker_id: Text
@@ -501,7 +493,7 @@ class GetMetrics(Message):
 
 @message(97)
 class Metrics(Message):
-    """Answer to `GetMetrics`: name -> number, or name -> {label: number}."""
+    """Answer `GetMetrics`: name -> number, or name -> {label: number}."""
 
     request: Number
     values: Facts

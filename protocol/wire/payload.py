@@ -1,7 +1,7 @@
-"""What a pickled value looks like on its way: bytes, or bytes with out-of-band buffers.
+"""The form of a pickled value on the wire: bytes, or bytes with out-of-band buffers.
 
-Everybody who forwards values imports this module and never looks inside one. It must not import
-`pickle`: the scheduler uses it. `serialize` makes blobs and reads them.
+Modules that only forward values use this one and never look inside a value. It must not import
+`pickle`, because the scheduler uses it. `serialize` makes blobs and reads them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Payload:
 
     Attributes:
         data: the pickle stream.
-        buffers: what it refers to, in order. On the sending side these are views of the memory of
-            the objects themselves; on the receiving side, of what came in.
+        buffers: the buffers that it refers to, in order. On the sending side these are views of the
+            memory of the objects themselves; on the receiving side, of the received frame.
     """
 
     __slots__ = ("buffers", "data")
@@ -29,14 +29,14 @@ class Payload:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stream and all buffers together."""
+        """The size of the stream and all buffers, in bytes."""
         return _nbytes(self.data) + sum(map(_nbytes, self.buffers))
 
     def detached(self) -> Payload:
         """Return an equal payload that shares no memory with the objects it was made from.
 
-        For a sender who hands the objects back to somebody that may change them before the bytes
-        are on the wire. Costs one copy of everything; the copies are writable.
+        It is needed if the caller may change the objects before the bytes are sent. All bytes are
+        copied once; the copies are writable.
         """
         return Payload(bytes(self.data), [bytearray(buffer) for buffer in self.buffers])
 

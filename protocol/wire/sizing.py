@@ -1,4 +1,4 @@
-"""About how much memory messages take while they wait to be sent."""
+"""Estimates of the memory that messages take while they wait to be sent."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 from .message import Message
 from .payload import Payload, blob_nbytes
 
-#: A row's cell, or an object, beside its text or bytes: about what Python takes for it.
+#: Bytes that Python takes for a cell or an object, beside its text or bytes.
 _CELL_BYTES: Final = 56
 
 
 def message_nbytes(message: Message) -> int:
-    """Return about how many bytes a message holds, at the speed of C for columns of texts."""
+    """Return an estimate of a message's size in bytes; columns of texts are counted at C speed."""
     return sum(map(_nbytes, message.to_wire()))
 
 

@@ -71,7 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("role", "options", "error", "line"),
     [
-        (Role.CLIENT, {"token": b"x" * 43}, WrongToken, "says it is a client does not hold"),
+        (Role.CLIENT, {"token": b"x" * 43}, WrongToken, "claims to be a client does not hold"),
         (Role.WORKER, {"cluster_id": b"another cluster!"}, WrongCluster, "looks for cluster"),
         (Role.PEER, {}, WrongRole, "a peer connected to a scheduler"),
     ],
