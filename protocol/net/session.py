@@ -58,6 +58,8 @@ _log: Final = logging.getLogger("weft.session")
 #: How long an attempt may go on that is of no use any more: a handshake that breaks off would be a
 #: warning in the scheduler's log.
 _SETTLE_S: Final = 0.5
+#: How long the scheduler may take to answer a goodbye by closing the connection.
+_GOODBYE_S: Final = 1.0
 #: Of a goodbye, which may quote what the scheduler sent at length.
 _MAX_REASON_CHARS: Final = 1000
 
@@ -184,11 +186,15 @@ class SessionRunner:
         line, self._line = self._line, None
         if line is None or line.connection is None:
             return
+        deadline = self._loop.time() + timeout_s
         try:
             if line.is_welcomed:  # before the welcome nothing but the registration may be sent
                 line.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
+                # The scheduler closes when it has read this. If this end closed first, a message on
+                # its way here would fail there, and end the connection with the goodbye unread.
+                await asyncio.wait([line.closed], timeout=min(_GOODBYE_S, timeout_s))
             line.connection.close()
-            await within(timeout_s, asyncio.shield(line.closed))
+            await within(max(deadline - self._loop.time(), 0.0), asyncio.shield(line.closed))
         except TimeoutError:
             pass
         finally:

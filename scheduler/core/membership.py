@@ -268,17 +268,20 @@ def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> No
     _remove_worker(state, ws, f"left: {message.reason}", is_planned=True)
     # What still ran there was not the reason for its end, whatever its supervisor will say.
     state.lost_workers.pop(ws.worker_id, None)
+    state.part(ws.peer)
 
 
 def on_client_bye(state: SchedulerState, client: ClientHandle, message: m.Bye) -> None:
     """A client leaves for good: its wishes end now."""
     assert client.peer is not None
+    state.part(client.peer)
     on_closed(state, client.peer)
     _expire(state, client)
 
 
 def on_supervisor_bye(state: SchedulerState, supervisor: SupervisorHandle, message: m.Bye) -> None:
     """A supervisor leaves in order."""
+    state.part(supervisor.peer)
     on_closed(state, supervisor.peer)
 
 

@@ -352,6 +352,14 @@ class SchedulerState:
         self.after.append(CloseConnection(peer, reason, is_error=True))
         membership.on_closed(self, peer)
 
+    def part(self, peer: int) -> None:
+        """Close the connection of a peer that has sent its goodbye and waits for this.
+
+        If it closed first, a message on its way to it would fail, and end the connection before the
+        goodbye is read.
+        """
+        self.after.append(CloseConnection(peer, "", is_error=False))
+
     def supersede(self, peer: int) -> None:
         """Somebody is back before we saw the end of its old connection: end that one."""
         self.after.append(CloseConnection(peer, "its peer has connected anew", is_error=False))

@@ -17,7 +17,7 @@ from weft.protocol.net.transport import Listener, listen
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Heartbeat, RegisterClient, Welcome
+from weft.protocol.wire.messages import Bye, Heartbeat, RegisterClient, Welcome
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
@@ -62,6 +62,8 @@ class Line:
             if isinstance(message, RegisterClient):
                 self.registrations.append(message)
                 self.on_registered(connection)
+            elif isinstance(message, Bye):
+                connection.close()
             elif isinstance(message, Heartbeat):
                 self.n_beats += 1
                 if not self.is_mute:

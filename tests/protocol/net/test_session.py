@@ -25,6 +25,8 @@ class Scheduler(End):
 
     def on_messages(self, connection, messages):
         super().on_messages(connection, messages)
+        if isinstance(messages[-1], Bye):
+            connection.close()
         if isinstance(messages[0], RegisterClient):
             connection.send([self.answer])
             connection.wire.epoch, connection.wire.session = WELCOME.epoch, WELCOME.session

@@ -55,6 +55,8 @@ class Line:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         self.heard += messages
+        if isinstance(messages[-1], Bye):
+            connection.close()
         if isinstance(messages[0], RegisterSupervisor):
             self._on_registered(connection)
         self._news.set()
