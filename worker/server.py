@@ -1,4 +1,4 @@
-"""The worker process's event loop side: the scheduler's connection, the data port, the peers.
+"""The worker process's event loop side: the scheduler's session, the data port, the peers.
 
 A shell: turns messages into events and what the core wants sent into messages, and decides nothing
 about tasks. It holds no global state, so several workers can live in one loop (`processes=False`).
@@ -10,8 +10,10 @@ out-box grows, and columns in it with it, so that batches form by themselves und
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
+import math
 import os
 import platform
 import random
@@ -26,40 +28,26 @@ from ..protocol.errors import (
     HandshakeError,
     InternalError,
     LocalProtocolError,
-    NotAdmitted,
     ProtocolError,
     RemoteProtocolError,
+    WeftError,
     WrongCluster,
     WrongToken,
 )
 from ..protocol.net.address import parse_address
 from ..protocol.net.connection import Connection
-from ..protocol.net.deadline import unless, within
-from ..protocol.net.liveness import MISSED_HEARTBEATS, Silence
+from ..protocol.net.session import SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
-from ..protocol.net.transport import Listener, connect, listen
+from ..protocol.net.transport import Listener, listen
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import (
-    AssignTasks,
-    Bye,
-    DropAttempts,
-    DropFunctions,
-    FetchKeys,
-    Heartbeat,
-    HoldersGone,
-    LocatedKeys,
-    Refused,
-    RegisterWorker,
-    ReturnAttempts,
-    Stop,
-    Welcome,
-)
+from ..protocol.wire.messages import Bye, FetchKeys, Heartbeat, RegisterWorker, Stop, Welcome
+from ..protocol.wire.session import GiveUp, Outage, Policy, Session
 from .config import WorkerConfig
 from .context import WorkerContext
 from .core.events import Event, Leave, Received, SchedulerLost
-from .core.state import WorkerState
+from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
 from .peers import Peers
 from .serving import DataServer, LateHandler, for_listening
@@ -67,58 +55,35 @@ from .silence import BEAT_S
 from .started import StartedRecord
 from .store import Store
 
-__all__ = ["WorkerServer"]
+__all__ = ["WorkerPolicy", "WorkerServer"]
 
 logger = logging.getLogger("weft.worker")
 
-_FIRST_DELAY_S = 0.1
-#: For so long a lost scheduler is looked for often: it may be started again at once.
-_SOON_FOR_S, _SOON_DELAY_S = 30.0, 0.5
-_MAX_DELAY_S = 5.0
-#: Who loses a session sooner than this after it began looks again later each time.
-_SOUND_SESSION_S = 10.0
 #: How long the end waits until the goodbye is written.
 _GOODBYE_S = 0.5
 #: For so long, another token or cluster than the connection file's is a restart that is halfway.
 _RESTART_S = 10.0
 
-_FOR_CORE = frozenset(
-    {AssignTasks, DropAttempts, ReturnAttempts, LocatedKeys, HoldersGone, DropFunctions}
-)
 
+@dataclasses.dataclass(slots=True, kw_only=True)
+class WorkerPolicy(Policy):
+    """A worker tries for ever, unless the scheduler refuses it or is not its own."""
 
-class _Session:
-    """One connection to the scheduler. What comes late from the last one cannot touch the next."""
+    soon_s: float = 30.0
+    #: Failed attempts are repeated.
+    reconnect: bool = True
+    #: The address and the secret are looked up at each attempt.
+    is_found_anew: bool = False
 
-    def __init__(self, worker: WorkerServer) -> None:
-        loop = asyncio.get_running_loop()
-        self._worker = worker
-        self.connection: Connection | None = None
-        #: Done when the session is: with None to stop, with an error to try again or give up.
-        self.over: asyncio.Future[BaseException | None] = loop.create_future()
-        #: Done when the connection is gone.
-        self.gone: asyncio.Future[None] = loop.create_future()
-        self.heartbeat: asyncio.TimerHandle | None = None
-        self.silence = Silence()
-        self.began: float | None = None
-
-    def end(self, error: BaseException | None) -> None:
-        """Let the session end; the first reason counts."""
-        if not self.over.done():
-            self.over.set_result(error)
-
-    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """See `Handler`."""
-        self._worker._on_messages(self, connection, messages)
-
-    def on_writable(self, connection: Connection) -> None:
-        """See `Handler`."""
-        self._worker._on_writable(connection)
-
-    def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        """See `Handler`."""
-        self._worker._on_closed(self, connection, error)
-        self.gone.set_result(None)
+    def is_final(self, error: WeftError, outage: Outage, now: float) -> bool:
+        """See `Policy`."""
+        if not self.reconnect:
+            return True
+        since = outage.foreign_since
+        if isinstance(error, (WrongToken, WrongCluster)) and since is not None:
+            # A scheduler that takes another's place opens the port before it writes its file.
+            return not self.is_found_anew or now - since >= _RESTART_S
+        return isinstance(error, (HandshakeError, LocalProtocolError, ConfigError))
 
 
 class WorkerServer:
@@ -141,7 +106,6 @@ class WorkerServer:
         self.registered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._rng = random.Random(config.worker_id)
         self._executor: Executor | None = None
         self._listener: Listener | None = None
         self._server: DataServer | None = None
@@ -149,21 +113,25 @@ class WorkerServer:
         self._started: StartedRecord | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._process: Any = None
-        #: Of the current session, once it was asked for.
+        policy = WorkerPolicy(
+            again_s=math.inf if config.reconnect else 0.0,
+            reconnect=config.reconnect,
+            is_found_anew=config.find is not None,
+        )
+        self._runner = SessionRunner(
+            Session(policy, random.Random(config.worker_id).random),
+            self,
+            config.find or (lambda: ([config.scheduler], config.security)),
+            role=Role.WORKER,
+        )
+        #: Of the open session; None between two.
         self._connection: Connection | None = None
-        self._n_sessions = 0
-        self._epoch = 0
-        #: The scheduler is not there, and that was said.
-        self._is_lost = False
-        #: Since when whoever answers is of another cluster than the one that was looked up.
-        self._foreign_since: float | None = None
-        #: The one under way, or the last one.
-        self._current: _Session | None = None
-        self._stop_reason: str | None = None
+        self._stop_reason = ""
         #: Ends the worker, which leaves, even if its tasks have not ended; None = it stays.
         self._grace: asyncio.TimerHandle | None = None
         self._fatal: BaseException | None = None
-        self._stopping = asyncio.Event()
+        #: Done when the worker is to end.
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def executor(self) -> Executor:
@@ -174,85 +142,33 @@ class WorkerServer:
     # --- Life -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until the scheduler or `stop` says that it is enough.
+        """Work until the scheduler sends `Stop`, or `stop` is called.
 
         Raises:
             NotAdmitted: the scheduler does not take this worker; trying again will not help.
-            HandshakeError: whoever answers is not this worker's scheduler.
+            HandshakeError: the process that answers is not this worker's scheduler.
             ConfigError: no data port can be opened where the configuration says.
             CommError: the scheduler is out of reach and `config.reconnect` is off.
             InternalError: a bug of weft.
         """
-        delay_s = _FIRST_DELAY_S
-        patient_at = self._loop.time() + _SOON_FOR_S
+        self._runner.start()
+        over = self._runner.over
         try:
-            while not self._stopping.is_set():
-                try:
-                    await self._run_session()
-                except (WrongToken, WrongCluster) as error:
-                    if not self._may_be_restarting():
-                        raise
-                    logger.debug("cannot reach the scheduler yet: %s", error)
-                except CommError as error:
-                    if not self.config.reconnect:
-                        if self._n_sessions:
-                            logger.info("the scheduler is gone: %s", error)
-                            return
-                        raise
-                    self._say_lost(error)
-                if self._stopping.is_set() or self._grace is not None:
-                    break
-                if self._was_sound():
-                    delay_s = _FIRST_DELAY_S
-                    patient_at = self._loop.time() + _SOON_FOR_S
-                await self._pause(self._rng.uniform(0, delay_s))
-                limit_s = _SOON_DELAY_S if self._loop.time() < patient_at else _MAX_DELAY_S
-                delay_s = min(2 * delay_s, limit_s)
+            both: list[asyncio.Future[Any]] = [over, self._stopped]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            end = None if self._stopped.done() else over.result()
+            if end is not None and end.is_final:
+                raise end.error
         finally:
             await self._close()
 
-    def _was_sound(self) -> bool:
-        began = None if self._current is None else self._current.began
-        return began is not None and self._loop.time() - began > _SOUND_SESSION_S
-
-    def _say_lost(self, error: CommError) -> None:
-        # A supervisor says it for all its workers.
-        is_news = not (self._is_lost or self.config.supervisor_id)
-        self._is_lost = True
-        what = "the scheduler is gone" if self.registered_once else "no scheduler yet"
-        level = logging.WARNING if is_news else logging.DEBUG
-        logger.log(level, "%s: %s; trying again", what, error)
-
-    def _may_be_restarting(self) -> bool:
-        """Say whether the connection file may soon be that of the scheduler that answers.
-
-        A scheduler that takes another's place opens the port before it writes the file.
-        """
-        if self.config.find is None or not self.config.reconnect:
-            return False
-        now = self._loop.time()
-        if self._foreign_since is None:
-            self._foreign_since = now
-        return now - self._foreign_since < _RESTART_S
-
-    def _say_nonsense(self, error: ProtocolError) -> None:
-        logger.warning("the scheduler sent nonsense: %s", error)
-        self._is_lost = True  # which this line has said
-
-    @property
-    def registered_once(self) -> bool:
-        """Whether a scheduler has ever accepted this worker."""
-        return self._epoch != 0
-
     def stop(self, reason: str) -> None:
         """End the worker, for the loop's thread. `run` returns soon after."""
-        if self._stopping.is_set():
+        if self._stopped.done():
             return
         self._stop_reason = reason
         logger.info("worker %s stops: %s", self.name or self.config.worker_id, reason)
-        self._stopping.set()
-        if self._current is not None:
-            self._current.end(None)
+        self._stopped.set_result(None)
 
     def leave(self, reason: str) -> None:
         """End the worker when what it runs has ended, or the grace period; asked twice, at once."""
@@ -268,76 +184,14 @@ class WorkerServer:
         self._stop_reason = reason
         self._handle(Leave(reason))
 
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await within(seconds, self._stopping.wait())
-        except TimeoutError:
-            return
-
-    async def _run_session(self) -> None:
-        """Connect, register, and work until the connection ends."""
-        self._current = session = _Session(self)
-        try:
-            # A handshake that breaks off would be a warning to the scheduler.
-            await unless(session.over, self._join(session), _GOODBYE_S)
-            error = await session.over
-            if error is not None:
-                raise error
-        finally:
-            self._leave(session)
-
-    async def _join(self, session: _Session) -> None:
-        address, security, session.connection = await self._connect(session)
-        self._foreign_since = None
-        if session.over.done():
-            return
-        if self._executor is None:
-            await self._begin(address, security, session.connection.cluster_id)
-        else:
-            self._belong_to(security, session.connection.cluster_id)
-        self._n_sessions += 1
-        self._connection = session.connection
-        session.connection.send([self._registration()])
-
-    async def _connect(self, session: _Session) -> tuple[str, Security, Connection]:
-        """Connect to the first address that answers; they may be others each time."""
-        config = self.config
-        addresses, security = config.find() if config.find else ([config.scheduler], None)
-        failure = CommError("no address of a scheduler is known")
-        for address in addresses:
-            try:
-                connection = await connect(
-                    address,
-                    role=Role.WORKER,
-                    server_role=Role.SCHEDULER,
-                    security=security or config.security,
-                    handler=session,
-                )
-            except CommError as error:
-                failure = error
-            else:
-                return address, security or config.security, connection
-        raise failure
-
-    def _leave(self, session: _Session) -> None:
-        if session.heartbeat is not None:
-            session.heartbeat.cancel()
-        if session.connection is not None:
-            # Before Welcome nothing but the registration may be sent.
-            if self._stopping.is_set() and self.registered.is_set():
-                session.connection.send([Bye(reason=self._stop_reason or "")])
-            session.connection.close()
-        self._connection = None
-        self.registered.clear()
-        if self._executor is not None:
-            self._executor.handle(SchedulerLost())
+    # --- The data port ----------------------------------------------------------------------------
 
     async def _begin(self, scheduler: str, security: Security, cluster_id: bytes) -> None:
         """Open the data port and start the threads; once, when the cluster is known."""
         config = self.config
         security = dataclasses.replace(security, cluster_id=cluster_id)
         address = config.data_address(scheduler, await self._own_host(scheduler))
-        # Whoever let the scheduler talk in the clear has decided that for its workers as well.
+        # A scheduler that may be reached in the clear has decided that for its workers as well.
         allow_plaintext = parse_address(scheduler).scheme == "tcp"
         # The executor needs the address and serves the connections that come to it.
         late = LateHandler()
@@ -379,24 +233,22 @@ class WorkerServer:
         record.beat()
         self._beating = self._loop.call_later(BEAT_S, self._beat, record)
 
-    def _belong_to(self, security: Security, cluster_id: bytes) -> None:
-        """Meet the others as one of this cluster: a scheduler that was restarted has a new one."""
-        assert self._listener is not None
-        assert self._peers is not None
-        self._listener.belong_to(security.token, cluster_id)
-        self._peers.belong_to(security.token, cluster_id)
-
     async def _own_host(self, scheduler: str) -> str:
         """Return this machine's address on the way to the scheduler."""
         target = parse_address(scheduler)
         if not target.is_tcp or is_loopback(target.host) or self.config.listen_address:
-            return target.host  # nobody needs to know
+            return target.host  # the worker's own is not used
         return await host_on_the_way_to(target.host, target.port or 0)
 
     async def _close(self) -> None:
         for timer in (self._grace, self._beating):
             if timer is not None:
                 timer.cancel()
+        try:
+            self._end_session()
+        except Exception as bug:
+            self._fatal = self._fatal or bug
+        await self._runner.leave(self._stop_reason, _GOODBYE_S)
         if self._peers is not None:
             await self._peers.close()
         if self._server is not None:
@@ -407,14 +259,8 @@ class WorkerServer:
             ended = await self._end_threads(self._executor)
             if ended and self._started is not None:
                 self._started.close()
-        session = self._current
-        if session is not None and session.connection is not None:
-            try:
-                await within(_GOODBYE_S, asyncio.shield(session.gone))
-            except TimeoutError:
-                session.connection.abort()
         if self._fatal is not None:
-            raise InternalError(f"a thread of the worker ended: {self._fatal!r}") from self._fatal
+            raise InternalError(f"a bug of weft: {self._fatal!r}") from self._fatal
 
     async def _end_threads(self, executor: Executor) -> bool:
         executor.stop()
@@ -424,88 +270,27 @@ class WorkerServer:
             await asyncio.sleep(0.002)
         return ended
 
-    # --- The scheduler's connection ---------------------------------------------------------------
+    # --- The session with the scheduler -----------------------------------------------------------
 
-    def _on_messages(
-        self, session: _Session, connection: Connection, messages: list[Message]
-    ) -> None:
-        if session.over.done():
-            return  # void: what the session had is dropped, and so is what was said in it
-        try:
-            if not set(map(type, messages)) <= _FOR_CORE:
-                messages = [
-                    message
-                    for message in messages
-                    if type(message) in _FOR_CORE or self._on_other(session, connection, message)
-                ]
-            if messages:
-                self._handle(Received(messages))
-        except RemoteProtocolError as error:
-            self._say_nonsense(error)
-            self._give_up(session, connection, f"it sent nonsense: {error}")
-
-    def _on_other(self, session: _Session, connection: Connection, message: Message) -> bool:
-        """Handle a message that is not for the core; return False."""
-        if isinstance(message, Welcome) and not self.registered.is_set():
-            self._on_welcome(session, connection, message)
-        elif isinstance(message, FetchKeys):
-            assert self._server is not None
-            self._server.serve(connection, message.request, message.keys)
-        elif isinstance(message, Stop):
-            self.stop(message.reason or "the scheduler said so")
-        elif isinstance(message, Refused):
-            kind = NotAdmitted if message.is_final else HandshakeError
-            session.end(kind(f"the scheduler refused it: {message.reason}"))
-        elif isinstance(message, Bye):
-            session.end(CommClosed(f"the scheduler said: {message.reason}"))
-        elif not isinstance(message, Heartbeat):
-            raise RemoteProtocolError(f"a worker cannot take {type(message).__name__}")
-        return False
-
-    def _on_welcome(self, session: _Session, connection: Connection, message: Welcome) -> None:
-        is_back = self.registered_once
-        connection.wire.epoch = self._epoch = message.epoch
-        connection.wire.session = message.session
-        self._is_lost = False
-        logger.log(
-            logging.DEBUG if is_back and self.config.supervisor_id else logging.INFO,
-            "worker %s at %s registered at %s",
-            self.name,
-            self.address,
-            connection.address,
-        )
-        self.registered.set()
-        session.began = self._loop.time()
-        self._send_heartbeat(session, connection, max(0.05, message.heartbeat_ms / 1000))
-
-    def _on_writable(self, connection: Connection) -> None:
-        if self._server is not None:
-            self._server.on_writable(connection)
-        self._flush()
-
-    def _on_closed(
-        self, session: _Session, connection: Connection, error: CommError | ProtocolError | None
-    ) -> None:
-        if self._server is not None:
-            self._server.on_closed(connection, error)
-        if session.over.done():
+    async def prepare(self, connection: Connection, address: str, security: Security) -> None:
+        """See `SessionOwner`: open the data port, once, when the cluster is known."""
+        if self._executor is None:
+            await self._begin(address, security, connection.cluster_id)
             return
-        if isinstance(error, ProtocolError):
-            self._say_nonsense(error)
-        if not isinstance(error, CommError):
-            error = CommClosed(
-                "the connection to the scheduler ended" if error is None else str(error),
-                connection.address,
-            )
-        session.end(error)
+        # A scheduler that was restarted has a new cluster: meet the others as one of this one.
+        assert self._listener is not None
+        assert self._peers is not None
+        self._listener.belong_to(security.token, connection.cluster_id)
+        self._peers.belong_to(security.token, connection.cluster_id)
 
-    def _registration(self) -> RegisterWorker:
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """See `SessionOwner`."""
         config = self.config
         return RegisterWorker(
             worker_id=config.worker_id,
             name=self.name,
-            session=self._n_sessions,
-            last_epoch=self._epoch,
+            session=number,
+            last_epoch=last_epoch,
             address=self.address,
             nthreads=config.nthreads,
             memory_limit=config.memory_limit,
@@ -518,21 +303,92 @@ class WorkerServer:
             },
         )
 
-    def _send_heartbeat(self, session: _Session, connection: Connection, interval_s: float) -> None:
-        if session.silence.look(connection):
-            seconds = round(MISSED_HEARTBEATS * interval_s, 1)
-            self._give_up(session, connection, f"it was silent for {seconds:g} s")
-            return
-        # First of all: whatever goes wrong below must not end the heartbeats.
-        session.heartbeat = self._loop.call_later(
-            interval_s, self._send_heartbeat, session, connection, interval_s
-        )
-        connection.send([Heartbeat(facts=self._measure())])
+    def heartbeat(self) -> list[Message]:
+        """See `SessionOwner`."""
+        return [Heartbeat(facts=self._measure())]
 
-    @staticmethod
-    def _give_up(session: _Session, connection: Connection, reason: str) -> None:
-        session.end(CommClosed(reason, connection.address))
-        connection.abort()
+    def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
+        """See `SessionOwner`."""
+        is_back = outage.error is not None
+        logger.log(
+            logging.DEBUG if is_back and self.config.supervisor_id else logging.INFO,
+            "worker %s at %s registered at %s",
+            self.name,
+            self.address,
+            connection.address,
+        )
+        self._connection = connection
+        self.registered.set()
+
+    def on_messages(self, connection: Connection, messages: list[Message]) -> None:
+        """See `SessionOwner`."""
+        if not MESSAGE_TYPES.issuperset(map(type, messages)):
+            for message in messages:
+                if type(message) not in MESSAGE_TYPES:
+                    self._on_other(connection, message)
+            if connection is not self._connection:
+                return  # one of them ended the session
+            messages = [message for message in messages if type(message) in MESSAGE_TYPES]
+        if messages:
+            self._handle(Received(messages))
+
+    def _on_other(self, connection: Connection, message: Message) -> None:
+        """Handle a message that is not for the core."""
+        if isinstance(message, FetchKeys):
+            assert self._server is not None
+            self._server.serve(connection, message.request, message.keys)
+        elif isinstance(message, Stop):
+            self.stop(message.reason or "the scheduler said so")
+        elif isinstance(message, Bye):
+            self._runner.fail(CommClosed(f"the scheduler said: {message.reason}"))
+        else:
+            raise RemoteProtocolError(f"a worker cannot take {type(message).__name__}")
+
+    def on_writable(self, connection: Connection) -> None:
+        """See `SessionOwner`."""
+        assert self._server is not None
+        self._server.on_writable(connection)
+        self._flush()
+
+    def on_lost(self, reason: WeftError) -> None:
+        """See `SessionOwner`."""
+        self._end_session()
+        if isinstance(reason, ProtocolError):
+            logger.warning("the scheduler sent nonsense: %s", reason)
+        elif not self.config.reconnect:
+            logger.info("the scheduler is gone: %s", reason)
+        else:
+            self._log_outage("the scheduler is gone: %s; trying again", reason)
+        if self._grace is not None:
+            self.stop(self._stop_reason)
+
+    def on_retry(self, outage: Outage, left_s: float) -> None:
+        """See `SessionOwner`."""
+        if outage.error is None and outage.n_attempts == 1:
+            self._log_outage("no scheduler yet: %s; trying again", outage.last_error)
+        else:
+            logger.debug("cannot reach the scheduler yet: %s", outage.last_error)
+
+    def _log_outage(self, text: str, error: WeftError | None) -> None:
+        # A supervisor logs it for all its workers.
+        logger.log(logging.DEBUG if self.config.supervisor_id else logging.WARNING, text, error)
+
+    def on_outage(self, outage: Outage, left_s: float) -> None:
+        """See `SessionOwner`: each loss has its line at once."""
+
+    def on_over(self, end: GiveUp) -> None:
+        """See `SessionOwner`."""
+        if isinstance(end.error, InternalError):
+            self._fail(end.error.__cause__ or end.error)
+
+    def _end_session(self) -> None:
+        """Drop what belongs to the session, if there is one."""
+        connection, self._connection = self._connection, None
+        self.registered.clear()
+        if self._server is not None and connection is not None:
+            self._server.on_closed(connection, None)
+        if self._executor is not None:
+            self._executor.handle(SchedulerLost())
 
     def _measure(self) -> dict[str, Any]:
         import psutil
@@ -560,10 +416,17 @@ class WorkerServer:
             return
         try:
             self._loop.call_soon_threadsafe(self._flush)
-        except RuntimeError:  # the loop is closed: the process ends, and nobody is told any more
+        except RuntimeError:  # the loop is closed: the process ends, and nothing is sent any more
             return
 
     def _flush(self) -> None:
+        try:
+            self._drain()
+        except Exception as bug:
+            logger.exception("a bug of weft ends the worker: what it has to send cannot be sent")
+            self._fail(bug)
+
+    def _drain(self) -> None:
         executor = self._executor
         if executor is None:
             return
@@ -577,22 +440,23 @@ class WorkerServer:
                 connection.send(messages)
             except LocalProtocolError as error:
                 # They are lost. In a session without them the scheduler would wait for ever.
-                logger.error("cannot tell the scheduler: %s", error)  # noqa: TRY400 - it says all
-                assert self._current is not None
-                self._give_up(self._current, connection, f"what was to be said: {error}")
+                logger.error("cannot send reports to the scheduler: %s", error)  # noqa: TRY400
+                self._runner.fail(CommClosed(f"reports could not be sent: {error}"))
         if after and self._peers is not None:
-            for action in after:
-                self._peers.do(action)
+            for fetch in after:
+                self._peers.do(fetch)
         if is_over:
-            self.stop(self._stop_reason or "")
+            self.stop(self._stop_reason)
 
     def _crashed(self, error: BaseException) -> None:
-        """A thread of ours ended by a bug. Without it tasks would hang, so all ends."""
+        """End all: a slot's thread ended by a bug, and its tasks would hang. On any thread."""
+        logger.error("a thread of the worker ended", exc_info=error)
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End because of a bug: the process at once, or a worker that shares it in order."""
         if self._on_crash is not None:
             self._on_crash(error)
-        logger.error("a thread of the worker ended", exc_info=error)
         self._fatal = error
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.stop, "a bug of weft")
-        except RuntimeError:
-            return

@@ -277,9 +277,10 @@ class SessionRunner:
             address, security, line.connection = await self._open(line, timeout_s)
             self.address, self.security = address, security
             self._line = line
-            await self._owner.prepare(line.connection, address, security)
-            if self._line is not line:
-                raise CommClosed("the connection to the scheduler ended", address)
+            if self.session.phase == "connecting":  # it may leave already
+                await self._owner.prepare(line.connection, address, security)
+                if self._line is not line:
+                    raise CommClosed("the connection to the scheduler ended", address)
         except WeftError as error:
             self._guard(self._on_attempt_failed, line, error)
         except Exception as bug:

@@ -431,7 +431,7 @@ async def test_a_data_port_that_cannot_be_opened_is_not_tried_again(cluster):
     worker = cluster.add(listen_address=NOBODYS)
     with pytest.raises(ConfigError, match=r"data port.* cannot listen: .*203\.0\.113\.1.*--host"):
         await asyncio.wait_for(cluster.runs[0], 20)
-    assert not worker.registered_once
+    assert not worker.registered.is_set()
     assert cluster.scheduler.registrations == []
 
 

@@ -18,13 +18,22 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
     inc,
     security,
 )
-from weft.protocol.errors import StuckPeer
-from weft.protocol.net.liveness import Silence
+from weft.protocol.errors import (
+    CommClosed,
+    ConfigError,
+    InternalError,
+    NotAdmitted,
+    StuckPeer,
+    WrongCluster,
+    WrongToken,
+)
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.messages import AttemptsFinished, Bye, GetData, Heartbeat, KeysData, Welcome
+from weft.protocol.wire.session import Outage
 from weft.worker import serving
 from weft.worker.config import WorkerConfig
-from weft.worker.server import WorkerServer
+from weft.worker.core.events import SchedulerLost
+from weft.worker.server import WorkerPolicy, WorkerServer
 
 # ruff: noqa: F811 - fixtures are named as what they give
 
@@ -65,8 +74,8 @@ async def test_a_worker_that_cannot_be_measured_still_says_that_it_lives(cluster
     assert "rss" not in cluster.scheduler.of(Heartbeat)[0].facts
 
 
-async def test_a_scheduler_that_says_nothing_any_more_is_left(cluster, monkeypatch, caplog):
-    monkeypatch.setattr("weft.worker.server.Silence", lambda: Silence(3))
+async def test_a_silent_scheduler_is_abandoned(cluster, monkeypatch, caplog):
+    monkeypatch.setattr("weft.protocol.wire.session.MISSED_HEARTBEATS", 3)
     scheduler = cluster.scheduler
     scheduler.is_mute = True
     await cluster.start()
@@ -76,44 +85,59 @@ async def test_a_scheduler_that_says_nothing_any_more_is_left(cluster, monkeypat
     assert "the scheduler is gone: it was silent" in warning.getMessage()
 
 
-@pytest.mark.parametrize(
-    ("sound_s", "soon_for_s", "limits"),
-    [
-        (0.0, 30.0, [0.1] * 4),
-        (1e9, 30.0, [0.1, 0.2, 0.4, 0.5]),  # it may be started again at once
-        (1e9, 0.0, [0.1, 0.2, 0.4, 0.8]),
-    ],
-)
-async def test_only_after_a_session_that_lasted_is_the_next_one_begun_at_once(
-    cluster, monkeypatch, sound_s, soon_for_s, limits
-):
-    monkeypatch.setattr("weft.worker.server._SOUND_SESSION_S", sound_s)
-    monkeypatch.setattr("weft.worker.server._SOON_FOR_S", soon_for_s)
-    asked = []
-    worker = cluster.add()
-    monkeypatch.setattr(worker._rng, "uniform", lambda _, limit: asked.append(limit) or 0.0)
-    scheduler = cluster.scheduler
-    for n in range(1, 6):
-        await scheduler.until(lambda n=n: len(scheduler.registrations) == n)
-        await asyncio.wait_for(worker.registered.wait(), 20)
-        if n < 5:
-            scheduler.connections[worker.config.worker_id].abort()
-            await scheduler.until(lambda: not scheduler.connections)
-    assert asked == limits
-
-
-async def test_the_end_of_an_old_connection_is_not_the_end_of_the_next_session(cluster):
+async def test_messages_of_an_old_connection_do_not_reach_the_next_session(cluster):
     scheduler = cluster.scheduler
     worker = await cluster.start()
-    old = worker._current
+    old = worker._runner._line
     scheduler.send(worker, Bye(reason="for a moment"))
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     await asyncio.wait_for(worker.registered.wait(), 20)
-    assert old is not worker._current
+    assert old is not worker._runner._line
     scheduler.send(worker, scheduler.task(inc, 1, key="x"))
     old.on_messages(scheduler.connections[worker.config.worker_id], [Bye(reason="too late")])
     assert await scheduler.until_done(1) == {1: 2}
     assert len(scheduler.registrations) == 2
+
+
+@pytest.mark.parametrize("where", ["handle", "drain"])
+async def test_a_bug_in_the_core_ends_the_worker_instead_of_leaving_it_stuck(
+    cluster, monkeypatch, caplog, where
+):
+    scheduler = cluster.scheduler
+    worker = await cluster.start()
+
+    def fail(*args):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(worker.executor, where, fail)
+    if where == "handle":
+        scheduler.send(worker, scheduler.task(inc, 1, key="x"))
+    else:
+        worker._wake()
+    with pytest.raises(InternalError, match="a bug"):
+        await asyncio.wait_for(asyncio.shield(cluster.runs[0]), 20)
+    monkeypatch.undo()
+    worker.executor.handle(SchedulerLost())
+    assert "a bug of weft ends" in caplog.text
+    await scheduler.until(lambda: not scheduler.connections)
+
+
+def is_final(error, *, since=None, now=0.0, **options):
+    outage = Outage(0.0, None, foreign_since=since)
+    return WorkerPolicy(**options).is_final(error, outage, now)
+
+
+def test_a_scheduler_that_may_be_restarted_halfway_is_waited_for():
+    assert not is_final(WrongToken(), since=1.0, now=10.9, is_found_anew=True)
+    assert is_final(WrongCluster("other"), since=1.0, now=11.0, is_found_anew=True)
+    assert is_final(WrongToken(), since=1.0, now=1.0)
+
+
+def test_only_an_absent_scheduler_is_waited_for_and_only_with_reconnect():
+    assert not is_final(CommClosed("gone"))
+    assert is_final(CommClosed("gone"), reconnect=False)
+    assert is_final(NotAdmitted("another Python"))
+    assert is_final(ConfigError("no data port"))
 
 
 async def test_a_second_welcome_is_nonsense(cluster, caplog):
@@ -143,7 +167,7 @@ async def test_what_cannot_be_sent_ends_the_session_instead_of_being_lost(
     monkeypatch.setattr(worker.executor, "drain", drain_worse)
     scheduler.send(worker, scheduler.task(inc, 1, key="x"))
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
-    assert "cannot tell the scheduler" in caplog.text
+    assert "cannot send reports to the scheduler" in caplog.text
 
 
 # --- Readers --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnA
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
@@ -145,3 +145,6 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.HoldersGone: copies.on_holders_gone,
     m.DropFunctions: drops.on_drop_functions,
 }
+
+#: The types of the scheduler's messages that the core handles.
+MESSAGE_TYPES: Final = frozenset(_MESSAGES)
