@@ -24,6 +24,7 @@ from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
+from .collecting import collect_at_rest, hold_back
 from .exits import EXIT_CRASHED, note_crash
 from .forking import give_children_default_signals
 
@@ -51,6 +52,7 @@ def main(config: WorkerConfig) -> None:
     """
     set_worker_process()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    hold_back()
     loop = _new_loop()
     try:
         asyncio.set_event_loop(loop)
@@ -69,7 +71,12 @@ async def _main(config: WorkerConfig) -> None:
     loop.add_signal_handler(signal.SIGTERM, worker.leave, "signal SIGTERM")
     loop.add_signal_handler(signal.SIGINT, worker.stop, "signal SIGINT")
     give_children_default_signals(_STOP_SIGNALS)
-    await worker.run()
+    collecting = loop.create_task(collect_at_rest())
+    try:
+        await worker.run()
+    finally:
+        collecting.cancel()
+        await asyncio.wait([collecting])
 
 
 @contextlib.contextmanager
