@@ -21,3 +21,44 @@ def test_a_worker_whose_own_code_fails_ends_at_once_and_the_next_one_goes_on(tmp
     assert (done.stdout, done.returncode) == ("WorkerDied 4 True\n3\n", 0)
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 12, done.stderr
+
+
+BROKEN_FAILURE = """
+def broken():
+    from weft.worker.executor import Executor
+    Executor._failure = lambda *arguments: undefined
+    return 1 / 0
+"""
+
+BROKEN_LOOP = """
+def broken():
+    import gc, threading
+    from weft.worker.server import WorkerServer
+    (worker,) = [o for o in gc.get_objects() if isinstance(o, WorkerServer)]
+    worker._loop.call_soon_threadsafe(lambda: undefined)
+    threading.Event().wait()
+"""
+
+BROKEN_SERVING = """
+def broken():
+    import weft.worker.store
+    weft.worker.store.pack_for_reader = lambda *arguments: undefined
+    return bytes(1_000_000)
+"""
+
+
+@pytest.mark.parametrize("broken", [BROKEN_FAILURE, BROKEN_LOOP, BROKEN_SERVING])
+def test_a_task_with_which_weft_fails_each_time_is_given_up(tmp_path, broken):
+    code = broken + (
+        "import weft\n"
+        "with weft.Client(n_workers=1) as c:\n"
+        "    try:\n"
+        "        c.submit(broken).result(60)\n"
+        "    except weft.WorkerDied as error:\n"
+        "        print(error.attempts, \"name 'undefined'\" in str(error))\n"
+        "    print(c.submit(abs, -3).result(60))\n"
+    )
+    done = run(folder=tmp_path, code=code)
+    assert (done.stdout, done.returncode) == ("4 True\n3\n", 0), done.stderr
+    # Each death has its traceback: it may be a bug of weft.
+    assert len(done.stderr.splitlines()) <= 150, done.stderr

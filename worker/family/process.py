@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ...protocol.errors import InternalError
+from ...protocol.errors import InternalError, WeftError
 from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
@@ -37,8 +37,9 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 #: How long the last words may take.
 _CRASH_S: Final = 5.0
 _RECURSION_LIMIT: Final = 1000
-#: What escapes a callback of the loop and means that weft's own state may be wrong.
-_CRASHES: Final = (AssertionError, InternalError, RecursionError)
+#: Errors of networks, files and peers. Any other that escapes a callback of the loop, where no user
+#: code runs, means that weft's own code has failed and its state may be wrong.
+_EXPECTED: Final = (OSError, TimeoutError, asyncio.TimeoutError, WeftError)
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -95,7 +96,9 @@ def _stack_on_demand(record: Path | None) -> Iterator[None]:
 
 def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    if isinstance(error, _CRASHES):
+    if isinstance(error, InternalError) or (
+        isinstance(error, Exception) and not isinstance(error, _EXPECTED)
+    ):
         crash(error)
     loop.default_exception_handler(context)
 
