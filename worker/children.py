@@ -1,10 +1,9 @@
-"""What the processes that a task starts with `multiprocessing` get from it.
+"""How functions and classes reach the processes that a task starts with `multiprocessing`.
 
 `multiprocessing` pickles functions and classes as names, which its processes look up in their
 `__main__`. The user's functions have no name in a worker: its `__main__` is weft's, the tasks of
-many clients run beside each other, and each of them may have a function `f`. Giving them names
-there would hand one client the function of another. So what cannot be imported goes by value here,
-too.
+many clients run beside each other, and each of them may have a function `f`. With names there, one
+client could get the function of another. So what cannot be imported is pickled by value here, too.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ __all__ = ["send_user_code_by_value"]
 def send_user_code_by_value() -> None:
     """Have `multiprocessing` pickle by value, in this process and in those that it forks.
 
-    For worker processes. It needs `multiprocessing`, which takes some milliseconds to import: to be
-    called once, before workers are forked.
+    For worker processes. Call it once, before workers are forked: importing `multiprocessing` takes
+    some milliseconds.
     """
     from multiprocessing.reduction import ForkingPickler
 
@@ -31,7 +30,7 @@ def send_user_code_by_value() -> None:
 
 
 def _reduce(_pickler: pickle.Pickler, obj: Any) -> Any:
-    """Return what pickle needs for `obj`, or NotImplemented for what it does anyway."""
+    """Return the reduction of `obj`; NotImplemented leaves it to pickle."""
     if isinstance(obj, (types.FunctionType, type)) and not is_importable(obj):
         if isinstance(obj, type) and obj.__module__ == "builtins":
             return NotImplemented  # NoneType and the like, which pickle knows

@@ -1,4 +1,4 @@
-"""What a task may know of the worker that runs it."""
+"""What a task can learn about the worker that runs it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class WorkerContext:
     """The worker and the task of one executor thread.
 
     Attributes:
-        name: the worker's name, for people.
+        name: the worker's name, for display.
         address: where peers and clients fetch data from it.
-        worker_id: names this process for ever, across connections.
-        local_directory: a folder for files of the worker, which goes with it; "" if it has none.
+        worker_id: identifies this process, across connections; no other process ever has it.
+        local_directory: a folder for files of the worker, removed with it; "" if it has none.
         key: of the task that this thread runs, "" between tasks.
     """
 
@@ -42,7 +42,7 @@ def get_worker() -> WorkerContext:
     """Return the worker that runs the calling task.
 
     Raises:
-        RuntimeError: the caller is not in a task, or in a thread that the task started.
+        RuntimeError: the caller is not in a task, or is in a thread that the task started.
     """
     context = _local.context
     if context is None:
@@ -51,7 +51,7 @@ def get_worker() -> WorkerContext:
 
 
 def is_in_task() -> bool:
-    """Whether the calling thread is one that runs tasks of a worker."""
+    """Return whether the calling thread is one that runs tasks of a worker."""
     return _local.context is not None
 
 

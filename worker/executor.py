@@ -1,12 +1,13 @@
 """Runs tasks on threads: the shell around `WorkerState` that needs no event loop.
 
-Owns the core, the one lock that guards it, the store, and a thread for each slot. Whoever has an
-event calls `handle`, on whatever thread: a slot's thread reports what it did, learns what is next
-and goes on, without a hop to the loop in between. So a chain of tasks that was assigned ahead runs
-at the speed of this file. The loop is woken only when there is something to send, and only once
-until it comes (`drain`).
+It owns the core, the one lock that guards it, the store, and one thread per slot. Any thread may
+call `handle`: the thread of a slot reports what it did, takes what is next and goes on, without a
+hop to the loop in between. So a chain of tasks that was assigned ahead runs at the speed of this
+file. The loop is woken only when there is something to send, and only once until it calls `drain`.
 
-User code runs outside the lock, and so do destructors of the values that are forgotten.
+The core's actions of `before` are done under the lock, before `drain` can take the messages of the
+same event; the loop does those of `after` when it has sent them. User code runs outside the lock,
+and so do the destructors of values that are dropped.
 """
 
 from __future__ import annotations
@@ -41,23 +42,24 @@ from .store import Store
 
 logger = logging.getLogger("weft.worker")
 
-#: What is done is told at the end of a chunk, or when the last time is longer ago than this.
-_TELL_AFTER_NS = 1_000_000
+#: Finished tasks are reported at the end of a chunk, or when the last report is older than this.
+_REPORT_AFTER_NS = 1_000_000
 
 #: Results of these types are pickled without asking for their size first.
 _SMALL_TYPES = frozenset({bool, float, int, type(None)})
 
 
 class Executor:
-    """The core with threads that do what it says.
+    """The core, with the threads that do what it decides.
 
     Args:
         state: the core; only this object calls it from now on.
-        context: the worker, as its tasks see it.
+        context: the worker as its tasks see it.
         store: has at least the values of what is in state memory or released.
         wake: called on any thread, without the lock, when there is something to `drain`; not again
             until `drain` was called.
-        crashed: called on a thread of ours that ends by a bug of weft.
+        crashed: called with the error on the thread of a slot that ends because weft's own code
+            failed.
         started: where to note which attempts are being executed, if anywhere.
     """
 
@@ -81,9 +83,9 @@ class Executor:
         self._load_lock = threading.Lock()
         #: `_wake` was called and `drain` was not.
         self._wake_pending = False
-        #: What the last `drain` was told.
+        #: As the last `drain` was called.
         self._writable = True
-        #: One for each slot: True = there is a chunk, False = end.
+        #: One per slot: True = there is a chunk, False = end.
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
         self._threads: list[threading.Thread] = []
 
@@ -100,19 +102,19 @@ class Executor:
             thread.start()
 
     def stop(self) -> None:
-        """Let each thread end after the task that it is in. What has not started should be gone."""
+        """Let each thread end after its current task. Call it when nothing waits to be started."""
         for inbox in self._inboxes:
             inbox.put(False)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the threads to end, `timeout_s` at most in all; say whether they have."""
+        """Wait up to `timeout_s` for all threads to end, and return whether they have."""
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def handle(self, event: Event) -> None:
-        """Hand an event to the core and do what it says. Any thread may call this."""
+        """Hand an event to the core and do what it decides. Any thread may call this."""
         self._handle(event, None)
 
     def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
@@ -132,7 +134,7 @@ class Executor:
         return messages, after
 
     def is_executing(self) -> bool:
-        """Say whether a task was started that has not been reported."""
+        """Return whether a task was started that has not been reported."""
         with self._lock:
             return any(slot.n_executing for slot in self.state.slots)
 
@@ -181,7 +183,7 @@ class Executor:
             inbox = self._inboxes[slot]
             while inbox.get():
                 self._run_chunks(slot, context)
-        except BaseException as error:  # a bug of ours: without this thread its tasks would hang
+        except BaseException as error:  # a bug of weft: without this thread its tasks would hang
             self._crashed(error)
 
     def _run_chunks(self, slot: int, context: WorkerContext) -> None:
@@ -192,7 +194,7 @@ class Executor:
         note = self._started.note if self._started is not None else None
         report = ChunkDone(slot, [], [], [], [])
         values: list[Any] = []
-        start = told = clock()
+        start = reported = clock()
         while True:
             try:
                 task = take()
@@ -205,7 +207,7 @@ class Executor:
                 if not more:
                     return
                 report, values = ChunkDone(slot, [], [], [], []), []
-                start = told = clock()
+                start = reported = clock()
                 continue
             if note is not None:
                 note(slot, task.attempt)
@@ -234,7 +236,7 @@ class Executor:
                     nbytes = sizeof(value)
                     if task.wanted and nbytes <= RIDE_ALONG_BYTES:
                         blob = pack_to_ride_along(value, task.key)
-            except BaseException as error:  # the user's: SystemExit ends the task, not the worker
+            except BaseException as error:  # of user code: SystemExit ends the task only
                 failure = self._failure(error, task)
                 end = clock()
                 report.failed_attempts.append(task.attempt)
@@ -247,18 +249,19 @@ class Executor:
                 report.nbytes.append(nbytes)
                 report.durations_us.append((end - start) // 1000)
                 report.results.append(blob)
-            # Nothing of a task may live on here while the next one runs, or while none does.
+            # No reference to a task's objects may stay here while the next one runs, or none does.
             task = call = inputs = args = kwargs = value = blob = None  # type: ignore[assignment]
             start = end
-            if end - told > _TELL_AFTER_NS:
-                told = end
+            if end - reported > _REPORT_AFTER_NS:
+                reported = end
                 report.finished = False
                 self._report(report, values)
                 report, values = ChunkDone(slot, [], [], [], []), []
 
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
-        """Return whether the slot has something in its chunk, which it asks for if it is done."""
-        self.store.put(report.attempts, values, report.nbytes)  # the core will tell of them
+        """Report what the slot has done; return whether there is something in its chunk."""
+        # First the store: as soon as the core knows of a value, other threads may ask for it.
+        self.store.put(report.attempts, values, report.nbytes)
         return self._handle(report, report.slot)
 
     def _load(self, function: WorkerFunction) -> Callable[..., Any]:
@@ -292,10 +295,10 @@ class Executor:
 
 
 def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
-    """Say what was being unpickled when `error` was raised; "" if that was the task's doing."""
+    """Return what was being unpickled when `error` was raised; "" if the task raised it."""
     if isinstance(error, (InternalError, UnpicklableResult)):
-        return ""  # it says by itself what is wrong
-    # The frames below the slot's own tell: noting for each task how far it is would cost time.
+        return ""  # its text says what is wrong
+    # The frames below the slot's own show it: noting for each task how far it is would cost time.
     trace = traceback.walk_tb(error.__traceback__)
     codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 3)]
     if Executor._load.__code__ in codes:

@@ -1,16 +1,15 @@
-"""The data port: gives values to whoever asks, peers and clients alike.
+"""The data port: sends values to other workers and to clients that ask for them.
 
-Small values are pickled on the loop; for larger ones, or more of them, that is left to a thread, so
-that a value which takes seconds to pickle holds up nobody but its reader. Large buffers are not
-copied.
+Small values are pickled on the loop. Larger ones, or more of them, are pickled on a thread, so that
+a value that takes seconds to pickle delays its own reader only. Large buffers are not copied.
 
 A result whose pickle would not fit into the worker's memory is not pickled (`packing`): the reader
-gets an error in its place. Whose result is pickled or sent is noted (`started`), where it may be
-what the worker dies of: one that is asked for alone, or that is large beside the memory limit. So a
-result of common size is not blamed for what it is served together with.
+gets an error in its place. A result that the worker may die of while it is pickled or sent is noted
+(`started`): one that is asked for alone, or that is large compared with the memory limit. So a
+result of common size is not blamed for another that is served together with it.
 
-A reader that does not read costs little: while its connection is not writable nothing more is
-packed for it, and its requests wait; who lets too many wait is cut off.
+A reader that does not read costs little: while its connection is not writable, nothing more is
+packed for it and its requests wait. If too many wait, its connection is closed.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ logger = logging.getLogger("weft.worker")
 #: Requests for up to this many bytes, as far as known, are answered by the loop itself.
 _ON_LOOP_BYTES = 64 << 10
 
-#: Requests that wait for a reader may be of so many bytes (an asker of ours has far fewer).
+#: Most bytes of the requests that wait for one reader (workers and clients have far fewer).
 _MAX_WAITING_BYTES = 64 << 20
-#: What a key or a request costs beside its text, about.
+#: What a key or a request costs in addition to its text, roughly.
 _ITEM_BYTES = 64
 
 #: The ways of pickling, for `StartedRecord.note_serving`.
@@ -54,15 +53,15 @@ _BY_THREAD = 1
 
 
 class _Reader:
-    """What one connection has asked for and not yet been given, in order."""
+    """What one connection has asked for and was not sent yet, in order."""
 
     __slots__ = ("is_busy", "nbytes", "requests")
 
     def __init__(self) -> None:
         self.requests: deque[tuple[int, list[str]]] = deque()
-        #: of `requests`, about
+        #: Of `requests`, roughly.
         self.nbytes = 0
-        #: a thread packs for it
+        #: A thread packs for it.
         self.is_busy = False
 
 
@@ -81,9 +80,8 @@ class DataServer:
         self._sending: Connection | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        #: {connection: what waits for it}; only those for which something does
+        #: {connection: what waits for it}; only connections for which something waits.
         self._readers: dict[Connection, _Reader] = {}
-        self.n_requests = 0
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
@@ -98,7 +96,7 @@ class DataServer:
                 return
 
     def on_writable(self, connection: Connection) -> None:
-        """See `Handler`: give what had to wait."""
+        """See `Handler`: send what had to wait."""
         self._sent(connection)
         reader = self._readers.get(connection)
         if reader is not None:
@@ -111,7 +109,6 @@ class DataServer:
 
     def serve(self, connection: Connection, request: int, keys: list[str]) -> None:
         """Send a `KeysData` with what is here of `keys`, as soon as the connection takes it."""
-        self.n_requests += 1
         reader = self._readers.get(connection)
         if reader is None:
             reader = self._readers[connection] = _Reader()
@@ -141,7 +138,7 @@ class DataServer:
             self._readers.pop(connection, None)
 
     async def close(self) -> None:
-        """Give up what is being answered."""
+        """Stop answering."""
         self._started = None  # it is closed soon, and the thread may go on for a while
         for task in self._tasks:
             task.cancel()
@@ -200,7 +197,7 @@ class DataServer:
         try:
             connection.send(data(list(packed.values())))
         except LocalProtocolError as error:
-            # Beyond what a frame may hold. Not "missing": the same would come of the next attempt.
+            # More than a frame can hold. Not "missing": the next attempt would end the same way.
             logger.warning("cannot send %d keys: %s", len(packed), error)
             connection.send(
                 data([error_blob(UnpicklableResult(key, "value", str(error))) for key in packed])
@@ -208,7 +205,7 @@ class DataServer:
 
 
 class LateHandler:
-    """Handles the data port's connections by a server that is made once the port is known."""
+    """Handles the data port's connections by a server that is made when the port is known."""
 
     server: DataServer
 
@@ -223,7 +220,7 @@ class LateHandler:
 
 
 def for_listening(security: Security, address: str) -> Security:
-    """Return what a data port needs: for TLS a certificate with its key, if need be a new one."""
+    """Return the security of a data port: for TLS a certificate and key are made if need be."""
     if parse_address(address).scheme != "tls" or (
         security.certificate_pem is not None and security.private_key_pem is not None
     ):

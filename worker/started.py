@@ -1,10 +1,10 @@
 """Which attempts are being executed or served, kept where it survives a SIGKILL of the worker.
 
-A small file that is mapped into memory: 8 bytes for each slot, the attempt that its thread is in,
-0 = none; and 8 bytes for each way in which results are pickled for readers, less than zero: minus
-the attempt whose result it is. The kernel keeps what was written when the process dies at any
-instant, so the supervisor can tell the scheduler exactly which attempts had started, and which
-result the worker may have died of. Costs 0.1 µs a task and no system call.
+A small file that is mapped into memory: 8 bytes per slot with the attempt that its thread runs, 0 =
+none; and 8 bytes per way of pickling results for readers with the attempt whose result it is,
+negated. The kernel keeps what was written when the process dies at any instant, so the supervisor
+can report exactly which attempts had started, and which result the worker may have died of. It
+costs 0.1 µs per task and no system call.
 
 The last 8 bytes count the beats of the worker's event loop, for `silence`.
 """
@@ -15,7 +15,7 @@ import mmap
 import struct
 from pathlib import Path
 
-#: In the order of bytes of this machine: who reads it is here too.
+#: In the byte order of this machine, where the reader runs, too.
 _ATTEMPT = struct.Struct("q")
 
 #: Ways in which results are pickled: on the loop, and by the data port's thread.
@@ -33,20 +33,20 @@ class StartedRecord:
             file.flush()
             self.map = mmap.mmap(file.fileno(), nbytes)
         self._nthreads = nthreads
-        # One view for good: the count of views, which each write into the map itself would change,
-        # is not kept right by threads that run truly at once (CPython 3.13t).
+        # One view for good: each write into the map itself would change its count of views, which
+        # CPython 3.13t does not keep right when threads run in parallel.
         self._attempts = memoryview(self.map).cast("q")
 
     def note(self, slot: int, attempt: int) -> None:
-        """Say what slot `slot` runs from now on; 0 = nothing."""
+        """Note what slot `slot` runs from now on; 0 = nothing."""
         self._attempts[slot] = attempt
 
     def note_serving(self, way: int, attempt: int) -> None:
-        """Say whose result is pickled or sent in this way from now on; 0 = none."""
+        """Note whose result is pickled or sent in this way from now on; 0 = none."""
         self._attempts[self._nthreads + way] = -attempt
 
     def beat(self) -> None:
-        """Show that the event loop runs."""
+        """Count a beat: the event loop runs."""
         self._attempts[self._nthreads + N_SERVING] += 1
 
     def close(self) -> None:
