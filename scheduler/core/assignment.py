@@ -21,7 +21,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import Blob
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import decide_worker, queue_cost_ns
@@ -34,7 +33,7 @@ from .tasks import (
     TaskClass,
     TaskGroup,
 )
-from .transitions import abandon, lay_to_rest, take_back
+from .transitions import abandon, assigned_behind, lay_to_rest, take_back
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -64,7 +63,6 @@ class Draft:
         "index",
         "keys",
         "located",
-        "n_inputs",
         "priorities",
         "wanted",
     )
@@ -83,8 +81,6 @@ class Draft:
         self.wanted: list[int] = []
         #: empty until the first task with dependencies
         self.dependencies: list[list[str]] = []
-        #: their keys in all
-        self.n_inputs = 0
         #: inputs in memory elsewhere
         self.located: dict[SchedulerTask, None] = {}
 
@@ -190,12 +186,6 @@ def assign(
         task.attempt = attempt
         group = task.group
         dependencies = task.dependencies
-        if dependencies:
-            draft.n_inputs += len(dependencies)
-            if draft.n_inputs > MAX_ITEMS and draft.keys:
-                _send_draft(state, ws, draft)
-                draft = drafts[ws] = Draft()
-                draft.n_inputs = len(dependencies)
         estimate = group.prefix.estimate_ns
         task.estimate_ns = estimate
         ws.occupancy_ns += estimate
@@ -344,7 +334,6 @@ def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsRetu
     """
     ws.return_asked = False
     tasks: dict[SchedulerTask, None] = {}
-    behind: dict[SchedulerTask, None] = {}
     for attempt in message.attempts:
         task = ws.processing.get(attempt)
         if task is None:
@@ -352,13 +341,7 @@ def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsRetu
             lay_to_rest(state, ws, attempt)
             continue
         tasks[task] = None
-    stack = list(tasks)
-    while stack:
-        task = stack.pop()
-        for dependent in task.dependents or ():
-            if dependent.worker is ws and dependent not in tasks and dependent not in behind:
-                behind[dependent] = None
-                stack.append(dependent)
+    behind = [task for task in assigned_behind(tasks, ws) if task not in tasks]
     for task in behind:
         # The worker still holds these, waiting for an input that will not come there.
         abandon(state, task)

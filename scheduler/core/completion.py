@@ -20,6 +20,7 @@ from .prefixes import Prefix
 from .tasks import MEMORY, WAITING, SchedulerTask
 from .transitions import (
     abandon,
+    assigned_behind,
     drop_attempt,
     enqueue,
     err,
@@ -182,15 +183,9 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     # A failure in the same message may have taken away the need for a retry.
     again = {task: None for task in again if task.worker is ws}
     # What waits behind a task that is run again waits on: it may have to run elsewhere now.
-    behind: dict[SchedulerTask, None] = {}
-    stack = list(again)
-    while stack:
-        task = stack.pop()
-        for dependent in task.dependents or ():
-            if dependent.worker is ws and dependent not in behind and dependent not in again:
-                behind[dependent] = None
-                stack.append(dependent)
-                abandon(state, dependent)
+    behind = [task for task in assigned_behind(again, ws) if task not in again]
+    for task in behind:
+        abandon(state, task)
     take_back(state, [*again, *behind])
 
 

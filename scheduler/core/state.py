@@ -4,9 +4,9 @@
 
 Owns: the containers, the door, the out-boxes. What happens behind the door stands in one module a
 subject, each of functions over this state: `submission` (what clients ask for), `assignment` (who
-runs what), `completion` (what workers report), `recovery` (what is lost with a peer, or missing),
-`membership` (who comes and goes), `transitions` (a task's life, as a table), `validate` (every
-invariant).
+runs what), `completion` (what workers report), `recovery` (what is lost with a worker), `missing`
+(data that is not where it should be), `relays` (data carried through the scheduler), `membership`
+(peers that come and go), `transitions` (a task's life, as a table), `validate` (every invariant).
 
 Must never: wait, open, read a clock, draw a random number, look inside a `Blob`, or iterate over a
 set (the order of a set of objects differs between runs; simulated runs must replay).
@@ -35,7 +35,7 @@ from typing import Any, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from . import assignment, completion, membership, recovery, submission
+from . import assignment, completion, membership, missing, relays, submission
 from .counters import Counters
 from .failures import Failures
 from .info import cluster_info, metrics
@@ -206,7 +206,7 @@ class SchedulerState:
         self.exit_reports: dict[str, tuple[float, m.WorkerExited]] = {}
         #: {our request: relay}: clients' fetches that workers are answering, and which worker is
         #: asked
-        self.relays: dict[int, recovery.Relay] = {}
+        self.relays: dict[int, relays.FetchRelay] = {}
         self.relay_workers: dict[int, WorkerHandle] = {}
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
@@ -244,8 +244,8 @@ class SchedulerState:
                 m.ReleaseKeys: submission.on_release,
                 m.ReleaseOthers: submission.on_release_others,
                 m.CancelKeys: submission.on_cancel,
-                m.FetchKeys: recovery.on_client_fetch,
-                m.ReportMissing: recovery.on_report_missing,
+                m.FetchKeys: relays.on_client_fetch,
+                m.ReportMissing: missing.on_report_missing,
                 m.GetClusterInfo: _on_get_cluster_info,
                 m.ShutdownCluster: membership.on_shutdown,
                 m.Heartbeat: membership.on_heartbeat,
@@ -256,9 +256,9 @@ class SchedulerState:
                 m.AttemptsErred: completion.on_erred,
                 m.AttemptsEnded: completion.on_ended,
                 m.AttemptsReturned: assignment.on_returned,
-                m.ReplicasAdded: recovery.on_replicas_added,
-                m.KeysMissing: recovery.on_keys_missing,
-                m.KeysData: recovery.on_worker_data,
+                m.ReplicasAdded: missing.on_replicas_added,
+                m.KeysMissing: missing.on_keys_missing,
+                m.KeysData: relays.on_worker_data,
                 m.WorkerLeaving: membership.on_worker_leaving,
                 m.Heartbeat: membership.on_heartbeat,
                 m.Bye: membership.on_worker_bye,

@@ -16,6 +16,7 @@ table.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidTransition
@@ -161,6 +162,21 @@ def abandon(state: SchedulerState, task: SchedulerTask) -> None:
     drop_attempt(state, ws, task.attempt)
 
 
+def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[SchedulerTask, None]:
+    """Return what was assigned ahead to a worker because these tasks, or their data, are there.
+
+    Directly or not. Some of `tasks` are among them if they depend on others.
+    """
+    behind: dict[SchedulerTask, None] = {}
+    stack = list(tasks)
+    while stack:
+        for dependent in stack.pop().dependents or ():
+            if dependent.worker is ws and dependent not in behind:
+                behind[dependent] = None
+                stack.append(dependent)
+    return behind
+
+
 def lay_to_rest(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
     """An abandoned attempt has ended, or its report has crossed our word."""
     resources = ws.zombies.pop(attempt, None)
@@ -281,16 +297,10 @@ def err(
         unneeded.append(task)
     state.story.note(state.now, "erred", keys)
     for client, erred in told.items():
-        for part in parts_of(erred):
-            state.send_client(
-                client, m.KeysErred(keys=part, failure_of=[0] * len(part), failures=[failure])
-            )
+        state.send_client(
+            client, m.KeysErred(keys=erred, failure_of=[0] * len(erred), failures=[failure])
+        )
     release_unneeded(state, unneeded)
-
-
-def parts_of(keys: list[str]) -> list[list[str]]:
-    """Cut what grew without a limit (dependents, a lost worker's data) to what a message takes."""
-    return [keys[start : start + MAX_ITEMS] for start in range(0, len(keys), MAX_ITEMS)]
 
 
 def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import weft.client.core.fetching
 import weft.client.core.submitting
-import weft.scheduler.core.recovery
+import weft.scheduler.core.relays
 import weft.worker.core.fetching
 import weft.worker.core.slots
 from weft.protocol.wire.handshake import Role
@@ -218,7 +218,7 @@ class Simulation:
             (weft.worker.core.fetching, "REQUEST_KEYS", limits["worker.request_keys"]),
             (weft.worker.core.fetching, "IN_FLIGHT_BYTES", limits["worker.in_flight"]),
             (weft.worker.core.slots, "CHUNK_US", float(limits["worker.chunk_us"])),
-            (weft.scheduler.core.recovery, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
+            (weft.scheduler.core.relays, "MAX_RELAYED_BYTES", limits["scheduler.relayed"]),
         ):
             stack.enter_context(patch.object(module, name, value))
         return stack

@@ -1,0 +1,193 @@
+"""Data that is not where it should be, and copies that come and go.
+
+A holder that a worker could not reach keeps its data; a holder that does not have the data loses
+that copy in the records. When the last copy is lost, the task is computed again if it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.net.liveness import MISSED_HEARTBEATS
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import data_lost
+from .peers import ClientHandle, WorkerHandle
+from .placement import reachable
+from .submission import tell
+from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, SchedulerTask
+from .transitions import (
+    ACTIVE,
+    abandon,
+    activate,
+    assigned_behind,
+    drop_attempt,
+    err,
+    move,
+    set_aside,
+    take_back,
+    wait_or_enqueue,
+)
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: A task is placed anew so often at once because the holder of an input cannot be reached; then
+#: once per tick, for a beat longer than it takes to notice that the holder is dead.
+MAX_UNREACHABLE_ROUNDS = 8
+
+
+def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
+    """A worker fetched copies. Copies of what is not in memory any more are dropped again."""
+    for attempt, key in zip(message.attempts, message.keys, strict=True):
+        task = state.tasks.get(key)
+        if task is None or task.state != MEMORY or task.attempt != attempt:
+            drop_attempt(state, ws, attempt)
+        elif ws not in task.replicas:
+            task.replicas = (*task.replicas, ws)
+            ws.has_what[task] = None
+            ws.nbytes += task.nbytes
+
+
+def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMissing) -> None:
+    """`holder` could not give `ws` these keys.
+
+    Name other holders, or make them again and take back who waits.
+    """
+    holder = state.workers_by_address.get(message.holder)
+    if not message.unreachable:
+        holder_lacks(state, message.keys, message.holder)
+    elif holder is not None:
+        # It may well have them, and be reached by others: no reason to make them again.
+        ws.unreachable[holder] = state.now
+    located = m.LocatedKeys(keys=[], attempts=[], nbytes=[], holders=[])
+    lacking = []
+    for key in message.keys:
+        task = state.tasks.get(key)
+        if task is None:
+            continue
+        if task.state == MEMORY:
+            holders = reachable(ws, task, state.now)
+            if holders:
+                located.keys.append(key)
+                located.attempts.append(task.attempt)
+                located.nbytes.append(task.nbytes)
+                located.holders.append([w.address for w in holders[:4]])
+                continue
+        lacking.append(task)
+    if located.keys:
+        state.send(ws.peer, located)
+    behind = list(assigned_behind(lacking, ws))
+    for task in behind:
+        abandon(state, task)
+    take_back(state, behind)
+    if message.unreachable:
+        _give_up_unreachable(state, ws, message.holder, behind)
+
+
+def _give_up_unreachable(
+    state: SchedulerState, ws: WorkerHandle, holder: str, tasks: list[SchedulerTask]
+) -> None:
+    """Count tasks whose inputs could not be fetched; after some rounds and time there is no way.
+
+    A holder that died is out of reach as well, until that is noticed and its data made again.
+    """
+    patience = state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    is_known = holder in state.workers_by_address
+    for task in tasks:
+        n, first, last = state.out_of_reach.get(task, (0, state.now, state.now))
+        if state.now - last > patience:
+            n, first = 0, state.now  # it has run since: this is another matter
+        n += 1
+        state.out_of_reach[task] = (n, first, state.now)
+        if n <= MAX_UNREACHABLE_ROUNDS:
+            continue
+        if task.state == QUEUED:
+            move(state, task, NO_WORKER)
+            set_aside(state, task)
+        if is_known and state.now - first > patience and task.state in ACTIVE:
+            state.counters.tasks_failed_lost_data += 1
+            text = (
+                f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "
+                f"last one was to fetch from {holder} to {ws.name} ({ws.address})"
+            )
+            err(state, task, data_lost(task.key, text))
+
+
+def on_report_missing(
+    state: SchedulerState, client: ClientHandle, message: m.ReportMissing
+) -> None:
+    """`holder` could not give a client these keys.
+
+    Tell it where they are, or that they come again.
+    """
+    holder_lacks(state, message.keys, message.holder)
+    for key in message.keys:
+        task = state.tasks.get(key)
+        if task is not None and task.state == RELEASED and task in client.wants:
+            task.delivered = False
+            activate(state, task)
+    unknown = [key for key in message.keys if key not in state.tasks]
+    tell(state, client, message.keys)
+    if unknown:
+        state.send_client(client, m.KeysUnknown(keys=unknown))
+
+
+def holder_lacks(state: SchedulerState, keys: list[str], holder: str) -> None:
+    ws = state.workers_by_address.get(holder)
+    lost = []
+    for key in keys:
+        task = state.tasks.get(key)
+        if ws is None or task is None or task.state != MEMORY or ws not in task.replicas:
+            continue
+        state.counters.replicas_missing += 1
+        drop_attempt(state, ws, task.attempt)
+        if lose_replica(state, task, ws):
+            lost.append(task)
+    if lost:
+        replace_lost(state, lost)
+
+
+def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> bool:
+    """Forget that `ws` has the data.
+
+    True if that was the last copy (the task is still in memory then).
+    """
+    if len(task.replicas) == 1:
+        return True
+    task.replicas = tuple(w for w in task.replicas if w is not ws)
+    del ws.has_what[task]
+    ws.nbytes -= task.nbytes
+    return False
+
+
+def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
+    """The last copies of these are gone.
+
+    Dependents that have not started wait again, needed ones run again.
+    """
+    pending: dict[ClientHandle, list[str]] = {}
+    needed = []
+    for task in lost:
+        is_needed = bool(task.n_waiters or (task.wanted_by and not task.delivered))
+        delivered = task.delivered
+        move(state, task, RELEASED)
+        if is_needed:
+            needed.append(task)
+            if not delivered:
+                for client in task.wanted_by:
+                    pending.setdefault(client, []).append(task.key)
+        else:
+            task.delivered = delivered
+    stack: list[SchedulerTask] = []
+    for task in lost:
+        for dependent in task.dependents or ():
+            if dependent.state in (QUEUED, NO_WORKER):
+                wait_or_enqueue(state, dependent, stack)
+            elif dependent.waiting_on is not None:
+                dependent.waiting_on[task] = None
+    for task in [*needed, *stack]:
+        activate(state, task)
+    state.counters.tasks_recomputed += len(needed)
+    state.story.note(state.now, "last copy lost", [task.key for task in lost])
+    for client, keys in pending.items():
+        state.send_client(client, m.KeysPending(keys=keys))

@@ -1,0 +1,101 @@
+"""Data that is carried through the scheduler, for clients that cannot reach the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.payload import Blob
+from .missing import holder_lacks
+from .peers import ClientHandle, WorkerHandle
+from .tasks import MEMORY
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: Data of more than this is not carried through the scheduler; the client has to reach the worker.
+MAX_RELAYED_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class FetchRelay:
+    """A client's FetchKeys that workers are answering."""
+
+    client: ClientHandle
+    request: int
+    waiting_for: dict[int, list[str]]  #: {our request to a worker: keys}
+    keys: list[str] = field(default_factory=list)
+    results: list[Blob | None] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def on_client_fetch(state: SchedulerState, client: ClientHandle, message: m.FetchKeys) -> None:
+    """A client can not reach the workers itself: ask them for it, within MAX_RELAYED_BYTES."""
+    by_worker: dict[WorkerHandle, list[str]] = {}
+    relay = FetchRelay(client, message.request, {})
+    budget = MAX_RELAYED_BYTES
+    for key in message.keys:
+        task = state.tasks.get(key)
+        if task is None or task.state != MEMORY or task.nbytes > budget:
+            relay.missing.append(key)
+            continue
+        budget -= task.nbytes
+        by_worker.setdefault(task.replicas[0], []).append(key)
+    for ws, keys in by_worker.items():
+        request = state.next_request
+        state.next_request = request + 1
+        relay.waiting_for[request] = keys
+        state.relays[request] = relay
+        state.relay_workers[request] = ws
+        state.send(ws.peer, m.FetchKeys(request=request, keys=keys))
+    if not by_worker:
+        _answer(state, relay)
+
+
+def on_worker_data(state: SchedulerState, ws: WorkerHandle, message: m.KeysData) -> None:
+    """A worker's part of a relayed fetch."""
+    relay = state.relays.get(message.request)
+    if relay is None or state.relay_workers.get(message.request) is not ws:
+        state.counters.reports_stale += 1
+        return
+    _relay_part(state, message.request, relay, message.keys, message.results, message.missing)
+
+
+def end_relays(state: SchedulerState, ws: WorkerHandle) -> None:
+    """A worker that was asked is lost: what it would have sent is missing."""
+    for request, relay in list(state.relays.items()):
+        if state.relay_workers[request] is ws:
+            _relay_part(state, request, relay, [], [], relay.waiting_for[request])
+
+
+def _relay_part(
+    state: SchedulerState,
+    request: int,
+    relay: FetchRelay,
+    keys: list[str],
+    results: list[Blob | None],
+    missing: list[str],
+) -> None:
+    relay.keys.extend(keys)
+    relay.results.extend(results)
+    relay.missing.extend(missing)
+    del relay.waiting_for[request]
+    del state.relays[request]
+    ws = state.relay_workers.pop(request)
+    if missing and ws.peer in state.workers:
+        holder_lacks(state, missing, ws.address)
+    if not relay.waiting_for:
+        _answer(state, relay)
+
+
+def _answer(state: SchedulerState, relay: FetchRelay) -> None:
+    state.send_client(
+        relay.client,
+        m.KeysData(
+            request=relay.request,
+            keys=relay.keys,
+            results=relay.results,
+            missing=relay.missing,
+        ),
+    )
