@@ -80,9 +80,9 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
         ),
     )
     if isinstance(message, m.RegisterWorker):
-        _add_worker(state, WorkerHandle(peer, message, session, state.now))
+        _add_worker(state, WorkerHandle(peer, message, state.now))
     elif isinstance(message, m.RegisterClient):
-        _add_client(state, peer, message, session)
+        _add_client(state, peer, message)
     elif isinstance(message, m.RegisterSupervisor):
         state.supervisors[peer] = SupervisorHandle(
             peer, message.supervisor_id, message.facts, state.now
@@ -131,20 +131,18 @@ def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, 
     return None
 
 
-def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient, session: int) -> None:
+def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> None:
     client = state.clients.get(message.client_id)
     if client is None:
-        client = ClientHandle(message.client_id, message.name, state.next_client, state.now)
+        client = ClientHandle(message.client_id, message.name, state.next_client)
         state.next_client += 1
         state.clients[message.client_id] = client
         state.counters.clients_joined += 1
     elif client.peer is not None:
         state.supersede(client.peer)
     client.peer = peer
-    client.session = session
     client.lost_at = None
     client.facts = message.facts
-    client.last_seen = state.now
     state.clients_by_peer[peer] = client
     state.log("info", f"client {client.name} connected")
     state.send(peer, _cluster_changed(state))
@@ -306,11 +304,12 @@ def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.Shutdown
 
 # -- liveness -------------------------------------------------------------------------------------
 def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
-    """Somebody is alive."""
-    if isinstance(who, (WorkerHandle, ClientHandle, SupervisorHandle)):
+    """Note that a peer is alive, and answer, so that it knows the same of the scheduler."""
+    if isinstance(who, (WorkerHandle, SupervisorHandle)):
         who.last_seen = state.now
-        if isinstance(who, WorkerHandle):
-            who.metrics = message.facts
+    if isinstance(who, WorkerHandle):
+        who.metrics = message.facts
+    if isinstance(who, (WorkerHandle, ClientHandle, SupervisorHandle)):
         _answer_heartbeat(state, who.peer)
 
 
@@ -322,14 +321,15 @@ def _answer_heartbeat(state: SchedulerState, peer: int | None) -> None:
 def on_workers_alive(
     state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkersAlive
 ) -> None:
-    """A supervisor vouches for its workers' processes."""
+    """Note that a supervisor's workers are alive, even those that cannot report it themselves."""
     supervisor.last_seen = state.now
     _answer_heartbeat(state, supervisor.peer)
-    supervisor.alive = dict(zip(message.worker_ids, message.rss, strict=True))
-    for worker_id in message.worker_ids:
+    for worker_id, rss in zip(message.worker_ids, message.rss, strict=True):
         ws = state.workers_by_id.get(worker_id)
         if ws is not None:
             ws.last_seen = state.now
+            # A worker whose task holds the interpreter lock sends no heartbeats.
+            ws.metrics = {**ws.metrics, "rss": rss}
 
 
 def _threads(n: int) -> str:

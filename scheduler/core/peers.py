@@ -50,25 +50,23 @@ class WorkerHandle:
         "processing",
         "resources",
         "return_asked",
-        "session",
         "supervisor_id",
         "unreachable",
         "worker_id",
         "zombies",
     )
 
-    def __init__(self, peer: int, hello: RegisterWorker, session: int, now: float) -> None:
+    def __init__(self, peer: int, hello: RegisterWorker, now: float) -> None:
         self.peer = peer
         self.worker_id = hello.worker_id
         self.name = hello.name
-        self.session = session
         self.address = hello.address
         self.host = str(hello.facts.get("host", ""))
         self.nthreads = max(1, hello.nthreads)
         self.memory_limit = hello.memory_limit
         self.supervisor_id = hello.supervisor_id
         self.facts: dict[str, Any] = hello.facts
-        #: its last heartbeat's measurements
+        #: its last heartbeat's measurements, and the resident memory that its supervisor sees
         self.metrics: dict[str, Any] = {}
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
         self.processing: dict[int, SchedulerTask] = {}
@@ -137,16 +135,14 @@ class ClientHandle:
         "alone",
         "client_id",
         "facts",
-        "last_seen",
         "lost_at",
         "name",
         "number",
         "peer",
-        "session",
         "wants",
     )
 
-    def __init__(self, client_id: str, name: str, number: int, now: float) -> None:
+    def __init__(self, client_id: str, name: str, number: int) -> None:
         self.client_id = client_id
         #: of no other client of this epoch, nor of an earlier life of this one
         self.number = number
@@ -154,12 +150,10 @@ class ClientHandle:
         self.facts: dict[str, Any] = {}
         #: connection, None while lost
         self.peer: int | None = None
-        self.session = 0
         #: {task: None}; symmetric with `SchedulerTask.wanted_by`
         self.wants: dict[SchedulerTask, None] = {}
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)
-        self.last_seen = now
         #: when its connection closed without a Bye; None while connected
         self.lost_at: float | None = None
 
@@ -170,12 +164,10 @@ class ClientHandle:
 class SupervisorHandle:
     """The liveness line of one supervisor."""
 
-    __slots__ = ("alive", "facts", "last_seen", "peer", "supervisor_id")
+    __slots__ = ("facts", "last_seen", "peer", "supervisor_id")
 
     def __init__(self, peer: int, supervisor_id: str, facts: dict[str, Any], now: float) -> None:
         self.peer = peer
         self.supervisor_id = supervisor_id
         self.facts = facts
         self.last_seen = now
-        #: {worker_id: resident bytes} as last reported
-        self.alive: dict[str, int] = {}

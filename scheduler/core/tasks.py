@@ -124,7 +124,7 @@ class TaskGroup:
         self.function = function
         self.prefix = function.prefix
         self.task_class = task_class
-        #: submissions that came close together share one, see `SchedulerState._advance_generation`
+        #: submissions that came close together share one, see `submission._groups`
         self.generation = generation
         #: how often a task of this group is run again after its own exception
         self.retries = retries

@@ -7,6 +7,7 @@ import pytest
 from weft.protocol.net.liveness import MISSED_HEARTBEATS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.info import cluster_info
 from weft.scheduler.core.state import CloseConnection, LogLine, Tick
 
 from ..builders import Board, assigned, graph, told
@@ -188,6 +189,14 @@ def test_a_worker_that_its_supervisor_does_not_vouch_for_is_lost_alone():
         refused += board.pass_time(1)
     assert refused == ["worker w1 and its supervisor were silent for 15 s"]
     assert list(board.state.workers_by_id) == ["w2"]
+
+
+def test_the_memory_of_a_worker_that_is_too_busy_for_heartbeats_is_known_from_its_supervisor(board):
+    worker, supervisor = board.worker("w", worker_id="w1"), board.supervisor("sup")
+    board.send(worker, m.Heartbeat(facts={"rss": 1, "cpu": 2.0}))
+    board.send(supervisor, m.WorkersAlive(worker_ids=["w1", "w2"], rss=[3, 4]))
+    (info,) = cluster_info(board.state)["workers"].values()
+    assert info["metrics"] == {"rss": 3, "cpu": 2.0}
 
 
 def test_heartbeats_are_answered(board):

@@ -43,7 +43,7 @@ def make_worker(i: int, nthreads: int = 1, **resources: float) -> WorkerHandle:
         supervisor_id="",
         facts={"host": f"host{i % 2}"},
     )
-    return WorkerHandle(i, hello, 1, NOW)
+    return WorkerHandle(i, hello, NOW)
 
 
 def make_task(key: str, task_class: TaskClass) -> SchedulerTask:
