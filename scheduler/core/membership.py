@@ -19,7 +19,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .placement import fill_class
+from .placement import extend_class, fill_class
 from .recovery import blame, lose_worker, tell_peers
 from .refusals import explain_unrunnable, forget_refusal, remember_refusal
 from .shrinking import shrink
@@ -166,7 +166,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     forget_refusal(state, ws.name, ws.host)
     state.counters.workers_joined += 1
     state.log("info", f"worker {ws.name} joined from {ws.address} with {_threads(ws.nthreads)}")
-    _cluster_change(state)
+    _cluster_change(state, ws)
 
 
 def _cluster_changed(state: SchedulerState) -> m.ClusterChanged:
@@ -174,20 +174,24 @@ def _cluster_changed(state: SchedulerState) -> m.ClusterChanged:
     return m.ClusterChanged(n_workers=len(nthreads), nthreads=sum(nthreads))
 
 
-def _cluster_change(state: SchedulerState) -> None:
-    """Find every class's members anew.
+def _cluster_change(state: SchedulerState, joined: WorkerHandle | None = None) -> None:
+    """Bring each class's members up to date: O(classes) if a worker joined, else times workers.
 
-    Queue what can run now, set aside what cannot. O(workers x classes).
+    Queue what can run now, set aside what cannot.
     """
     for task_class in list(state.classes.values()):
-        fill_class(state, task_class)
+        if joined is not None:
+            extend_class(state, task_class, joined)
+        else:
+            fill_class(state, task_class)
         if task_class.members and task_class.unrunnable:
             for task in list(task_class.unrunnable):
                 enqueue(state, task)
         elif not task_class.members and len(task_class.queue):
             _set_all_aside(state, task_class)
+    changed = _cluster_changed(state)
     for client in state.clients_by_peer.values():
-        state.send_client(client, _cluster_changed(state))
+        state.send_client(client, changed)
 
 
 def _set_all_aside(state: SchedulerState, task_class: TaskClass) -> None:

@@ -108,6 +108,30 @@ def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -
     return ws.name in wanted or ws.address in wanted or ws.host in wanted
 
 
+def extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle) -> None:
+    """Let a worker that joins run a class, if it may: O(1), unless it ends a loose restriction."""
+    is_loose = task_class.allow_other_workers
+    first = next(iter(task_class.members), None)
+    has_others = is_loose and first is not None and not may_run(first, task_class)
+    if may_run(ws, task_class):
+        if has_others:
+            fill_class(state, task_class)
+            return
+    elif (
+        not is_loose
+        or not (first is None or has_others)
+        or not may_run(ws, task_class, strictly=False)
+    ):
+        return
+    task_class.members[ws] = None
+    ws.classes[task_class] = None
+    others = task_class.open
+    is_behind_idle = not others or not next(reversed(others)).processing
+    others[ws] = None
+    if not is_behind_idle:
+        others.move_to_end(ws, last=False)
+
+
 def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     """Find a class's members anew, after a cluster change (O(workers)).
 

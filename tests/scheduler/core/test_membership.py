@@ -317,3 +317,14 @@ def test_a_worker_whose_messages_wait_to_be_handled_is_not_silent(board):
     assert worker in board.state.workers
     assert supervisor in board.state.supervisors
     assert stranger in board.state.strangers
+
+
+def test_a_loose_restriction_binds_as_soon_as_a_worker_satisfies_it(board):
+    client = board.client()
+    board.send(client, graph("a", workers=["strict"], allow_other_workers=True))
+    (task_class,) = [c for c in board.state.classes.values() if c.workers]
+    members = []
+    for name in ("other", "another", "strict", "third"):
+        board.worker(name)
+        members.append([ws.name for ws in task_class.members])
+    assert members == [["other"], ["other", "another"], ["strict"], ["strict"]]
