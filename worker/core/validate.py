@@ -1,150 +1,284 @@
-"""Assert every invariant that the comments of `tasks`, `state` and `fetching` state.
+"""The invariants that the comments of `tasks`, `state`, `ready` and `fetching` state, by name.
 
-For tests and the simulator, after each event; O(everything). A failure is a bug of ours: nothing
+For tests and the simulator, after each event; O(everything). A failure is a bug of weft: nothing
 that the scheduler or a peer sends may lead to it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
+from ...protocol.errors import InvalidState
 from .state import WorkerState
-from .tasks import NO_ATTEMPT, WorkerTask
+from .tasks import (
+    CANCELLED,
+    EXECUTING,
+    FETCH,
+    FLIGHT,
+    MEMORY,
+    MISSING,
+    NO_ATTEMPT,
+    NO_FUNCTION,
+    READY,
+    RELEASED,
+    WAITING,
+    WorkerTask,
+)
+from .transitions import AT_PEER, CURRENT, UNFINISHED, describe
 
-_CURRENT = {"waiting", "ready", "executing", "memory", "fetch", "flight", "missing"}
+#: States of a task whose function may still run.
+_WITH_FUNCTION = UNFINISHED | {CANCELLED}
 
 
 def validate(state: WorkerState) -> None:
-    """Raise AssertionError if `state` contradicts itself."""
-    _validate_indexes(state)
-    records = [*state.by_key.values(), *state.cancelled.values(), *state.released.values()]
-    for record in records:
-        _validate_record(record)
-    _validate_pins(records)
-    _validate_queues(state)
-    _validate_slots(state)
-    _validate_fetching(state)
-    assert not state.forget
-    assert not state.missing
+    """Check every invariant.
+
+    Raises:
+        InvalidState: some do not hold; names them, what was found, and the records concerned.
+    """
+    broken = list(violations(state))
+    if broken:
+        found = [item for _, item in broken if isinstance(item, WorkerTask)]
+        story = [line for record in found[:10] for line in describe(record)]
+        raise InvalidState("; ".join(f"{name}: found {item!r}" for name, item in broken), story)
 
 
-def _validate_indexes(state: WorkerState) -> None:
-    for key, record in state.by_key.items():
-        assert record.key == key
-        assert record.state in _CURRENT, record
-        if record.attempt == NO_ATTEMPT:
-            assert record.state == "missing", record
-        else:
-            assert state.by_attempt[record.attempt] is record
-    for attempt, record in state.by_attempt.items():
-        assert record.attempt == attempt
-        assert state.by_key[record.key] is record
-    for attempt, record in state.cancelled.items():
-        assert record.attempt == attempt
-        assert record.state == "cancelled"
-        assert attempt not in state.by_attempt
-    for attempt, record in state.released.items():
-        assert record.attempt == attempt
-        assert record.state == "released"
-        assert record.pins > 0
-        assert attempt not in state.by_attempt
+def violations(state: WorkerState) -> Iterator[tuple[str, object]]:
+    """Yield the name of each invariant that does not hold, with each item that breaks it."""
+    records = _records(state)
+    for name, holds in OF_RECORDS.items():
+        for record in records:
+            if not holds(record):
+                yield name, record
+    for name, broken_by in OF_STATE.items():
+        for item in broken_by(state):
+            yield name, item
 
 
-def _validate_record(record: WorkerTask) -> None:
-    state = record.state
-    n_waiting_on = sum(task.state not in {"memory", "released"} for task in record.inputs)
-    assert record.n_waiting_on == (n_waiting_on if state == "waiting" else 0), record
-    if state == "waiting":
-        assert n_waiting_on > 0, record
-    elif state in {"ready", "executing", "cancelled"}:
-        # Inputs of what may run are here, and stay until it has ended.
-        assert n_waiting_on == 0, record
-    else:
-        assert record.inputs == (), record
-        assert record.args == b"", record
-    assert (record.slot >= 0) == (state in {"executing", "cancelled"}), record
-    assert (record.peer is not None) == (state in {"fetch", "flight"}), record
-    assert bool(record.holders) == (state in {"fetch", "flight"}), record
-    if state in {"memory", "released", "cancelled"}:
-        assert record.waiters is None, record
-    if state in {"fetch", "missing"}:
-        assert record.pins > 0, record
+# --- What is counted ------------------------------------------------------------------------------
 
 
-def _validate_pins(records: list[WorkerTask]) -> None:
-    users: Counter[WorkerTask] = Counter()
-    waiters: Counter[tuple[WorkerTask, WorkerTask]] = Counter()
-    for record in records:
-        users.update(record.inputs)
-        waiters.update((task, record) for task in record.waiters or () if task.state == "waiting")
-    for record in records:
-        assert record.pins == users.pop(record, 0), record
-    assert not users, "inputs that are in no index"
-    for record in records:
-        for task in record.inputs if record.state == "waiting" else ():
-            if task.state not in {"memory", "released"}:
-                assert waiters[record, task] == record.inputs.count(task)
+def _records(state: WorkerState) -> list[WorkerTask]:
+    return [*state.by_key.values(), *state.cancelled.values(), *state.released.values()]
 
 
-def _validate_queues(state: WorkerState) -> None:
-    by_state: dict[str, list[WorkerTask]] = {name: [] for name in _CURRENT}
-    for record in state.by_key.values():
-        by_state[record.state].append(record)
-    assert set(state.waiting.values()) == set(by_state["waiting"])
-    assert all(attempt == task.attempt for attempt, task in state.waiting.items())
-    ready = list(state.ready)
-    assert len(ready) == len(set(ready)) == state.ready.n == len(by_state["ready"])
-    assert set(ready) == set(by_state["ready"])
-    state.ready.rotation.validate()
-    for lane in state.ready.rotation.lanes.values():
-        run = [(task.priority, task.attempt) for task in lane.run]
-        assert run == sorted(run)
-        assert lane.n == len(list(lane))
+def _in(state: WorkerState, *names: str) -> list[WorkerTask]:
+    return [record for record in _records(state) if record.state in names]
 
 
-def _validate_slots(state: WorkerState) -> None:
-    n_executing = Counter(task.slot for task in state.cancelled.values())
-    for record in state.by_key.values():
-        if record.state == "executing":
-            n_executing[record.slot] += 1
-    for slot in state.slots:
-        assert slot is state.slots[slot.index]
-        assert slot.n_executing == n_executing[slot.index]
-        assert slot.busy == (slot not in state.idle)
-        # Whatever a slot has not started is a current task of its own.
-        for task in slot.chunk:
-            assert task.state == "executing", task
-            assert task.slot == slot.index, task
-        assert slot.busy or not slot.chunk
-    if state.is_leaving:
-        assert not any(slot.chunk for slot in state.slots), "a worker that leaves starts something"
-    else:
-        assert not (state.idle and state.ready.n), "somebody sleeps while there is work"
+def _n_absent(task: WorkerTask) -> int:
+    return sum(record.state not in {MEMORY, RELEASED} for record in task.inputs)
 
 
-def _validate_fetching(state: WorkerState) -> None:
-    fetching = state.fetching
-    copies = {r for r in state.by_key.values() if r.state in {"fetch", "flight"}}
-    assert fetching.nbytes == sum(request.nbytes for request in fetching.requests.values())
-    for number, request in fetching.requests.items():
-        assert request.number == number
-        assert request.peer.request is request
-        assert fetching.peers[request.peer.address] is request.peer
-        assert list(request.attempts) == list(request.copies)
-    for address, peer in fetching.peers.items():
-        assert peer.address == address
-        assert peer.queue or peer.request
-        assert (peer in fetching.waiting) == (bool(peer.queue) and peer.request is None)
-        in_flight = [] if peer.request is None else list(peer.request.copies.values())
-        asked = 0 if peer.request is None else peer.request.nbytes
-        assert peer.nbytes == sum(copy.nbytes for copy in peer.queue) + asked
-        # Each copy is at one peer, once: every fetch ends, and ends once.
-        for expected, listed in (("fetch", list(peer.queue)), ("flight", in_flight)):
-            for copy in listed:
-                if copy is not None:
-                    assert copy.state == expected, copy
-                    assert copy.peer is peer, copy
-                    copies.remove(copy)
-    assert all(fetching.peers[peer.address] is peer for peer in fetching.waiting)
-    assert not copies, "copies that nobody is asked for"
-    assert not fetching.waiting or fetching.requests, "nobody is asked, and somebody could be"
+def _differences(found: dict[Any, Any], expected: dict[Any, Any]) -> list[Any]:
+    """Return what one of the two has and the other has not."""
+    places = {**found, **expected}
+    return [value for place, value in places.items() if found.get(place) is not expected.get(place)]
+
+
+def _by_attempt(records: Iterable[WorkerTask]) -> dict[int, WorkerTask]:
+    return {record.attempt: record for record in records if record.attempt != NO_ATTEMPT}
+
+
+def _pins(state: WorkerState) -> Iterator[WorkerTask]:
+    users = Counter(read for record in _records(state) for read in record.inputs)
+    return (record for record in _records(state) if record.pins != users[record])
+
+
+def _waiters(state: WorkerState) -> Iterator[WorkerTask]:
+    for task in state.waiting.values():
+        for read in task.inputs:
+            if read.state not in {MEMORY, RELEASED}:
+                waits = sum(waiter is task for waiter in read.waiters or ())
+                if waits != sum(other is read for other in task.inputs):
+                    yield task
+
+
+def _rotation(state: WorkerState) -> Iterator[object]:
+    try:
+        state.ready.rotation.validate()
+    except AssertionError as error:
+        yield error
+
+
+def _n_executing(state: WorkerState) -> Iterator[object]:
+    n = Counter(task.slot for task in _in(state, EXECUTING, CANCELLED))
+    return (
+        (slot.index, slot.n_executing) for slot in state.slots if slot.n_executing != n[slot.index]
+    )
+
+
+def _at_peers(state: WorkerState) -> list[tuple[object, ...]]:
+    """Return each copy that is not exactly where its state says, with the places where it is."""
+    places: dict[WorkerTask, list[tuple[object, str]]] = {}
+    for copy in _in(state, FETCH, FLIGHT):
+        places[copy] = []
+    for peer in state.fetching.peers.values():
+        for copy in peer.queue:
+            places.setdefault(copy, []).append((peer, FETCH))
+        for asked in () if peer.request is None else peer.request.copies.values():
+            if asked is not None:
+                places.setdefault(asked, []).append((peer, FLIGHT))
+    return [(copy, found) for copy, found in places.items() if found != [(copy.peer, copy.state)]]
+
+
+# --- The invariants -------------------------------------------------------------------------------
+
+#: {name: whether it holds for a record}
+OF_RECORDS: Final[dict[str, Callable[[WorkerTask], bool]]] = {
+    "n_waiting_on counts the inputs that a waiting task waits for": lambda record: (
+        record.n_waiting_on == (_n_absent(record) if record.state == WAITING else 0)
+    ),
+    "a waiting task waits for an input": lambda record: (
+        record.state != WAITING or _n_absent(record) > 0
+    ),
+    "a task that may run has its inputs": lambda record: (
+        record.state not in {READY, EXECUTING, CANCELLED} or not _n_absent(record)
+    ),
+    "only an unfinished task has inputs and arguments": lambda record: (
+        record.state in _WITH_FUNCTION or (record.inputs == () and record.args == b"")
+    ),
+    "a task has a function": lambda record: (
+        record.state not in _WITH_FUNCTION or record.function is not NO_FUNCTION
+    ),
+    "a copy on its way has no function": lambda record: (
+        record.state not in {MISSING, FETCH, FLIGHT} or record.function is NO_FUNCTION
+    ),
+    "slot >= 0 iff executing or cancelled": lambda record: (
+        (record.slot >= 0) == (record.state in {EXECUTING, CANCELLED})
+    ),
+    "peer iff in fetch or flight": lambda record: (
+        (record.peer is not None) == (record.state in AT_PEER)
+    ),
+    "holders iff in fetch or flight": lambda record: (
+        bool(record.holders) == (record.state in AT_PEER)
+    ),
+    "no task waits for what is in memory or was dropped": lambda record: (
+        record.waiters is None or record.state not in {MEMORY, RELEASED, CANCELLED}
+    ),
+    "what is here only for tasks is pinned": lambda record: (
+        record.pins > 0 or record.state not in {FETCH, MISSING, RELEASED}
+    ),
+    "only a missing record has an unknown attempt": lambda record: (
+        record.attempt != NO_ATTEMPT or record.state == MISSING
+    ),
+}
+
+#: {name: what breaks it}
+OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
+    "by_key files current records by key": lambda state: (
+        (key, record)
+        for key, record in state.by_key.items()
+        if record.key != key or record.state not in CURRENT
+    ),
+    "by_attempt files the records of by_key": lambda state: _differences(
+        state.by_attempt, _by_attempt(state.by_key.values())
+    ),
+    "waiting files all waiting tasks": lambda state: _differences(
+        state.waiting, _by_attempt(_in(state, WAITING))
+    ),
+    "cancelled files cancelled tasks": lambda state: _differences(
+        state.cancelled, _by_attempt(_in(state, CANCELLED))
+    ),
+    "released files released records": lambda state: _differences(
+        state.released, _by_attempt(_in(state, RELEASED))
+    ),
+    "an attempt is filed once": lambda state: (
+        attempt
+        for attempt, n in Counter([*state.by_attempt, *state.cancelled, *state.released]).items()
+        if n > 1
+    ),
+    "pins count the inputs of unfinished tasks": _pins,
+    "inputs are filed": lambda state: (
+        {read for record in _records(state) for read in record.inputs} - {*_records(state)}
+    ),
+    "a waiting task is among the waiters of its inputs": _waiters,
+    "the ready queue holds all ready tasks, once": lambda state: (
+        (Counter(state.ready) - Counter(_in(state, READY)))
+        + (Counter(_in(state, READY)) - Counter(state.ready))
+    ),
+    "ready.n counts the ready tasks": lambda state: (
+        [state.ready.n] if state.ready.n != len(_in(state, READY)) else []
+    ),
+    "a lane counts its ready tasks": lambda state: (
+        (place, lane.n)
+        for place, lane in state.ready.rotation.lanes.items()
+        if lane.n != len(list(lane))
+    ),
+    "the run of a lane is sorted": lambda state: (
+        place
+        for place, lane in state.ready.rotation.lanes.items()
+        if list(lane.run) != sorted(lane.run)
+    ),
+    "each lane has one place in the rotation": _rotation,
+    "slots are filed by index": lambda state: (
+        slot.index for index, slot in enumerate(state.slots) if slot.index != index
+    ),
+    "n_executing counts the tasks of a slot": _n_executing,
+    "idle lists the slots that are not busy": lambda state: (
+        slot.index for slot in state.slots if slot.busy == (slot in state.idle)
+    ),
+    "a chunk holds executing tasks of its slot": lambda state: (
+        task
+        for slot in state.slots
+        for task in slot.chunk
+        if task.state != EXECUTING or task.slot != slot.index
+    ),
+    "a slot with a chunk is busy": lambda state: (
+        slot.index for slot in state.slots if slot.chunk and not slot.busy
+    ),
+    "a worker that leaves starts nothing": lambda state: (
+        slot.index for slot in state.slots if slot.chunk and state.is_leaving
+    ),
+    "no slot is idle while a task is ready": lambda state: (
+        [] if state.is_leaving or not state.ready.n else (slot.index for slot in state.idle)
+    ),
+    "requests are filed by number, at their peers": lambda state: (
+        number
+        for number, request in state.fetching.requests.items()
+        if request.number != number
+        or request.peer.request is not request
+        or state.fetching.peers.get(request.peer.address) is not request.peer
+    ),
+    "a request has an attempt for each copy": lambda state: (
+        number
+        for number, request in state.fetching.requests.items()
+        if list(request.attempts) != list(request.copies)
+    ),
+    "fetching.nbytes is the sum over its requests": lambda state: (
+        [state.fetching.nbytes]
+        if state.fetching.nbytes != sum(r.nbytes for r in state.fetching.requests.values())
+        else []
+    ),
+    "peers are filed by address, with a queue or a request": lambda state: (
+        address
+        for address, peer in state.fetching.peers.items()
+        if peer.address != address or not (peer.queue or peer.request)
+    ),
+    "peer.nbytes is the sum over its queue and request": lambda state: (
+        (peer.address, peer.nbytes)
+        for peer in state.fetching.peers.values()
+        if peer.nbytes
+        != sum(copy.nbytes for copy in peer.queue) + (peer.request.nbytes if peer.request else 0)
+    ),
+    "peers that wait have a queue and no request": lambda state: (
+        peer.address
+        for peer in {**dict.fromkeys(state.fetching.peers.values()), **state.fetching.waiting}
+        if (peer in state.fetching.waiting) != (bool(peer.queue) and peer.request is None)
+    ),
+    "each copy is at its peer, once": _at_peers,
+    "a peer is asked while any waits": lambda state: (
+        [] if state.fetching.requests else (peer.address for peer in state.fetching.waiting)
+    ),
+    "functions are filed by id": lambda state: (
+        id for id, function in state.functions.items() if function.id != id
+    ),
+    "owed names cancelled attempts": lambda state: (
+        attempt for attempt in state.owed if attempt not in state.cancelled
+    ),
+    "forget, missing and ended are empty between events": lambda state: (
+        [*state.forget, *state.missing, *state.ended]
+    ),
+}
