@@ -67,8 +67,7 @@ class Peers:
             del attempts[key]
             keys.append(key)
             nbytes.append(self._store.put_packed(attempt, blob))
-        # A key that was neither sent nor listed as missing is missing all the same.
-        self._handle(Fetched(fetch.holder, fetch.request, keys, nbytes, list(attempts)))
+        self._handle(Fetched(fetch.holder, fetch.request, keys, nbytes))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         del self._asked[request]

@@ -374,9 +374,7 @@ class WorkerNode:
             for key, blob in zip(answer.keys, answer.results, strict=True):
                 self.store[attempts[key]] = unpacked(blob)
             nbytes = [self.sim.nbytes(key) for key in answer.keys]
-            self._handle(
-                Fetched(action.holder, action.request, answer.keys, nbytes, answer.missing)
-            )
+            self._handle(Fetched(action.holder, action.request, answer.keys, nbytes))
 
         assert action.holder not in self._asked
         self._asked[action.holder] = on_answer

@@ -245,7 +245,7 @@ class Hands:
         keys = [key for key in fetch.keys if key not in missing]
         by_key = dict(zip(fetch.keys, fetch.attempts, strict=True))
         self.store.update(by_key[key] for key in keys)
-        return self.handle(Fetched(holder, fetch.request, keys, [100] * len(keys), missing))
+        return self.handle(Fetched(holder, fetch.request, keys, [100] * len(keys)))
 
     def fail(self, holder: str) -> list[Message]:
         """Let a peer be out of reach."""

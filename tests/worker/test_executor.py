@@ -406,7 +406,7 @@ def test_fetched_values_are_unpickled_by_the_task_that_needs_them(bench):
     _, (fetch,) = bench.executor.drain()
     assert (fetch.holder, fetch.keys, fetch.attempts) == ("tcp://a", ["x"], [99])
     bench.store.put_packed(99, pickle.dumps(41))
-    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10], []))
+    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10]))
     bench.listen_for(1)
     assert bench.results == {1: 42}
     assert len(bench.store) == 2
@@ -448,7 +448,7 @@ def test_an_input_that_cannot_be_unpickled_is_named_as_the_result_of_another_tas
     assert bench.woken.wait(10)
     _, (fetch,) = bench.executor.drain()
     bench.store.put_packed(99, pickle.dumps(Unwilling()))
-    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10], []))
+    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10]))
     (note,) = bench.error(1).__notes__
     assert "an argument of task k, a call of inc, which is the result of another task," in note
 

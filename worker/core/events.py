@@ -49,13 +49,12 @@ class ChunkDone:
 
 @dataclass(slots=True)
 class Fetched:
-    """The answer to a `Fetch`: copies of `keys` are in the store, `missing` are not there."""
+    """The answer to a `Fetch`: copies of `keys` are in the store; the holder has no others."""
 
     holder: str
     request: int
     keys: list[str]
     nbytes: list[int]
-    missing: list[str]
 
 
 @dataclass(slots=True)
