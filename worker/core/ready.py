@@ -23,7 +23,7 @@ from .tasks import READY, WorkerTask
 _LEVEL_SHIFT: Final = 53
 
 
-class Lane:
+class ReadyLane:
     """The ready tasks of one client at one user priority, and litter."""
 
     __slots__ = ("heap", "n", "run")
@@ -70,7 +70,7 @@ class Lane:
                 yield task
 
 
-class ReadyQueue:
+class ReadyTasks:
     """All tasks in state "ready", and litter."""
 
     __slots__ = ("_lane", "n", "rotation")
@@ -78,9 +78,9 @@ class ReadyQueue:
     def __init__(self) -> None:
         #: Number of tasks in state "ready".
         self.n = 0
-        self.rotation: Rotation[Lane] = Rotation()
+        self.rotation: Rotation[ReadyLane] = Rotation()
         #: Whose turn it is.
-        self._lane: Lane | None = None
+        self._lane: ReadyLane | None = None
 
     def push(self, task: WorkerTask) -> None:
         """Add a task that is in state "ready", or is so at once."""
@@ -88,7 +88,7 @@ class ReadyQueue:
         level = task.priority >> _LEVEL_SHIFT
         lane = self.rotation.lanes.get((level, task.client))
         if lane is None:
-            lane = Lane()
+            lane = ReadyLane()
             self.rotation.enrol(level, task.client, lane)
         lane.n += 1
         lane.push(task)

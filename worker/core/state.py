@@ -39,7 +39,7 @@ from .events import (
     SchedulerLost,
 )
 from .fetching import Fetching
-from .ready import ReadyQueue
+from .ready import ReadyTasks
 from .tasks import Slot, WorkerFunction, WorkerTask
 
 
@@ -65,7 +65,7 @@ class WorkerState:
         #: {attempt: task}. All and only tasks in state "waiting".
         self.waiting: dict[int, WorkerTask] = {}
         #: All tasks in state "ready".
-        self.ready = ReadyQueue()
+        self.ready = ReadyTasks()
         #: {attempt: task}. All and only tasks in state "cancelled"; each is being executed.
         self.cancelled: dict[int, WorkerTask] = {}
         #: {attempt: record}. All and only records in state "released"; each is pinned.
