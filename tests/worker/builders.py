@@ -1,7 +1,7 @@
-"""What the tests of the worker's core are written with: messages by builders, an executor by hand.
+"""Builders of messages for the tests of the worker's core, and an executor by hand.
 
 Nothing is mocked: the core is the real one, and `Hands` does what a slot's thread does, one step at
-a time and when the test says so.
+a time and when the test asks for it.
 """
 
 from __future__ import annotations
@@ -97,28 +97,28 @@ def locate(*rows: Location) -> LocatedKeys:
 class Hands:
     """A core, and what its shell holds: threads that run by hand, a store, requests to peers.
 
-    After each event the core is validated, and so is what the shell knows better: that the inputs
+    After each event the core is validated, and so are the facts that only a shell knows: the inputs
     of a task that starts are in the store, and that nothing is forgotten that is in use.
     """
 
     def __init__(self, nthreads: int = 1) -> None:
         self.state = WorkerState(nthreads, "tcp://me")
         self.messages: list[Message] = []
-        #: {slot: the tasks that it has started and not told of}
+        #: {slot: the tasks that it has started and not reported}
         self.started: dict[int, list[WorkerTask]] = {i: [] for i in range(nthreads)}
         #: Slots whose thread is awake.
         self.awake: set[int] = set()
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
-        #: Holders that the shell was told to expect nothing of.
+        #: Holders of which the shell expects nothing any more.
         self.given_up: list[str] = []
         self.n_runs = 0
 
     # --- Events -----------------------------------------------------------------------------------
 
     def receive(self, *messages: Message) -> list[Message]:
-        """Let the core handle messages; return what it has to say."""
+        """Let the core handle messages; return its own."""
         return self.handle(Received(messages))
 
     def handle(self, event: Event) -> list[Message]:
@@ -134,14 +134,14 @@ class Hands:
         before, state.before = state.before, []
         for action in before:
             self._do_before(action)
-        told, state.to_scheduler = state.to_scheduler, []
-        self.messages += told
+        sent, state.to_scheduler = state.to_scheduler, []
+        self.messages += sent
         after, state.after = state.after, []
         for done_after in after:
             self._do_after(done_after)
         validate(state)
         self._check()
-        return told
+        return sent
 
     def _do_before(self, action: Before) -> None:
         if isinstance(action, Run):
@@ -189,10 +189,10 @@ class Hands:
         self.started[slot].append(task)
         return task
 
-    def tell(
+    def report(
         self, slot: int = 0, *, failed: Iterable[str] = (), duration_us: int = 10
     ) -> list[Message]:
-        """Report what was started as done; ask for more if the chunk is empty."""
+        """Report the started tasks as done; ask for more if the chunk is empty."""
         assert slot in self.awake
         tasks, self.started[slot] = self.started[slot], []
         failed = set(failed)
@@ -219,14 +219,14 @@ class Hands:
         return self._drain()
 
     def run(self, slot: int = 0, n: int = 1) -> list[str]:
-        """Start `n` tasks and tell of them; return their keys."""
+        """Start `n` tasks and report them; return their keys."""
         keys = []
         for _ in range(n):
             task = self.start(slot)
             if task is None:
                 break
             keys.append(task.key)
-        self.tell(slot)
+        self.report(slot)
         return keys
 
     def run_all(self, slot: int = 0) -> list[str]:
@@ -239,7 +239,7 @@ class Hands:
     # --- Peers ------------------------------------------------------------------------------------
 
     def answer(self, holder: str, *, missing: Iterable[str] = ()) -> list[Message]:
-        """Let a peer answer what it was asked."""
+        """Let a peer answer its request."""
         fetch = self._take(holder)
         missing = [key for key in fetch.keys if key in set(missing)]
         keys = [key for key in fetch.keys if key not in missing]
@@ -252,7 +252,7 @@ class Hands:
         return self.handle(FetchFailed(holder, self._take(holder).request, "gone"))
 
     def asked(self, holder: str) -> list[str]:
-        """Return what a peer is being asked for."""
+        """Return the keys that a peer is being asked for."""
         return next((f.keys for f in self.fetches.values() if f.holder == holder), [])
 
     def _take(self, holder: str) -> Fetch:

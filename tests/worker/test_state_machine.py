@@ -1,7 +1,7 @@
 """The worker's core under anything: a scheduler that is wrong, peers that fail, threads at will.
 
-`Hands` validates the core after each event. On top of that, whatever is said must be true: no
-attempt is reported twice, or after it was dropped or given back, and what was given back had not
+`Hands` validates the core after each event. On top of that, all reports must be true: no attempt
+is reported twice, or after it was dropped or given back, and attempts that were given back had not
 started.
 """
 
@@ -140,9 +140,9 @@ class Worker(RuleBasedStateMachine):
         failed=st.sets(keys, max_size=1),
         duration_us=st.sampled_from([3, 40, 400, 5000]),
     )
-    def tell(self, slot, failed, duration_us):
+    def report(self, slot, failed, duration_us):
         if slot in self.hands.awake:
-            self.listen(self.hands.tell(slot, failed=failed, duration_us=duration_us))
+            self.listen(self.hands.report(slot, failed=failed, duration_us=duration_us))
 
     @precondition(lambda self: self.hands.fetches)
     @rule(data=st.data(), missing=st.sets(keys, max_size=2))
@@ -163,17 +163,17 @@ class Worker(RuleBasedStateMachine):
         self.over |= self.assigned
 
     @invariant()
-    def nobody_sleeps_while_there_is_work(self):
+    def no_slot_sleeps_while_a_task_is_ready(self):
         assert not self.hands.state.ready.n or len(self.hands.awake) == 2
 
     def teardown(self):
-        # Nothing gets stuck: when all threads and peers have done their part, what is left waits
-        # for something that is missing, or for another that waits.
+        # Nothing gets stuck: when all threads and peers have done their part, a task that is left
+        # waits for an input that is missing, or for another task that waits.
         hands = self.hands
         while hands.awake or hands.fetches:
             for slot in list(hands.awake):
                 hands.start(slot)
-                self.listen(hands.tell(slot))
+                self.listen(hands.report(slot))
             for fetch in list(hands.fetches.values()):
                 self.listen(hands.answer(fetch.holder))
         assert not hands.state.cancelled

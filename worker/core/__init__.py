@@ -1,3 +1,3 @@
-"""The worker's decisions: what runs, what is fetched, what is reported. No I/O or clock."""
+"""The worker's decisions: which tasks run, what is fetched and reported. No I/O, no clock."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies of what other workers made: who may be asked for them, and what became of the request."""
+"""Copies of other workers' results: the peers that may be asked for them, and their answers."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def on_fetch_failed(state: WorkerState, event: FetchFailed) -> None:
     """Look elsewhere for all that a holder was, or was to be, asked for."""
     request = state.fetching.end(event.request)
     assert request is not None, f"request {event.request} was never made, or ended before"
-    # What else was to be asked of it would fail as well, one time limit after the other.
+    # The other copies in its queue would fail as well, one time limit after the other.
     queued = state.fetching.give_up(event.holder)
     _end_copies(state, event.holder, [*request.copies.values(), *queued], unreachable=True)
 
 
 def on_holders_gone(state: WorkerState, message: HoldersGone) -> None:
-    """Ask these no more. A process that is suspended would be silent, not refuse."""
+    """Ask these holders no more: a suspended process keeps its connections open and is silent."""
     for holder in message.addresses:
         peer = state.fetching.peers.get(holder)
         if peer is not None and peer.request is not None:

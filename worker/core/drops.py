@@ -1,4 +1,4 @@
-"""What a worker lets go: dropped attempts and functions, unstarted tasks, all of a session."""
+"""The end of records: dropped attempts and functions, returned tasks, the end of a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def drop(state: WorkerState, record: WorkerTask) -> None:
     """Have no more to do with an attempt. Tasks that wait for its value go on waiting."""
     if record.state == EXECUTING:
-        # What the slot has not started comes back; if this is not among it, it has started.
+        # The slot's unstarted tasks come back; if this task is not among them, it has started.
         take_back(state, state.slots[record.slot])
     if record.state == MEMORY:
         move(state, record, RELEASED if record.pins else FORGOTTEN)
@@ -71,7 +71,7 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
     """Give back the unstarted tasks that would run last, a task only after its dependents."""
     for slot in state.slots:
         take_back(state, slot)
-    # Whatever waits for an unstarted task is unstarted too, so each is reached at last.
+    # A task that waits for an unstarted task is unstarted too, so each is reached at last.
     heap = worst_first(itertools.chain(state.ready, state.waiting.values()))
     returned: list[int] = []
     while heap and len(returned) < message.count:
@@ -99,7 +99,7 @@ def on_leave(state: WorkerState, event: Leave) -> None:
 
 
 def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
-    """Forget all that a session has brought, but for the tasks that are being executed."""
+    """Forget everything of the session; tasks that are being executed are cancelled."""
     state.owed.clear()
     # Tasks first: with them go their claims on copies, and the placeholders.
     records = list(state.by_attempt.values())

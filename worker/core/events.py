@@ -1,7 +1,7 @@
-"""What goes into `WorkerState.handle` and what comes out of it, messages aside.
+"""The events that `WorkerState.handle` takes, and the actions that it leaves for the shell.
 
 Events and actions are batches of columns. Values never pass through here: the shell has put them
-into its store, under the attempt that made them, before it tells.
+into its store, under the attempt that made them, before it reports them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Received:
 
 @dataclass(slots=True)
 class ChunkDone:
-    """What slot `slot` has done since its last event.
+    """The attempts that slot `slot` has finished since its last event.
 
     The first four columns are the attempts whose values are in the store, the failed ones follow.
     The lists become part of a message: the shell must not use them again. With `finished` the chunk
@@ -68,12 +68,12 @@ class FetchFailed:
 
 @dataclass(slots=True)
 class SchedulerLost:
-    """The scheduler is gone, and what it wanted with it: forget everything, say nothing."""
+    """The connection to the scheduler is gone: forget everything, report nothing."""
 
 
 @dataclass(slots=True)
 class Leave:
-    """Finish what runs, start nothing more."""
+    """Finish the tasks that run, start nothing more."""
 
     reason: str
 
@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(slots=True)
 class Fetch:
-    """Ask `holder` for `keys`, and put what comes into the store as `attempts`.
+    """Ask `holder` for `keys`, and put the values that come into the store as `attempts`.
 
     Answered by exactly one `Fetched` or `FetchFailed`.
     """
@@ -106,7 +106,7 @@ class Fetch:
 
 @dataclass(slots=True)
 class GiveUp:
-    """End what `holder` was asked for; its outstanding `Fetch` is answered by a `FetchFailed`."""
+    """End the outstanding `Fetch` at `holder`, which is answered by a `FetchFailed`."""
 
     holder: str
 
@@ -125,7 +125,7 @@ class ForgetFunctions:
     functions: list[WorkerFunction]
 
 
-#: What must be done before the messages of the same event leave.
+#: Actions that must be done before the messages of the same event leave.
 Before: TypeAlias = Run | Forget | ForgetFunctions
-#: What is done after them.
+#: Actions that are done after the messages.
 After: TypeAlias = Fetch | GiveUp

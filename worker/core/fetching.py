@@ -1,4 +1,4 @@
-"""Which peer is asked for what, and when: one request per holder at a time, and limited bytes.
+"""The queues of copies at their holders: one request per holder at a time, and limited bytes.
 
 Owns the queues and the bytes in flight. It knows copies, not tasks, and changes no copy's state:
 what the answer to a request means for tasks is decided in `copies`.
@@ -18,7 +18,7 @@ REQUEST_KEYS = 4096
 
 
 class Peer:
-    """Another worker that holds something we need."""
+    """Another worker that holds copies that tasks here need."""
 
     __slots__ = ("address", "nbytes", "queue", "request")
 
@@ -33,7 +33,7 @@ class Peer:
 
 
 class Request:
-    """What a peer has been asked for."""
+    """The copies that a peer has been asked for."""
 
     __slots__ = ("attempts", "copies", "nbytes", "number", "peer")
 
@@ -44,7 +44,7 @@ class Request:
         self.copies: dict[str, WorkerTask | None] = {}
         #: {key: attempt under which the shell stores it}
         self.attempts: dict[str, int] = {}
-        #: What was expected when it was asked; counted in Peer.nbytes and Fetching.nbytes.
+        #: Sum of the sizes expected when it was begun; counted in Peer.nbytes and Fetching.nbytes.
         self.nbytes = 0
 
 
@@ -64,7 +64,7 @@ class Fetching:
         self._last_request = 0
 
     def add(self, copy: WorkerTask) -> None:
-        """Queue a copy at the holder that has least to send us. Needs at least one holder."""
+        """Queue a copy at the holder that has least to send here. Needs at least one holder."""
         best: Peer | None = None
         for address in copy.holders:
             peer = self.peers.get(address)
@@ -81,9 +81,9 @@ class Fetching:
             self.waiting[best] = None
 
     def remove(self, copy: WorkerTask) -> None:
-        """Take out a copy that nobody needs any more, or that is to be asked for elsewhere.
+        """Take out a copy that no task needs any more, or that is to be asked for elsewhere.
 
-        One that is in flight may still come; nobody waits for it then.
+        A copy that is in flight may still come; no task waits for it then.
         """
         peer = copy.peer
         assert peer is not None

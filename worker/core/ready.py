@@ -1,12 +1,12 @@
-"""The queue of ready tasks: best user priority first, then clients in turns, each by (priority,
-attempt).
+"""The ready tasks: best user priority first, then clients in turns, each by (priority, attempt).
 
 Each client has a lane at each user priority (`protocol/rotation.py`), and a chunk is of one lane:
-what one client runs here waits for a chunk of another's, not for all of its backlog.
+the tasks of one client wait for a chunk of another's, not for all of its backlog.
 
 The scheduler sends tasks in about the order in which they are to run, so nearly all are appended to
-a sorted run and taken from its front, in constant time; only what comes out of order goes through a
-heap. Removal is lazy: a task that has left the state "ready" is skipped when it is found.
+a sorted run and taken from its front, in constant time; only tasks that come out of order go
+through a heap. Removal is lazy: an entry whose task is not in state "ready" any more is litter, and
+is skipped when it is found.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReadyLane:
         self.heap: list[tuple[int, int, WorkerTask]] = []
 
     def push(self, task: WorkerTask) -> None:
-        """Put a task where it belongs."""
+        """Put a task into the run if it keeps the order, else into the heap."""
         run = self.run
         if not run:
             run.append(task)
@@ -79,7 +79,7 @@ class ReadyTasks:
         #: Number of tasks in state "ready".
         self.n = 0
         self.rotation: Rotation[ReadyLane] = Rotation()
-        #: Whose turn it is.
+        #: The lane of the client whose turn it is.
         self._lane: ReadyLane | None = None
 
     def push(self, task: WorkerTask) -> None:
@@ -94,15 +94,15 @@ class ReadyTasks:
         lane.push(task)
 
     def turn(self) -> int:
-        """Let the next client have its turn; return how many tasks it has. Needs `n > 0`."""
+        """Give the next client its turn; return how many tasks it has. Needs `n > 0`."""
         self._lane = lane = self.rotation.turn()
         assert lane is not None, "n > 0"
         return lane.n
 
     def pop(self) -> WorkerTask:
-        """Take the task of the client whose turn it is that is to run first.
+        """Take the first task of the lane whose turn it is.
 
-        Its caller changes its state, and takes no more than `turn` said.
+        The caller changes its state, and takes no more tasks than `turn` returned.
         """
         lane = self._lane
         assert lane is not None, "turn comes first"
@@ -137,13 +137,13 @@ class ReadyTasks:
         self.rotation.clear()
 
     def __iter__(self) -> Iterator[WorkerTask]:
-        """Yield the ready tasks, in no order worth mentioning (but always the same)."""
+        """Yield the ready tasks, in an arbitrary order that is the same in each run."""
         for lane in self.rotation.lanes.values():
             yield from lane
 
 
 def worst_first(tasks: Iterable[WorkerTask]) -> list[tuple[int, int]]:
-    """Make a heap of (-priority, -attempt): of those that no local task depends on, the last."""
+    """Make a heap of (-priority, -attempt) of the tasks that no task here depends on."""
     heap = [(-task.priority, -task.attempt) for task in tasks if not task.pins]
     heapq.heapify(heap)
     return heap

@@ -1,7 +1,7 @@
 """Reports that grow while they wait: each is extended as long as it is the last in the out-box.
 
-The shell takes the out-box whole, so what many small events report becomes one message with long
-columns; the codec cuts what is too long for one message.
+The shell takes the out-box whole, so the reports of many small events become one message with long
+columns; the codec cuts a message that is too long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .tasks import WorkerTask
 
 
 def report_finished(to_scheduler: list[Message], event: ChunkDone) -> None:
-    """Report what is in the store now. The event's columns become the message's."""
+    """Report values that are in the store now. The event's columns become the message's."""
     last = to_scheduler[-1] if to_scheduler else None
     if last.__class__ is AttemptsFinished:
         last.attempts += event.attempts

@@ -1,4 +1,4 @@
-"""What runs where: idle slots get chunks, and what a slot has not started can be taken back."""
+"""Slots: idle ones get chunks of ready tasks, and unstarted tasks can be taken back."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def fill(state: WorkerState, slot: Slot, share: int) -> None:
 
 
 def feed(state: WorkerState, asking: Slot) -> None:
-    """Take half of what another slot has not started, for a slot that finds nothing ready.
+    """Take half of another slot's unstarted tasks, for a slot that finds nothing ready.
 
-    The task that the other one is in may be long.
+    The task that the other slot executes may be long.
     """
     victim = max(state.slots, key=lambda slot: len(slot.chunk))
     n_unstarted = len(victim.chunk)
     n = -(-n_unstarted // 2)
     if n == n_unstarted and victim.n_executing == n_unstarted:
-        return  # it is waking up for this one task; two slots could take it in turns for ever
+        return  # it wakes up for this one task; two slots could take it from each other for ever
     taken = 0
     for _ in range(n):
         try:
@@ -80,7 +80,7 @@ def feed(state: WorkerState, asking: Slot) -> None:
 
 
 def take_back(state: WorkerState, slot: Slot) -> None:
-    """Make all that the slot has not started ready again."""
+    """Make the slot's unstarted tasks ready again."""
     chunk = slot.chunk
     while chunk:
         try:
@@ -91,7 +91,7 @@ def take_back(state: WorkerState, slot: Slot) -> None:
 
 
 def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
-    """File what a slot has done; return the slot if it asks for more."""
+    """File the attempts that a slot has finished; return the slot if it asks for more."""
     slot = state.slots[event.slot]
     if state.cancelled:
         _end_cancelled(state, event)

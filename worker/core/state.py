@@ -1,17 +1,17 @@
 """The worker's core: decides what to run, fetch and drop. Events in; messages and actions out.
 
-Owns every record of a task or a copy, and says what becomes of it. It never touches a value, a
-socket, a thread or a clock: values are in the shell's store under the attempt that made them, and
-whoever calls `handle` holds the lock that makes the calls one after the other.
+Owns every record of a task or a copy, and decides its moves. It never touches a value, a socket, a
+thread or a clock: values are in the shell's store under the attempt that made them, and the caller
+of `handle` holds the lock that makes the calls one after the other.
 
 - A task waits until its inputs are in memory, is then ready, and is run by a slot. An input is
   here, is an unfinished task of this worker (so a chain that was assigned ahead runs without
-  asking), is fetched from a peer, or is missing until the scheduler says more.
+  asking), is fetched from a peer, or is missing until the scheduler locates it.
 - A slot runs a **chunk** of tasks back to back, about 1 ms of them by their predicted durations.
-  What it has not started can be taken back, exactly (see `Slot.chunk`).
+  Unstarted tasks can be taken back, exactly (see `Slot.chunk`).
 - Everything is named by **attempt**: a new attempt of a key takes the place of the older one, and a
   drop names the attempt that it means, so it cannot hit a newer one.
-- What unfinished tasks here use is **pinned**: dropped data goes with the last of its users.
+- The inputs of unfinished tasks are **pinned**: dropped data goes with the last task that reads it.
 
 Differs from distributed's WorkerState: no resumed tasks, because an attempt is never used twice; no
 transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnAttempts` sorts.
@@ -44,16 +44,16 @@ from .tasks import Slot, WorkerFunction, WorkerTask
 
 
 class WorkerState:
-    """All that a worker knows. `handle` is the only way in.
+    """The state of a worker. `handle` is the only way in; the functions behind it are in modules.
 
     The shell puts new lists in the place of the three out-boxes; the core extends the last message
     while it is there.
     """
 
     def __init__(self, nthreads: int, address: str = "") -> None:
-        #: Our own address, which stands for "nobody" in `KeysMissing`.
+        #: This worker's own address, which stands for "no holder is known" in `KeysMissing`.
         self.address = address
-        #: What the shell does before it sends `to_scheduler`, and what it does after that.
+        #: Actions that the shell does before it sends `to_scheduler`, and `after` that.
         self.before: list[Before] = []
         self.to_scheduler: list[Message] = []
         self.after: list[After] = []
@@ -72,7 +72,7 @@ class WorkerState:
         self.released: dict[int, WorkerTask] = {}
         #: All copies in state "fetch" or "flight".
         self.fetching = Fetching()
-        #: {id: function}. What was sent and not dropped; dropped ones live on in their tasks.
+        #: {id: function}. All that were sent and not dropped; dropped ones live on in their tasks.
         self.functions: dict[bytes, WorkerFunction] = {}
 
         self.slots = [Slot(index) for index in range(nthreads)]
@@ -80,20 +80,21 @@ class WorkerState:
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
         #: Attempts whose values are to be dropped when this event has been handled.
         self.forget: list[int] = []
-        #: {holder: keys that it could not give}, to be told when this event has been handled.
+        #: {(holder, it is unreachable): keys that it did not give}, to be reported likewise.
         self.missing: dict[tuple[str, bool], list[str]] = {}
-        #: Attempts dropped before they reported, and without a thread now; to be told likewise.
+        #: Attempts dropped before they finished, which no thread runs now; to be reported likewise.
         self.ended: list[int] = []
         #: {attempt: None}: those of `cancelled` whose end this session's scheduler waits for.
         self.owed: dict[int, None] = {}
-        #: Nothing is started any more: what is unstarted waits for the scheduler to ask it back.
+        #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
 
     def handle(self, event: Event, now: float) -> None:
         """Change the state as `event` says; `now` is in seconds, from any fixed point.
 
         Raises:
-            RemoteProtocolError: the scheduler sent nonsense. Close, and handle `SchedulerLost`.
+            RemoteProtocolError: the scheduler sent a message that a worker cannot take, or that
+                contradicts itself. The caller closes and passes in `SchedulerLost`.
         """
         del now  # nothing here depends on time yet; the door is the same for all cores
         asking = None

@@ -1,4 +1,4 @@
-"""What a worker knows of one attempt: the record, its function, and the slot that runs it.
+"""The record of one attempt, its function, and the slot that runs it.
 
 Plain data. `transitions` says which moves exist; `validate` asserts what the comments here say.
 """
@@ -50,11 +50,11 @@ class WorkerFunction:
 
     def __init__(self, id: bytes, blob: Blob | None) -> None:
         self.id = id
-        #: None = the scheduler took it for known here; its tasks fail with a clear error.
+        #: None = the scheduler took it for known here; its tasks fail with an error that says so.
         self.blob = blob
         #: Predicted duration of one task, microseconds; 0 = none was measured yet.
         self.estimate_us = 0.0
-        #: What the executor made of the blob. The core never looks at it.
+        #: The callable that the executor unpickled from the blob. The core never looks at it.
         self.call: Any = None
 
 
@@ -102,7 +102,7 @@ class WorkerTask:
         self.args = args
         #: 1 = a client waits for the result, which then rides along if it is small.
         self.wanted = wanted
-        #: For whom it runs: a number, which the scheduler gave. Clients take turns.
+        #: The client for which it runs, by the number that the scheduler gave. Clients take turns.
         self.client = client
         self.state: State = NEW
         #: Records of the dependencies, in the order of the message. () once it has finished.
@@ -114,7 +114,7 @@ class WorkerTask:
         self.waiters: list[WorkerTask] | None = None
         #: Number of times that unfinished tasks here have this among their inputs.
         self.pins = 0
-        #: Bytes of the value: measured in memory, said by the scheduler in fetch and flight.
+        #: Bytes of the value: measured in memory, reported by the scheduler in fetch and flight.
         self.nbytes = 0
         #: Addresses that may still be asked, that of `peer` included. () unless in fetch or flight.
         self.holders: list[str] | tuple[()] = ()
@@ -139,8 +139,8 @@ class Slot:
     def __init__(self, index: int) -> None:
         self.index = index
         #: Tasks to run next, best first. The executor takes from the left, the core gives and
-        #: takes back at the right, both atomically: so whatever the core can still take has not
-        #: started, and what is executing but not in here has.
+        #: takes back at the right, both atomically: so a task that the core can still take has not
+        #: started, and one that is executing and not in here has.
         self.chunk: deque[WorkerTask] = deque()
         #: False = its thread sleeps, or is about to, and has to be woken with `Run`.
         self.busy = False

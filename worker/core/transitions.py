@@ -3,11 +3,11 @@
     tasks    new -> waiting -> ready -> executing -> memory -> released | forgotten
     copies   new -> missing -> fetch -> flight -> memory
 
-A move that `TRANSITIONS` lacks is a bug of weft and raises `InvalidTransition` with what is known
+A move that `TRANSITIONS` lacks is a bug of weft and raises `InvalidTransition` with a description
 of the record and its neighbours. The hot lanes are fused: `assignment.on_assign_tasks` with
 `inputs.link` (new -> waiting | ready), `inputs.wake` (waiting -> ready), `slots.fill` (ready ->
-executing), `slots.finish` (executing -> memory) and `drops.on_drop_attempts` (memory -> forgotten).
-A property test proves each of them equal to the moves of this table.
+executing), `slots.finish` (executing -> memory) and `drops.on_drop_attempts` (memory ->
+forgotten). A property test proves each of them equal to the moves of this table.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ def _leave(state: WorkerState, record: WorkerTask, start: State, finish: State) 
 
 
 def describe(record: WorkerTask) -> list[str]:
-    """Return what an error message says of a record: itself and its neighbours, ten of each kind.
+    """Describe a record and its neighbours, ten of each kind, for an error message.
 
-    No history is kept: a worker keeps no keys of what it has forgotten, and the scheduler, which
+    No history is kept: a worker keeps no keys of forgotten records, and the scheduler, which
     numbers the attempts, has the story of each.
     """
     peer = None if record.peer is None else record.peer.address

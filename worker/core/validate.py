@@ -36,7 +36,7 @@ def validate(state: WorkerState) -> None:
     """Check every invariant.
 
     Raises:
-        InvalidState: some do not hold; names them, what was found, and the records concerned.
+        InvalidState: some do not hold. The text names each with the item that breaks it.
     """
     broken = list(violations(state))
     if broken:
@@ -57,7 +57,7 @@ def violations(state: WorkerState) -> Iterator[tuple[str, object]]:
             yield name, item
 
 
-# --- What is counted ------------------------------------------------------------------------------
+# --- Counting and comparing -----------------------------------------------------------------------
 
 
 def _records(state: WorkerState) -> list[WorkerTask]:
@@ -73,7 +73,7 @@ def _n_absent(task: WorkerTask) -> int:
 
 
 def _differences(found: dict[Any, Any], expected: dict[Any, Any]) -> list[Any]:
-    """Return what one of the two has and the other has not."""
+    """Return the values that only one of the two has."""
     places = {**found, **expected}
     return [value for place, value in places.items() if found.get(place) is not expected.get(place)]
 
@@ -155,10 +155,10 @@ OF_RECORDS: Final[dict[str, Callable[[WorkerTask], bool]]] = {
     "holders iff in fetch or flight": lambda record: (
         bool(record.holders) == (record.state in AT_PEER)
     ),
-    "no task waits for what is in memory or was dropped": lambda record: (
+    "no task waits for a record that is in memory or was dropped": lambda record: (
         record.waiters is None or record.state not in {MEMORY, RELEASED, CANCELLED}
     ),
-    "what is here only for tasks is pinned": lambda record: (
+    "a record that is here only for tasks is pinned": lambda record: (
         record.pins > 0 or record.state not in {FETCH, MISSING, RELEASED}
     ),
     "only a missing record has an unknown attempt": lambda record: (

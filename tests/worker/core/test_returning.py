@@ -15,12 +15,12 @@ def test_a_worker_that_leaves_finishes_what_it_runs_and_starts_nothing():
     assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]
     # What was on its way is not started either.
     assert worker.receive(assign("5 e")) == []
-    (told,) = worker.tell(0)
-    assert isinstance(told, AttemptsFinished)
-    assert told.attempts == [first.attempt]
+    (sent,) = worker.report(0)
+    assert isinstance(sent, AttemptsFinished)
+    assert sent.attempts == [first.attempt]
     (returned,) = worker.receive(give_back(5))
     assert isinstance(returned, AttemptsReturned)
-    assert sorted([*told.attempts, *returned.attempts]) == [1, 2, 3, 4, 5]
+    assert sorted([*sent.attempts, *returned.attempts]) == [1, 2, 3, 4, 5]
     assert not any(slot.n_executing for slot in worker.state.slots)
 
 

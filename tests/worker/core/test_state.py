@@ -41,7 +41,7 @@ def test_a_task_without_dependencies_runs_at_once_and_is_reported():
     task = worker.start()
     assert task is not None
     assert task.key == "a"
-    assert worker.tell() == [finished(1, result=b"result")]
+    assert worker.report() == [finished(1, result=b"result")]
     assert worker.awake == set()
 
 
@@ -95,7 +95,7 @@ def test_an_unknown_function_runs_alone_then_chunks_grow_to_a_millisecond():
     chunk = worker.state.slots[0].chunk
     assert len(chunk) == 1
     worker.start()
-    worker.tell(duration_us=9)
+    worker.report(duration_us=9)
     assert len(chunk) == 100
     assert worker.run(n=3) == ["k2", "k3", "k4"]
     assert len(chunk) == 97
@@ -114,11 +114,11 @@ def test_a_slow_function_gets_chunks_of_one():
     worker = Hands()
     worker.receive(assign("1 a", "2 b", "3 c", function=SLOW))
     worker.start()
-    worker.tell(duration_us=2_000_000)
+    worker.report(duration_us=2_000_000)
     assert len(worker.state.slots[0].chunk) == 1
 
 
-def test_an_idle_slot_takes_half_of_what_waits_behind_a_long_task():
+def test_an_idle_slot_takes_half_of_the_tasks_behind_a_long_one():
     worker = Hands(2)
     worker.receive(assign("1 a"))
     (slot,) = worker.awake
@@ -132,7 +132,7 @@ def test_an_idle_slot_takes_half_of_what_waits_behind_a_long_task():
     worker.run(other, n=2)
     worker.run(other, n=1)
     assert worker.awake == {slot}
-    worker.tell(slot)
+    worker.report(slot)
     assert worker.awake == set()
     assert sum(len(m.attempts) for m in worker.messages) == 9
 
@@ -144,10 +144,10 @@ def test_a_failure_is_reported_and_its_dependents_wait_until_they_are_dropped():
     worker = Hands()
     worker.receive(assign("1 a", "2 b <- a"))
     worker.start()
-    (told,) = worker.tell(failed=["a"])
-    assert isinstance(told, AttemptsErred)
-    assert told.attempts == [1]
-    assert told.failures[0][:2] == ["exception", "a"]
+    (sent,) = worker.report(failed=["a"])
+    assert isinstance(sent, AttemptsErred)
+    assert sent.attempts == [1]
+    assert sent.failures[0][:2] == ["exception", "a"]
     assert worker.run_all() == []
     assert set(worker.state.by_attempt) == {2}
     worker.receive(drop(2))
@@ -158,7 +158,7 @@ def test_a_failed_task_assigned_again_serves_its_waiting_dependents():
     worker = Hands()
     worker.receive(assign("1 a", "2 b <- a"))
     worker.start()
-    worker.tell(failed=["a"])
+    worker.report(failed=["a"])
     worker.receive(assign("3 a"))
     assert worker.run_all() == ["a", "b"]
 
@@ -185,7 +185,7 @@ def test_dropped_tasks_do_not_run_wherever_they_are():
     worker.receive(drop(3, 5))
     worker.receive(assign("6 f"))
     worker.receive(drop(6))
-    worker.tell()
+    worker.report()
     assert worker.run_all() == ["d"]
     assert [m.attempts for m in worker.messages] == [[1], [3, 5], [6], [2], [4]]
 
@@ -196,7 +196,7 @@ def test_a_task_dropped_while_it_runs_is_not_reported_and_its_value_is_forgotten
     worker.start()
     worker.receive(drop(1))
     assert worker.messages == []
-    assert worker.tell() == [AttemptsEnded(attempts=[1])]
+    assert worker.report() == [AttemptsEnded(attempts=[1])]
     assert worker.store == set()
     assert worker.run_all() == ["b"]
 
@@ -217,7 +217,7 @@ def test_an_old_drop_spares_the_newer_attempt():
     worker.receive(assign("1 a"))
     worker.start()
     worker.receive(drop(1), assign("2 a"))
-    worker.tell()
+    worker.report()
     worker.run_all()
     worker.receive(drop(1))
     assert worker.store == {2}
@@ -229,7 +229,7 @@ def test_a_new_attempt_takes_over_the_dependents_of_the_old_one():
     worker.receive(assign("1 x", "2 a", "3 b <- a"))
     worker.start()
     worker.receive(assign("4 a"))
-    worker.tell()
+    worker.report()
     assert worker.run_all() == ["a", "b"]
     assert [m.attempts for m in worker.messages] == [[1], [4], [3]]
 
@@ -243,18 +243,18 @@ def test_the_same_attempt_twice_and_an_unknown_attempt_are_ignored():
 # --- Returning ------------------------------------------------------------------------------------
 
 
-def test_what_would_run_last_is_given_back_first():
+def test_the_task_that_would_run_last_is_given_back_first():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b", "3 c", "4 d", "5 e"))
     worker.start()
     assert worker.receive(give_back(2)) == [AttemptsReturned(attempts=[5, 4])]
-    worker.tell()
+    worker.report()
     assert worker.run_all() == ["c"]
 
 
-def test_more_is_asked_back_than_there_is():
+def test_all_unstarted_tasks_are_given_back_if_more_are_asked_for():
     worker = Hands()
     worker.receive(assign("1 a", "2 b"))
     worker.start()
@@ -272,7 +272,7 @@ def test_a_task_is_given_back_only_after_its_dependents():
     assert worker.receive(give_back(9)) == [AttemptsReturned(attempts=[9, 2])]
 
 
-def test_giving_back_stops_fetches_that_nobody_needs_any_more():
+def test_giving_back_stops_fetches_that_no_task_needs_any_more():
     worker = Hands()
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.receive(assign("2 b <- y", located=[("y", 8, 10, [A])]))
@@ -342,7 +342,7 @@ def test_another_holder_is_asked_when_one_fails():
     assert worker.run_all() == ["a"]
 
 
-def test_what_is_queued_at_a_holder_out_of_reach_fails_with_it():
+def test_copies_queued_at_a_holder_out_of_reach_fail_with_it():
     worker = Hands()
     worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
     worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
@@ -350,7 +350,7 @@ def test_what_is_queued_at_a_holder_out_of_reach_fails_with_it():
     assert worker.state.fetching.peers == {}
 
 
-def test_what_a_lost_holder_owes_is_given_up_and_asked_for_elsewhere():
+def test_a_request_to_a_lost_holder_is_given_up_and_made_elsewhere():
     worker = Hands()
     worker.receive(assign("1 a <- x y", located=[("x", 8, 10, [A, B]), ("y", 9, 10, [A])]))
     assert worker.asked(A) == ["x", "y"]
@@ -360,18 +360,18 @@ def test_what_a_lost_holder_owes_is_given_up_and_asked_for_elsewhere():
     assert worker.asked(B) == ["x"]
 
 
-def test_what_waits_for_its_turn_at_a_lost_holder_is_not_asked_of_it():
+def test_copies_queued_at_a_lost_holder_are_not_asked_of_it():
     worker = Hands()
     with patch.object(fetching, "IN_FLIGHT_BYTES", 10):
         worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
         worker.receive(assign("2 b <- y", located=[("y", 9, 10, [B])]))
         assert worker.asked(B) == []
-        told = worker.receive(HoldersGone(addresses=[B]))
-    assert told == [KeysMissing(keys=["y"], holder=B, unreachable=True)]
+        sent = worker.receive(HoldersGone(addresses=[B]))
+    assert sent == [KeysMissing(keys=["y"], holder=B, unreachable=True)]
     assert worker.given_up == []
 
 
-def test_an_input_that_nobody_holds_is_asked_for():
+def test_an_input_without_a_holder_is_reported_as_missing():
     worker = Hands()
     assert worker.receive(assign("1 a <- x")) == [KeysMissing(keys=["x"], holder="tcp://me")]
     worker.receive(assign("2 x"))
@@ -431,8 +431,8 @@ def test_released_data_that_is_wanted_again_is_kept_and_reported():
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b <- a x", located=[("x", 9, 10, [A])]), drop(1))
-    told = worker.receive(assign("3 c <- a", located=[("a", 1, 10, [B])]))
-    assert told == [ReplicasAdded(attempts=[1], keys=["a"])]
+    sent = worker.receive(assign("3 c <- a", located=[("a", 1, 10, [B])]))
+    assert sent == [ReplicasAdded(attempts=[1], keys=["a"])]
     assert worker.fetches.keys() == {1}
     worker.answer(A)
     assert worker.run_all() == ["c", "b"]
@@ -451,7 +451,7 @@ def test_a_copy_for_two_tasks_is_fetched_once():
 # --- Sessions, functions, nonsense ----------------------------------------------------------------
 
 
-def test_losing_the_scheduler_forgets_everything_and_says_nothing():
+def test_losing_the_scheduler_forgets_everything_and_reports_nothing():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.run()
@@ -465,7 +465,7 @@ def test_losing_the_scheduler_forgets_everything_and_says_nothing():
     assert worker.state.functions == {}
     assert worker.store == {1}, "the running task uses it"
     assert worker.answer(A) == []
-    assert worker.tell() == []
+    assert worker.report() == []
     assert worker.store == set()
     assert worker.awake == set()
     worker.receive(assign("1 a"))
@@ -509,7 +509,7 @@ def no_arguments():
         Stop(reason="not for the core"),
     ],
 )
-def test_nonsense_is_refused_before_anything_changes(message):
+def test_a_contradictory_message_is_refused_before_anything_changes(message):
     worker = Hands()
     with pytest.raises(RemoteProtocolError):
         worker.state.handle(Received([message]), 0.0)
@@ -524,7 +524,7 @@ def test_a_client_waits_for_a_chunk_of_another_one_not_for_all_of_its_tasks():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.start()
-    worker.tell(duration_us=100)
+    worker.report(duration_us=100)
     worker.receive(assign(*(f"{i} a{i}" for i in range(2, 102))))
     small = assign("200 small")
     small.function_clients = [2]
@@ -538,17 +538,17 @@ def test_a_chunk_is_of_one_client_so_that_its_result_waits_for_no_other():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.start()
-    worker.tell(duration_us=1)
+    worker.report(duration_us=1)
     other = assign("5 b", "6 c")
     other.function_clients = [2]
     worker.receive(assign("2 busy"))
     worker.receive(assign("3 d", "4 e"), other)
     worker.start()
-    worker.tell()
+    worker.report()
     assert [task.key for task in worker.state.slots[0].chunk] == ["b", "c"]
 
 
-def test_the_users_priority_goes_before_turns_on_a_worker():
+def test_the_users_priority_goes_before_turns_of_clients():
     worker = Hands()
     worker.receive(assign("1 busy"))
     urgent = assign("9 urgent", priority=0)

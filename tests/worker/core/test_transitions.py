@@ -1,7 +1,7 @@
-"""transitions.py: the table, what is refused, and who else may change a state.
+"""transitions.py: the table, moves that it lacks, and the functions that may change a state.
 
-That the fused lanes do what the moves of the table do is a property: `TestLanes` in
-tests/worker/test_state_machine.py.
+The fused lanes do the same as the moves of the table: `TestLanes` in
+tests/worker/test_state_machine.py proves it.
 """
 
 from __future__ import annotations

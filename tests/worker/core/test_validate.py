@@ -89,8 +89,8 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "slot >= 0 iff executing or cancelled": set_to("cancelled", "slot", -1),
     "peer iff in fetch or flight": set_to("flight", "peer", None),
     "holders iff in fetch or flight": set_to("missing", "holders", ["tcp://a"]),
-    "no task waits for what is in memory or was dropped": set_to("memory", "waiters", []),
-    "what is here only for tasks is pinned": set_to("fetch", "pins", 0),
+    "no task waits for a record that is in memory or was dropped": set_to("memory", "waiters", []),
+    "a record that is here only for tasks is pinned": set_to("fetch", "pins", 0),
     "only a missing record has an unknown attempt": set_to("fetch", "attempt", NO_ATTEMPT),
     "by_key files current records by key": lambda state: state.by_key.update(
         wrong=one(state, "memory")
