@@ -1,7 +1,7 @@
 """The client library: futures, for blocking and ``async`` callers alike.
 
-The names are loaded at first use: who imports the core alone (the simulator) gets no sockets.
-No module here may be called like one of them, or importing it would put the module in its place.
+The names are loaded at first use, so that a program that imports only the core (the simulator) gets
+no sockets. No module here may have one of these names, because importing it would replace the name.
 """
 
 from __future__ import annotations

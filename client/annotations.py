@@ -1,4 +1,4 @@
-"""What `dask.annotate` says of tasks, as options of their submission.
+"""Annotations of `dask.annotate` as options of the submission of tasks.
 
     with dask.annotate(workers="gpu-0", resources={"GPU": 1}):      # where a collection is made
         x = da.ones(...)
@@ -41,10 +41,10 @@ def active_annotations() -> Mapping[str, Any]:
 
 
 class TaskOptions:
-    """The options of tasks of which the context, or their graph, says more than the call does.
+    """The options of annotated tasks, of the context or of their graph.
 
     Attributes:
-        common: the options of all tasks of which nothing else is said; None if they differ.
+        common: the options of all tasks without annotations of their own; None if they differ.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TaskOptions:
         active: Mapping[str, Any],
         of_tasks: Mapping[Any, Mapping[str, Any]],
     ) -> None:
-        """Put together what is said of all tasks.
+        """Combine the options that hold for all tasks.
 
         Args:
             given: the options of the call; None is none, and so is what `submit` has by default.
@@ -88,7 +88,7 @@ def options_of_call(
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
 ) -> Options | TaskOptions:
-    """Return the options of a call, with what the context adds to them.
+    """Return the options of a call, completed by those of the context.
 
     Raises:
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
@@ -129,7 +129,7 @@ def annotations_of(dsk: Any, graph: Mapping[Any, Any]) -> dict[Any, dict[str, An
     """Return {key: annotations} of the tasks that have any.
 
     Args:
-        dsk: what was given as the graph: an expression of dask knows of its tasks.
+        dsk: the graph as it was passed; an expression of dask has annotations of its tasks.
         graph: the graph that was made of it, which decides what is annotated.
 
     Raises:
@@ -189,7 +189,7 @@ def _make(values: Mapping[str, Any], key: Any) -> Options:
             priority,
             made.get("retries"),
             workers,
-            # Said of all tasks, it may be meant for those of them that name workers.
+            # An annotation of all tasks may be meant for those of them that name workers.
             bool(made.get("allow_other_workers")) and workers is not None,
             made.get("resources"),
         )

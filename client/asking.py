@@ -1,4 +1,4 @@
-"""What a client tells of its cluster. For clients of both kinds: see `client`."""
+"""Questions to a client about its cluster, for blocking and asynchronous clients (see `client`)."""
 
 from __future__ import annotations
 

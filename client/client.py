@@ -53,7 +53,7 @@ class Client(ClusterClient):
         timeout: seconds to wait for the scheduler.
         asynchronous: the methods return awaitables, for the event loop that runs now; use
             `async with Client(...)` or `await Client(...)`.
-        name: for people.
+        name: for display, in `weft info` and logs.
         set_as_default: make it the one that `Client.current` returns; and, if it blocks, the one
             on which `x.compute()` runs dask's collections.
         security: token and certificate, when they are not to be found by themselves.
@@ -387,7 +387,7 @@ class Client(ClusterClient):
             asynchronous: see `gather`.
             direct: see `gather`.
             options: those of `submit`, for every task: workers, resources, retries, priority,
-                allow_other_workers. What `dask.annotate` says of a task goes before them. Others
+                allow_other_workers. Annotations of `dask.annotate` take precedence. Others
                 are ignored, as dask's own schedulers do, unless they look misspelt.
 
         Returns:
@@ -425,7 +425,7 @@ class Client(ClusterClient):
     def _submit_task(
         self, func: Callable[..., Any], args: Sequence[Any], key: str, options: Options
     ) -> Future:
-        """Submit a task of a graph, whose options are decided."""
+        """Submit a task of a graph, with final options."""
         return submit_call(
             self._running(), self._encoder, func, tuple(args), {}, key, options, True
         )
@@ -550,7 +550,7 @@ class Client(ClusterClient):
         """The event loop that the connections live in."""
         return self._usable().loop
 
-    # --- For people: from what is known here, without asking anybody ------------------------------
+    # --- Display, from what the client knows ------------------------------------------------------
 
     def __repr__(self) -> str:
         if self._engine is None or self.status != "running":

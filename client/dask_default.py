@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CONFIG = "dask.config"
 _SHUFFLE = "dataframe.shuffle.method"
-#: A string of its own, so that it is known again: not every "tasks" was put there by weft.
+#: A string object of its own, recognised by identity: a user may have set "tasks" as well.
 _TASKS = "".join(["ta", "sks"])
 
 #: Reentrant: a destructor that runs meanwhile may close a client.
@@ -146,7 +146,7 @@ def _find_client() -> Client | None:
 
 
 def _is_in_task() -> bool:
-    """Say whether a task runs on this thread: it would wait for itself."""
+    """Return whether a task runs on this thread: it would wait for itself."""
     context = sys.modules.get(f"{__name__.partition('.')[0]}.worker.context")
     return context is not None and context.is_in_task()
 
@@ -186,7 +186,7 @@ def _set(module: Any, name: str, value: object) -> Callable[[], None]:
     change = module.set({name: value})
 
     def undo() -> None:
-        if module.get(name, None) is value:  # else somebody has changed it since then
+        if module.get(name, None) is value:  # otherwise the user has changed it since then
             change.__exit__(None, None, None)
 
     return undo

@@ -64,7 +64,7 @@ class Encoder:
     """Encodes the calls of one client. Any thread may call any method."""
 
     def __init__(self, key_part: str) -> None:
-        #: Tells this client's numbered keys from those of all others.
+        #: Distinguishes this client's numbered keys from those of all others.
         self._key_part = key_part
         # next() of it is atomic.
         self._numbers = itertools.count()
@@ -216,7 +216,7 @@ def _is_large(name: str, rows: list[tuple[Any, ...]], kwargs: dict[str, Any] | N
 
 
 def too_many_dependencies(name: str, n: int) -> ValueError:
-    """Say that one task cannot have so many inputs, and what to do instead."""
+    """Return the error for a task with too many inputs."""
     return ValueError(
         f"a task of {name} would depend on {n} futures, more than {MAX_DEPENDENCIES}; combine them "
         "in steps, some thousand at a time, as a tree"
@@ -309,7 +309,7 @@ def make_options(
     """
     if not priority and not retries and workers is None and not resources:
         if allow_other_workers:
-            raise ValueError("allow_other_workers= says nothing without workers=")
+            raise ValueError("allow_other_workers= has no effect without workers=")
         return DEFAULT_OPTIONS
     if type(priority) is not int or not -512 <= priority <= 511:
         raise ValueError(f"priority= is a whole number from -512 to 511, not {priority!r}")
@@ -324,7 +324,7 @@ def make_options(
     if workers is not None and not names:
         raise ValueError("workers= is empty: no worker could run this")
     if allow_other_workers and not names:
-        raise ValueError("allow_other_workers= says nothing without workers=")
+        raise ValueError("allow_other_workers= has no effect without workers=")
     if resources is not None and not isinstance(resources, Mapping):
         raise TypeError(
             f'resources= maps names to amounts, as {{"GPU": 1}} does; this is {resources!r}'

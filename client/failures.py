@@ -44,7 +44,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     ),
     "cancelled": lambda f: TaskCancelled(f[1], f[2]),
     "key-conflict": lambda f: ValueError(
-        f"key {f[1]!r} belongs to a task of another function or of other arguments, which somebody "
+        f"key {f[1]!r} belongs to a task of another function or of other arguments, which a client "
         "still holds; choose another key"
     ),
     "connection-lost": lambda f: CommClosed(f[2]),

@@ -1,4 +1,4 @@
-"""`Future`: a user's handle of one result. Many may share a key; the last one gone releases it."""
+"""`Future`: a user's handle of one result. Several may share a key; the last one releases it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Future:
-    """The result of a task, which may not be there yet.
+    """The result of a task, which may not have finished yet.
 
     Made by `Client.submit` and `Client.map`. In an asynchronous client `result`, `exception`,
     `traceback` and `cancel` return awaitables; a future can be awaited in any client.
@@ -155,7 +155,7 @@ class Future:
         self._engine.post(Watch(_Callback(self, fn), [self._state]))
         self._engine.check_open()
 
-    # --- Letting go -------------------------------------------------------------------------------
+    # --- Releasing --------------------------------------------------------------------------------
 
     def cancel(
         self,
@@ -180,7 +180,7 @@ class Future:
         return None
 
     def release(self) -> None:
-        """Let go of the result now, without waiting for this object to be collected."""
+        """Release the result now, without waiting for this object to be collected."""
         if not self._is_released:
             self._is_released = True
             state = self._state
@@ -232,7 +232,7 @@ answer_by_name(Future, FUTURE)
 
 
 def cancel_reason(reason: str | None, msg: str | None) -> str:
-    """Return what the errors of cancelled tasks say."""
+    """Return the reason for the errors of cancelled tasks."""
     return ": ".join(text for text in (reason, msg) if text)
 
 

@@ -14,7 +14,7 @@ from .shell.watchers import unready
 if TYPE_CHECKING:
     from .shell.engine import Engine
 
-#: Stands for what `errors="skip"` leaves out.
+#: The place of a result that `errors="skip"` leaves out.
 _SKIPPED = object()
 
 

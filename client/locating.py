@@ -117,7 +117,7 @@ class Location:
         return found if isinstance(found, LoopThread) else None
 
     def finder(self) -> Finder:
-        """Return what says where the scheduler is now."""
+        """Return the function that finds the scheduler's current address."""
         return self._find
 
     def _find(self) -> tuple[list[str], Security]:

@@ -1,4 +1,4 @@
-"""What is given in the place of futures and holds none: an error that says what to do instead."""
+"""Errors for arguments that should be futures and hold none, with advice on what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def items_of(futures: Any, call: str) -> Iterable[Any]:
 
 
 def no_future(item: object, call: str) -> TypeError:
-    """Say why `call` cannot take something, and what to do."""
+    """Return the error for an argument that `call` cannot take, with advice."""
     kind = type(item).__name__
     if is_collection(item):
         return TypeError(

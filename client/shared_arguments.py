@@ -73,7 +73,7 @@ class Content:
         self.key = f"data-{name}-{digest.hexdigest()}"
 
     def packed(self) -> Blob:
-        """Return the arguments of the hidden task: a copy, that nobody will change."""
+        """Return the arguments of the hidden task: a copy that will not change."""
         data, *buffers = _parts(self._blob)
         is_frozen = [memoryview(buffer).readonly for buffer in buffers]
         argument = PackedArgument(data, list(map(bytearray, buffers)), is_frozen)
@@ -85,7 +85,7 @@ def _parts(blob: Blob) -> list[Any]:
 
 
 class SharedArgument:
-    """A hidden task that is submitted. Whoever needs it holds this object."""
+    """A submitted hidden task. The calls that need it keep this object alive."""
 
     __slots__ = ("__weakref__", "future", "n_pending", "nbytes", "priority")
 
@@ -112,7 +112,7 @@ class SharedArguments:
         )
 
     def knows(self, content: Content) -> bool:
-        """Tell whether this content need not be sent again."""
+        """Return whether this content need not be sent again."""
         return content.key in self._arguments
 
     def submit(
@@ -156,7 +156,7 @@ class SharedArguments:
         return SharedArgument(future, content.nbytes, priority)
 
     def done(self, argument: SharedArgument, states: list[FutureState]) -> None:
-        """These calls are done, or nobody wants them: the argument lives as long as they do."""
+        """Handle calls that are done or unwanted: the argument is kept as long as they are."""
         with self._lock:
             argument.n_pending -= len(states)
             for state in states:
@@ -200,7 +200,7 @@ class Uses:
         self._rows: dict[str, tuple[Content, list[int]]] = {}
 
     def has(self, content: Content) -> bool:
-        """Tell whether a call uses this content."""
+        """Return whether a call uses this content."""
         return content.key in self._rows
 
     def add(self, row: int, contents: list[Content]) -> None:
@@ -255,7 +255,7 @@ class Sharing:
     def call(
         self, row: int, args: tuple[Any, ...], kwargs: dict[str, Any], nbytes: int
     ) -> tuple[Blob, list[str]] | None:
-        """Encode a call anew, with references in the place of its large arguments.
+        """Encode a call again, with references in place of its large arguments.
 
         Args:
             row: where it stands in the submission.

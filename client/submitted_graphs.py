@@ -25,7 +25,7 @@ _MAX_KEY_CHARS = 80
 
 
 class SubmittedTask(GraphTask):
-    """A task whose value is its future; pickled, it stands for that future's result."""
+    """A task whose value is its future; a reader of its pickle gets that future's result."""
 
     __slots__ = ()
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def of_client(client: Client) -> str:
-    """Describe a client; a closed one only says so."""
+    """Describe a client; of a closed one, only that it is closed."""
     rows = [("Client", client.name), ("Status", client.status)]
     engine = client._engine
     if engine is not None and client.status == "running":
@@ -24,7 +24,7 @@ def of_client(client: Client) -> str:
 
 
 def of_cluster(cluster: Any) -> str:
-    """Describe a `LocalCluster`; a closed one only says so."""
+    """Describe a `LocalCluster`; of a closed one, only that it is closed."""
     rows = [("LocalCluster", cluster.name), ("Status", cluster.status)]
     if cluster.status == "running":
         nthreads = cluster.n_workers * cluster.threads_per_worker

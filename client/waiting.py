@@ -180,7 +180,7 @@ class as_completed:
 
     Args:
         futures: of one client.
-        loop: ignored; for those who pass it by habit.
+        loop: ignored; accepted for compatibility with dask.
         with_results: yield `(future, result)` instead of the future.
         raise_errors: with results: raise the exception of a failed future. False: yield
             `(future, exception)`.

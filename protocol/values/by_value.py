@@ -1,6 +1,6 @@
-"""Functions and classes that travel by value inside arguments, pickled once.
+"""Functions and classes that are sent by value inside arguments, pickled once.
 
-cloudpickle pickles a function of `__main__` anew each time that it meets one. A batch object that
+cloudpickle pickles a function of `__main__` again each time that it meets it. A batch object that
 holds such a function is an argument of thousands of calls. So the functions and classes that
 cloudpickle would pickle by value are taken out of an argument while it is pickled: all of one
 argument make one *group*, pickled together by cloudpickle, and what is known to be unchanged since
@@ -94,10 +94,10 @@ _FIXED_TYPES: Final = frozenset(
 
 
 class _NotFixed(Exception):
-    """Something among the members may change unseen: the argument is cloudpickle's."""
+    """A member may change without notice, so cloudpickle must pickle the argument."""
 
 
-# --- What must hold for a group to be used again --------------------------------------------------
+# --- Conditions for using a group again -----------------------------------------------------------
 
 
 class _Observed:
@@ -172,7 +172,7 @@ class _Observed:
                 self.add(value)
 
     def is_unchanged(self) -> bool:
-        """Whether pickling would give the same again."""
+        """Return whether pickling would give the same bytes again."""
         for func, code, defaults, kwdefaults in self.functions:
             if (
                 func.__code__ is not code
@@ -194,7 +194,7 @@ class _Observed:
 
 @functools.lru_cache(maxsize=1024)
 def _assigns_outside(code: types.CodeType) -> bool:
-    """Say whether a function with this code may assign module or closure variables."""
+    """Return whether a function with this code may assign module or closure variables."""
     outer = set(code.co_freevars)
     codes = [code]
     for inner in codes:  # grows while it is walked
@@ -244,7 +244,7 @@ class _Entry:
 
 
 def _take_member(i: int) -> bytes:
-    """Return what puts member `i` of the group, which is first in the memo, next in the memo."""
+    """Return opcodes that copy member `i` of the group, first in the memo, to its next place."""
     return b"".join(
         (
             *(pickle.GLOBAL, b"operator\ngetitem\n", pickle.BINGET, b"\0"),
@@ -254,8 +254,8 @@ def _take_member(i: int) -> bytes:
     )
 
 
-#: {ids of the members: entry}. An entry holds its members, so no id in use is anybody else's.
-#: Bounded; the oldest makes room.
+#: {ids of the members: entry}. An entry holds its members, so their ids are not used again.
+#: Bounded; the oldest entry is dropped first.
 _entries: dict[tuple[int, ...], _Entry] = {}
 #: {types of the arguments of a call: the entry that the last such call used}. Bounded likewise.
 group_hints: Final[dict[tuple[type, ...], _Entry]] = {}
@@ -286,7 +286,7 @@ def dumps_as_before(
         return None
     try:
         data = _dump_with(entry, obj, buffer_callback) if entry.observed.is_unchanged() else b""
-    except Exception:  # plain pickle cannot, so cloudpickle has the last word
+    except Exception:  # plain pickle cannot, so cloudpickle is tried next
         data = b""
     if not needs_cloudpickle(data):
         for mark in entry.marks:
@@ -365,7 +365,7 @@ def _reducers() -> dict[type, Callable[[Any], Any]]:
 class _ArgumentPickler(pickle.Pickler):
     """Pickles as cloudpickle does, and notes functions and classes instead of pickling them.
 
-    What it writes is of use only if there are none.
+    Its output is valid only if there are none.
     """
 
     def __init__(

@@ -1,14 +1,14 @@
-"""The exception of a task on its way from the worker that caught it to the client that raises it.
+"""Packing of a task's exception on the worker, and unpacking on the client that raises it.
 
-What the user sees is the exception as the task raised it: its own type, cause and context, a
-traceback of the user's frames without weft's, and a note that says which task, where. So a packed
-exception is five plain fields that the scheduler forwards, and may show, without looking inside:
+The user gets the exception as the task raised it: its own type, cause and context, a traceback of
+the user's frames without weft's, and a note that names the task and the worker. A packed exception
+has five plain fields, which the scheduler forwards, and may show, without unpickling:
 
     [blob, type name, text, traceback text, frames]
 
 `blob` is the pickled exception, `b""` if it cannot be pickled; `frames` is a pickle too, of what
-pickling an exception drops: tracebacks, cause, context, and the note. Where the exception itself
-does not arrive, `TaskErred` takes its place and carries type name, text and traceback text.
+pickling an exception drops: tracebacks, cause, context, and the note. If the exception itself
+cannot be unpickled, `TaskErred` takes its place, with type name, text and traceback text.
 
 Neither direction may fail: an exception's `__str__`, `__reduce__` and class are user code.
 """
@@ -49,7 +49,7 @@ def pack_exception(exc: BaseException, key: str, worker: str) -> list[Any]:
     Args:
         exc: as caught, with its traceback; SystemExit and KeyboardInterrupt too. Not changed.
         key: of the task.
-        worker: name or address, for people.
+        worker: name or address, for the note.
     """
     tb = without_own_frames(exc.__traceback__)
     links = _links(exc)
@@ -61,12 +61,12 @@ def pack_exception(exc: BaseException, key: str, worker: str) -> list[Any]:
 
 
 def name_packed(packed: PackedException, key: str, note: str) -> list[Any]:
-    """Return a packed exception that says what failed, where whoever packed it did not know.
+    """Return a packed exception with a key and a note that its packer did not know.
 
     Args:
         packed: as `pack_exception` made it, in a process that this one trusts.
-        key: takes the place of the one it was packed with.
-        note: takes the place of the line that says which task, where.
+        key: replaces the key it was packed with.
+        note: replaces the line that names the task and the worker.
     """
     *fields, frames = packed
     _, _, links = pickle.loads(frames)
@@ -74,11 +74,11 @@ def name_packed(packed: PackedException, key: str, note: str) -> list[Any]:
 
 
 def unpack_exception(packed: PackedException, key: str = "") -> BaseException:
-    """Return the exception that `pack_exception` was given, or a `TaskErred` in its place.
+    """Return the exception that was passed to `pack_exception`, or a `TaskErred` in its place.
 
     A new object each time. SystemExit, KeyboardInterrupt, GeneratorExit and asyncio.CancelledError
-    come as `TaskErred` with the original as the cause: raised here, they would end or cancel the
-    caller, which is not what happened.
+    become `TaskErred` with the original as the cause, because raised here they would end or cancel
+    the caller.
 
     Raises:
         RemoteProtocolError: this is not a packed exception.
@@ -164,7 +164,7 @@ def _group_parts(exc: BaseException) -> Sequence[BaseException]:
 
 
 def _pickled(exc: BaseException) -> bytes:
-    """Return a pickle that was seen to come back, or `b""`."""
+    """Return a pickle that can be unpickled here, or `b""`."""
     return _pickled_if_it_comes_back(exc) or _pickled_if_it_comes_back(_Bare(exc))
 
 
@@ -180,8 +180,8 @@ def _pickled_if_it_comes_back(candidate: object) -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles exceptions as their classes say, whatever tblib has registered for all of them: what
-    that makes of UnicodeDecodeError has lost its text.
+    """Pickles exceptions by their own reducers, even if tblib has registered one for all of them:
+    tblib's loses the text of UnicodeDecodeError.
     """
 
     def reducer_override(self, obj: object) -> Any:
@@ -203,8 +203,8 @@ def _dumps(obj: object) -> bytes:
 class _Bare:
     """An exception pickled without its constructor.
 
-    By default an exception comes back as `type(*args)`, which fails for every class whose
-    constructor takes something else than it hands on to its base.
+    By default an exception is unpickled as `type(*args)`, which fails for classes whose
+    constructor takes other arguments than it passes to its base.
     """
 
     def __init__(self, exc: BaseException) -> None:
@@ -240,7 +240,7 @@ def _traceback_text(exc: BaseException, tb: Any, name: str, text: str) -> str:
     try:
         printed = "".join(traceback.format_exception(type(exc), exc, tb))
     except Exception:
-        # `__notes__`, `__str__` or a source line that cannot be printed: say what is certain.
+        # `__notes__`, `__str__` or a source line cannot be printed: return what is certain.
         printed = "".join([*traceback.format_tb(tb), f"{name}: {text}\n"])
     return _sendable(printed, MAX_TRACEBACK_CHARS)
 

@@ -1,14 +1,14 @@
-"""Functions as blobs named by their content, and the labels that people see.
+"""Functions as blobs named by their content, and their labels for display.
 
 A function is sent to a worker once and named by a hash of its pickle after that. Pickling one that
 travels by value takes 20 µs and more, so the result is kept per function object, and
 `dumps_function` checks on each call that it is still true:
 
-- An importable function travels as its name. It is known by identity, for ever.
-- A function of `__main__`, a lambda or a closure travels with its code, defaults, closure variables
+- An importable function is sent as its name, and remembered by identity, without further checks.
+- A function of `__main__`, a lambda or a closure is sent with its code, defaults, closure variables
   and the module variables that it reads (and those of the `__main__` functions among them). All of
   these are compared by identity, which takes about 50 ns each; a changed one means a new pickle.
-- Identity says nothing about a list or an array that was changed in place. So if a captured value
+- Identity does not show that a list or an array was changed in place. So if a captured value
   is mutable, the function is pickled again each time; unless the pickle is beyond 64 KiB: then
   it is trusted, because 5000 calls of a function over 100 MB must not pickle it 5000 times.
 - Callable objects and bound methods carry the state of an object and are pickled each time.
@@ -71,13 +71,13 @@ IMMUTABLE_TYPES = frozenset(
 
 
 class _Entry:
-    """A pickled function, and what must still hold for it to be used again."""
+    """A pickled function, and the conditions for using it again."""
 
     __slots__ = ("code", "defaults", "kwdefaults", "ref", "result", "watched")
 
-    #: Returns the function, or None when it is gone.
+    #: Returns the function, or None if it was collected.
     ref: Callable[[], Any]
-    #: What dumps_function returns.
+    #: The return value of dumps_function.
     result: tuple[bytes, bytes]
     #: None for what has no code to compare: importable functions, partials, classes.
     code: types.CodeType | None
@@ -208,7 +208,7 @@ def _reference(func: Any, *, strong: bool) -> Callable[[], Any]:
 
 
 def travels_as_name(func: Any) -> bool:
-    """Say whether `func` is pickled as a name that means the same elsewhere."""
+    """Return whether `func` is pickled as a name that means the same in other processes."""
     if isinstance(func, types.BuiltinFunctionType):
         owner = func.__self__
         return owner is None or isinstance(owner, types.ModuleType)

@@ -1,8 +1,8 @@
 """Values, arguments and functions as opaque blobs, and back.
 
-What it owns: the public way from objects to `Blob`s for clients and workers. `pickling` chooses the
-pickler, `functions` does functions, `payload` holds the result. The scheduler forwards blobs and
-imports none of this but `payload`.
+Owns the conversion of objects to `Blob`s and back for clients and workers. `pickling` chooses the
+pickler, `functions` pickles functions, `payload` holds the result. The scheduler forwards blobs and
+imports only `payload`.
 
 **Futures among arguments.** A future at any depth of a task's arguments is a dependency of the
 task, and finding it must not cost a Python-level walk over arguments. So the pickler finds it:
@@ -13,7 +13,7 @@ anywhere else (inside a function, a result, by the user), a future keeps its key
 client of the process that reads it.
 
 **Shared memory.** Buffers of 4 KiB and more are not copied. What `dumps` returns views the memory
-of the objects: who may let them change before the bytes are sent uses `Payload.detached()`. What
+of the objects: if they may change before the bytes are sent, use `Payload.detached()`. What
 `loads` returns views the blob: writable if the blob's buffers are (a `bytearray` is, `bytes` are
 not).
 
@@ -69,16 +69,16 @@ _pickle_loads = pickle.loads
 
 
 class _Local(threading.local):
-    """What the pickle machinery of this thread is in the middle of.
+    """The state of pickling and unpickling in this thread.
 
     Class attributes are the values of a thread that never set its own.
     """
 
     #: {key: position} of the futures met so far, None when they are not being collected.
     collector: dict[str, int] | None = None
-    #: The futures themselves, each as often as it was met; None when nobody asks for them.
+    #: The futures themselves, each as often as it was met; None if they are not collected.
     met: list[Any] | None = None
-    #: What placeholders stand for, None when none may occur.
+    #: The values of placeholders, None if placeholders are not allowed.
     values: Sequence[Any] | None = None
 
 
@@ -93,7 +93,7 @@ def dumps(obj: object, what: str = "object") -> Blob:
 
     Args:
         obj: anything; functions and classes that the reader could not import travel by value.
-        what: how an error calls it.
+        what: the name of `obj` in an error.
 
     Raises:
         SerializationError: it, or something in it, cannot be pickled.
@@ -113,7 +113,7 @@ def dumps(obj: object, what: str = "object") -> Blob:
 
 
 def loads(blob: Blob) -> Any:
-    """Return what `dumps` was given. Large buffers in it are views of the blob's.
+    """Return the object of a blob. Large buffers in it are views of the blob's.
 
     Raises whatever unpickling raises, most often ImportError for a module missing here.
     """
@@ -137,7 +137,7 @@ def _encode(obj: object, is_argument: bool = False) -> Blob:
         data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
         if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
             data = _encode_by_value(obj, buffers, take, is_argument)
-    except Exception:  # plain pickle fails in many ways; cloudpickle has the last word
+    except Exception:  # plain pickle fails in many ways; cloudpickle is tried next
         data = _encode_by_value(obj, buffers, take, is_argument)
     return Payload(data, buffers) if buffers else data
 
@@ -155,7 +155,7 @@ def _encode_by_value(
 
 
 def _restart(buffers: list[memoryview]) -> None:
-    """Empty what the objects and their buffers noted: `obj` is pickled again from its beginning."""
+    """Discard the noted futures and buffers, because `obj` is pickled again from its beginning."""
     buffers.clear()
     if _local.collector is not None:
         _local.collector.clear()
@@ -164,13 +164,13 @@ def _restart(buffers: list[memoryview]) -> None:
 def _raise_explained(
     exc: Exception, candidates: list[tuple[str, object]], of: str = ""
 ) -> NoReturn:
-    """Turn an error of pickling into one that names the culprit. MemoryError stays what it is."""
+    """Raise a SerializationError that names the culprit; raise MemoryError unchanged."""
     if isinstance(exc, (MemoryError, SerializationError)):
         raise exc
     _local.collector = None  # the search pickles too; our caller restores it
     text = str(exc) or type(exc).__name__
     if isinstance(exc, RecursionError) or isinstance(exc.__cause__, RecursionError):
-        # Every part of a chain of a million links fails; the innermost would say nothing.
+        # Every part of a chain of a million links fails; naming the innermost would not help.
         path, culprit = candidates[0]
     else:
         path, culprit = find_unpicklable(candidates)
@@ -182,7 +182,7 @@ def _raise_explained(
 
 
 def reduce_future(key: str, future: Any = None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return what `__reduce__` of a future of `key` must return.
+    """Return the result of `__reduce__` for a future of `key`.
 
     Args:
         key: of its task.
@@ -213,7 +213,7 @@ def futures_met() -> Iterator[list[Any]]:
 
 
 def _dependency(index: int) -> Any:
-    """Stand for a future in the pickle of a task's arguments; reading gives its value."""
+    """Return the value of a future's placeholder in the pickle of a task's arguments."""
     values = _local.values
     if values is None:
         raise InternalError(
@@ -230,16 +230,16 @@ _future_binder: Callable[[str], Any] | None = None
 
 
 def set_future_binder(binder: Callable[[str], Any] | None) -> None:
-    """Set what makes a future of a key, for futures pickled outside of a task's arguments.
+    """Set the function that makes a future of a key, for futures pickled outside of arguments.
 
-    Clients set it while they are open. It is one for the process, and called on any thread.
+    Clients set it while they are open. There is one per process, called on any thread.
     """
-    global _future_binder  # noqa: PLW0603 - one hook for the process is what is meant
+    global _future_binder  # noqa: PLW0603 - one hook per process is intended
     _future_binder = binder
 
 
 def _bind_future(key: str) -> Any:
-    """Stand for a future in any other pickle; reading gives a future of this process's client."""
+    """Return a future of this process's client, for a future in any other pickle."""
     if _future_binder is None:
         if is_worker_process():
             raise ClientClosed(
@@ -270,7 +270,7 @@ def dumps_with_dependencies(obj: object, what: str = "object") -> tuple[Blob, li
 
 
 def loads_with_dependencies(blob: Blob, values: Sequence[Any]) -> Any:
-    """Return what `dumps_with_dependencies` was given, with `values[i]` for the i-th future."""
+    """Return the object of `dumps_with_dependencies`, with `values[i]` for the i-th future."""
     if not values:
         return loads(blob)
     outer = _local.values
@@ -312,7 +312,7 @@ def dumps_arguments_many(
     """Do `dumps_arguments` for each row, in half the time; `kwargs` are the same for all.
 
     Returns:
-        Blobs and key lists, one of each for each row.
+        Blobs and key lists, one of each per row.
 
     Raises:
         SerializationError: names the argument and the row, as in "argument args[0] of f (call 17)".

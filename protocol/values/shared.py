@@ -1,9 +1,9 @@
-"""A large argument that many tasks share: the value of a task of its own, kept packed.
+"""A large argument that many tasks share: the value of a separate task, kept packed.
 
 The client submits `shared_argument(PackedArgument(...))` once, and each call that uses the argument
-depends on it; in the call's own arguments stands a call of `unpack`. So every call gets a copy that
-nobody else has, to change in place as it likes, and the value itself is moved, kept, lost and made
-again like any other result. Nothing here is imported by the scheduler.
+depends on it; the call's own arguments contain a call of `unpack` instead. So every call gets its
+own copy, which it may change in place, and the value itself is moved, kept, lost and computed again
+like any other result. The scheduler imports nothing of this module.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .serialize import loads, reduce_future
 
 
 class PackedArgument:
-    """A pickle with its buffers, that stays one when it is pickled and unpickled.
+    """A pickle with its buffers that stays packed when it is pickled and unpickled.
 
     Never changed: in process, the client's record and a worker's store share its memory.
 
     Args:
         data: the pickle.
-        buffers: what it refers to, in order.
-        is_frozen: of each buffer, whether the object that it was of could not be written to.
+        buffers: the buffers that it refers to, in order.
+        is_frozen: for each buffer, whether its object was read-only.
     """
 
     __slots__ = ("buffers", "data", "is_frozen")
@@ -36,7 +36,7 @@ class PackedArgument:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pickle and all buffers together."""
+        """The size of the pickle and all buffers, in bytes."""
         return Payload(self.data, self.buffers).nbytes
 
     def __sizeof__(self) -> int:
@@ -49,7 +49,7 @@ class PackedArgument:
 
 
 def _owner(buffer: Buffer) -> Buffer:
-    """Return what a view is of, if it is of all of it.
+    """Return the object of a view that covers all of it.
 
     Records are parts of cycles, and to collect a view of a view crashes most versions of Python.
     """
@@ -73,7 +73,7 @@ def shared_argument(argument: PackedArgument) -> PackedArgument:
 
 
 def unpack(argument: PackedArgument) -> Any:
-    """Return a new object. Its memory is its own, unless it cannot be written to."""
+    """Return a new object. It shares memory only where it is read-only."""
     buffers = [
         memoryview(buffer).toreadonly() if is_frozen else bytearray(buffer)
         for buffer, is_frozen in zip(argument.buffers, argument.is_frozen, strict=True)
@@ -82,7 +82,7 @@ def unpack(argument: PackedArgument) -> Any:
 
 
 class SharedReference:
-    """Stands for a shared argument among those of a call; read by the task, it is the argument."""
+    """The place of a shared argument in those of a call; a task that reads it gets the argument."""
 
     __slots__ = ("_value",)
 

@@ -1,9 +1,9 @@
-"""How much memory a value takes, roughly and cheaply.
+"""Cheap estimates of the memory that values take.
 
-For deciding what to send along, where to run, and when to spill; never for accounting to the byte.
-It runs on every result, so it looks at a bounded number of objects whatever it is given: containers
-are sampled, arrays are asked. Nothing is imported for it: a numpy array is known by the name of the
-module of its type.
+They decide which results are sent with a completion and where tasks run; they are not exact. Every
+result is estimated, so only a bounded number of objects is looked at: containers are sampled, and
+arrays know their size. No library is imported: a numpy array is recognised by the name of its
+type's module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Any
 
-#: Items looked at in a container, by depth below the value asked about; nothing is, below that.
+#: Items looked at in a container, by depth below the value; deeper containers are not looked into.
 #: At most 24 + 24·6 + 24·6·2 objects in all.
 _SAMPLES = (24, 6, 2)
 
@@ -65,7 +65,7 @@ def _sample(items: Collection[Any], depth: int) -> int:
         # Rounded to spread over the whole list; a plain step would miss its end.
         chosen = [items[i * n // n_samples] for i in range(n_samples)]
     else:
-        # No index to jump by, and walking a million items is not cheap: the first stand for all.
+        # No index to jump by, and walking a million items is not cheap: the first are the sample.
         chosen = islice(items, n_samples)
     return sum(_size(item, depth) for item in chosen) * n // n_samples
 
@@ -193,7 +193,7 @@ def _choose(cls: type) -> Callable[..., int]:
 
 
 def _has_data(base: type, by_module: Callable[..., int]) -> bool:
-    """Say whether types like `base` hold data themselves: numpy's dtypes and ufuncs do not."""
+    """Return whether types like `base` hold data themselves: numpy's dtypes and ufuncs do not."""
     needed: dict[Callable[..., int], tuple[str, ...]] = {
         _of_numpy: ("nbytes", "flags"),
         _of_nbytes: ("nbytes",),

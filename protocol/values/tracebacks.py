@@ -22,7 +22,7 @@ from typing import TypeAlias
 Columns: TypeAlias = "tuple[int, int, int] | None"
 Row: TypeAlias = "tuple[str, str, int, str, Columns, int]"
 
-#: A recursion without end has a thousand frames and says the same in each.
+#: An endless recursion has a thousand frames, all of them alike.
 MAX_FRAMES = 200
 
 #: The folder of the weft package, with the separator.

@@ -1,4 +1,4 @@
-"""What a client of a cluster is to `weft.get`: something that runs whole graphs elsewhere."""
+"""The interface of a cluster's client that `weft.get` uses: it runs whole graphs elsewhere."""
 
 from __future__ import annotations
 

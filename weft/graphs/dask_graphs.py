@@ -56,7 +56,7 @@ _SECTIONS = frozenset(
 
 
 def has_configuration() -> bool:
-    """Say whether `configured` may have anything to tell; asking it costs a microsecond a name."""
+    """Return whether `configured` may find anything; calling it takes a microsecond per name."""
     dask_config = sys.modules.get("dask.config")
     return dask_config is not None and not _SECTIONS.isdisjoint(dask_config.config)
 

@@ -103,7 +103,7 @@ def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> A
 
 
 def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
-    """Run a graph as the options say; `drive` is for want of an executor."""
+    """Run a graph with these options; `drive` runs it if there is no executor."""
     mapping = as_mapping(dsk)
     if options.client is not None:
         return options.client._run_graph(

@@ -81,7 +81,7 @@ class Options:
 
 
 def read_options(given: GetOptions) -> Options:
-    """Check what the user gave, and fill in what dask's configuration says.
+    """Check the user's options, and complete them from dask's configuration.
 
     Raises:
         UnknownOption: there is no such option.
@@ -131,7 +131,7 @@ def use_configured_executor(options: Options) -> None:
 
 
 def _check_for_client(given: GetOptions) -> None:
-    """Refuse what would be ignored; what dask's configuration says is for its own engines."""
+    """Refuse options that would be ignored; those of dask's configuration are for its engines."""
     for name in _NOT_FOR_CLIENTS:
         value = given.get(name)
         if value or (name == "cache" and value is not None):

@@ -52,7 +52,7 @@ _MAKERS: dict[type, Callable[[list[Any]], Any]] = {tuple: tuple, set: set, froze
 
 
 class NodeTypes(NamedTuple):
-    """The classes that say what an object of dask is; see `dask_graphs`."""
+    """The classes by which objects of dask are recognised; see `dask_graphs`."""
 
     #: Called with {key: value} of its `dependencies`.
     node: Any
@@ -236,7 +236,7 @@ class _Reader:
     # --- One key ----------------------------------------------------------------------------------
 
     def look_up(self, key: Any) -> HasValue:
-        """Return what a key refers to, and take note to read it if it is a task.
+        """Return the object that a key refers to; a task is noted for reading.
 
         The key is in the graph.
         """

@@ -1,6 +1,6 @@
-"""What a finished task makes possible: which others may run, and which values nobody needs now.
+"""Consequences of a finished task: tasks that become ready, and values that can be dropped.
 
-Core: constant time for each task and each edge, whoever drives. The ready stack is last in, first
+Core: constant time per task and edge, for all drivers. The ready stack is last in, first
 out: the task that became possible last runs first, so that chains and branches end before others
 begin, and few results are held at a time. (After dask's local scheduler; what differs: nothing is
 looked up by key, an edge is a pointer.)

@@ -5,7 +5,7 @@ A *reference* is anything with a `value`: a `GraphTask` that has finished, or a 
 builds its value from references of its own when it is asked. So filling in a call is one loop,
 whatever was written in the graph, and no recursion happens while a graph is read.
 
-Core: nothing here knows who runs a task.
+Core: independent of the drivers, which run the tasks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HasValue(Protocol):
 
 
 class GraphTask:
-    """A call that is to be made once, and its result for as long as somebody needs it."""
+    """A call that is made once, and its result for as long as it is needed."""
 
     __slots__ = (
         "args",
@@ -88,7 +88,7 @@ class Literal:
 
 
 class ListOf:
-    """A list in the arguments. Made anew for each call, so that none can spoil another's."""
+    """A list in the arguments. Each call gets a new one, so that calls cannot affect each other."""
 
     __slots__ = ("refs", "template")
 

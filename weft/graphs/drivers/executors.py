@@ -74,7 +74,7 @@ class MultiprocessingPool(Executor):
 
 
 def is_client(given: object) -> bool:
-    """Say whether this is a client of a cluster, and usable as an executor.
+    """Return whether this is a client of a cluster, and usable as an executor.
 
     Raises:
         WrongExecutor: it is one that has to be awaited.
@@ -111,7 +111,7 @@ _kinds: WeakKeyDictionary[Executor, Kind] = WeakKeyDictionary()
 
 
 def kind_of(executor: Executor) -> Kind:
-    """Say where an executor runs its calls; one that is not known is asked, with a call."""
+    """Return where an executor runs its calls; an unknown one gets a call that finds out."""
     if type(executor) in (ThreadPool, ThreadPoolExecutor):
         return Kind.SHARED
     processes = sys.modules.get("concurrent.futures.process")
@@ -138,7 +138,7 @@ def kind_of(executor: Executor) -> Kind:
 
 
 def is_same(one: Executor, other: Executor) -> bool:
-    """Say whether two executors run their calls in the same place."""
+    """Return whether two executors run their calls in the same place."""
     if isinstance(one, MultiprocessingPool) and isinstance(other, MultiprocessingPool):
         return one.pool is other.pool
     return one is other

@@ -10,7 +10,7 @@ from ..core.tasks import GraphTask, call
 
 
 def told(exc: BaseException, key: Hashable) -> BaseException:
-    """Return the exception of a task, to be raised: with the user's frames and the task's key."""
+    """Return the exception of a task to raise, with the user's frames and the task's key."""
     add_note(exc, f"weft: task {key!r}")
     set_field(exc, "__traceback__", without_own_frames(exc.__traceback__))
     return exc

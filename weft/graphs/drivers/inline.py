@@ -17,7 +17,7 @@ def run_inline(graph: Graph, observer: Observer | None = None) -> Any:
 
     Args:
         graph: used up by this.
-        observer: is told of each task.
+        observer: notified of each task.
 
     Raises:
         BaseException: what the first task that failed has raised; nothing else was run.

@@ -1,7 +1,7 @@
 """Graphs within tasks: which executors are waiting for the calling task.
 
 A task may ask for a graph on the executor that it runs on itself. If its thread only waited, and
-all threads of a pool did so, nobody would be left to run anything. So the thread that asks works
+all threads of a pool did so, none would be left to run anything. So the thread that asks works
 along when it belongs to the executor, or when the executor waits for it: a graph on A whose task
 asks for one on B whose task asks for one on A.
 """
@@ -41,13 +41,13 @@ def context_for_tasks(run: OuterRun) -> contextvars.Context:
 
 
 def innermost_executor() -> Executor | None:
-    """Return the executor of the graph whose task is calling, None if none is."""
+    """Return the executor of the graph of the calling task, None outside of tasks."""
     outer = _outer.get()
     return outer[-1].executor if outer else None
 
 
 def waits_for_caller(executor: Executor) -> bool:
-    """Say whether calls of `executor` may not be run before the caller goes on."""
+    """Return whether calls of `executor` may have to wait until the caller continues."""
     for run in _outer.get():
         if run.executor is not None and is_same(executor, run.executor):
             return True

@@ -1,4 +1,4 @@
-"""Callbacks and caches in the manner of dask: who wants to see each task begin and end.
+"""dask's callbacks and caches, which see each task begin and end.
 
 An `Observer` keeps the tables that dask's callbacks are shown, beside those of the run and by key,
 because callbacks look into them (a progress bar counts them). It decides nothing. Its methods are
@@ -7,7 +7,7 @@ and `posttask` of each task, `finish`.
 
 Engines do not wait for it: tasks begin and end elsewhere, and are shown one after the other in an
 order in which they might have been run, a moment later. So at each call the tables are what they
-are in dask's own engines at such a moment. Whose results stay in a worker process has none here:
+are in dask's own engines at such a moment. A task whose result stays in a worker process has none:
 they are not in the table of results, and no `posttask` is called for them.
 """
 
@@ -23,7 +23,7 @@ from ..core.tasks import GraphTask
 #: posttask(key, result, dsk, state, worker_id), finish(dsk, state, is_errored); None = not wanted
 CallbackTuple: TypeAlias = "tuple[Callable[..., object] | None, ...]"
 
-#: Stands for a result that is not in this process.
+#: The place of a result that is not in this process.
 ELSEWHERE: Final = object()
 
 
@@ -32,7 +32,7 @@ class Observer:
 
     Args:
         callbacks: five functions each.
-        cache: where results are while somebody needs them; outputs stay there.
+        cache: the results that are still needed; outputs stay there.
 
     Attributes:
         wants_results: not only to know that there are any.
@@ -149,7 +149,7 @@ class Observer:
                 posttask(key, value, self._dsk, state, worker_id)
 
     def finish(self, *, is_errored: bool) -> None:
-        """Show that the run is over, to those who saw it begin."""
+        """Call the `finish` of each callback whose `start` was called."""
         for callback in self._started:
             if callback[4]:
                 callback[4](self._dsk, self.state, is_errored)

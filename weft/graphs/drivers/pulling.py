@@ -1,17 +1,17 @@
-"""Threads of an executor pull tasks: the driver for whatever shares this process's memory.
+"""Threads of an executor pull tasks: the driver for executors that share this process's memory.
 
 A *puller* is one call that was submitted to the executor. It takes a task, makes the call, notes
 the result and takes the next, under one short lock in between; so short tasks run back to back,
-and a long one holds up nobody else. There is one puller to begin with. A puller that leaves tasks
-behind has the next one started, or wakes an idle one, unless one is on its way already: on a graph
-of tiny tasks, where more threads only fight for the interpreter, few ever start.
+and a long one holds up no other thread. There is one puller to begin with. A puller that leaves
+tasks behind starts the next one, or wakes an idle one, unless one is on its way already: on a graph
+of tiny tasks, where more threads would only compete for the interpreter, few ever start.
 
-The calling thread waits, and is thus free for Ctrl-C, unless it is a puller itself: a task that
-runs a graph on the executor that it runs on pulls along. Without that, a pool whose threads all
-wait for graphs would never end.
+The calling thread waits, so that Ctrl-C works, unless it is a puller itself: a task that runs a
+graph on its own executor pulls tasks of that graph. Otherwise a pool whose threads all wait for
+graphs would never end.
 
-Invariants, under the lock: `_ready` holds tasks that nobody has taken; until the run is stopped, a
-puller that is not idle runs a task or is on its way. Destructors of dropped values, which are
+Invariants, under the lock: `_ready` holds tasks that no puller has taken; until the run is stopped,
+a puller that is not idle runs a task or is on its way. Destructors of dropped values, which are
 user code, run outside the lock.
 """
 
@@ -70,7 +70,7 @@ def run_pulling(
         while not run.wait():
             run.check_pullers()
             if not run.is_caller_pulling and waits_for_caller(executor):
-                # A ThreadPoolExecutor knows a thread of its own only after it has started.
+                # A ThreadPoolExecutor lists a thread only after it has started.
                 run.pull_as_caller()
         if relay is not None:
             relay.show()
@@ -144,7 +144,7 @@ class _Run:
         return self.over.acquire(blocking=False)
 
     def _go_on(self) -> None:
-        """Have somebody come for tasks that were left behind because of the relay."""
+        """Wake or start a puller for tasks that were left because of the relay."""
         with self._lock:
             helper, is_start = self._next_helper() if self._is_held_back else (None, False)
             self._is_held_back = False
@@ -182,7 +182,7 @@ class _Run:
             task = self._run_from(task)
 
     def _run_from(self, task: GraphTask) -> GraphTask | None:
-        """Run a task, and others as long as that needs nobody else's help; return the next."""
+        """Run a task, and others that follow without another puller's help; return the next."""
         lock, ready, call = self._lock, self._ready, self._call
         dropped: list[Any] = []
         while True:
@@ -244,20 +244,20 @@ class _Run:
             self.start_puller()
 
     def _may_take(self, relay: Relay) -> bool:
-        """Say, under the lock, whether to take a task that is to be shown."""
-        # A calling thread that pulls may be in a long task: that holds back nobody.
+        """Return, under the lock, whether to take a task that is shown to callbacks."""
+        # A calling thread that pulls may be in a long task, which holds back no puller.
         if relay.is_behind and not self.is_caller_pulling:
             self._is_held_back = True
         return not self._is_held_back
 
     def _may_be_helped(self) -> bool:
-        """Say, under the lock, whether anybody could come for what is left, and is not coming."""
+        """Return, under the lock, whether tasks are left for which a puller could be started."""
         if self._idle:
             return not self._is_waking
         return self._n_startable > 0 and not self._is_starting
 
     def _next_helper(self) -> tuple[threading.Lock | None, bool]:
-        """Decide, under the lock, who comes for what is left: an idle puller, or a new one."""
+        """Decide, under the lock, whether an idle puller or a new one takes the tasks left."""
         if not self._ready or not self._may_be_helped():
             return None, False
         if self._idle:
@@ -271,7 +271,7 @@ class _Run:
         """Wait to be woken; return whether this puller was."""
         is_woken = mine.acquire(timeout=_IDLE_S)
         while not is_woken and threading.get_ident() == self._caller_id:
-            # It has nowhere to go: who asked for the graph waits for its end.
+            # It has no other work: the caller of `get` waits for the end of the graph.
             self.check_pullers()
             if self._relay is not None:
                 self._relay.show()
@@ -306,7 +306,7 @@ class _Run:
             self._end()
 
     def _end(self) -> None:
-        """Let everybody go, under the lock."""
+        """Release all waiting pullers, under the lock."""
         self._is_stopped = True
         for idle in self._idle:
             idle.release()

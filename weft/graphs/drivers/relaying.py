@@ -24,7 +24,7 @@ AHEAD_S = 0.005
 
 
 class Relay:
-    """Shows a run whose tasks call themselves by `call`. Made, and asked to show, by one thread.
+    """Shows a run whose tasks are called by `call`. Created and asked to show by one thread.
 
     Attributes:
         error: what a callback has raised while the calling thread was running tasks.
@@ -34,7 +34,7 @@ class Relay:
         self.error: BaseException | None = None
         self._observer = observer
         self._caller_id = threading.get_ident()
-        #: (task,) when it begins, (task, value, thread) when it has ended; (): look who waits.
+        #: (task,) when it begins, (task, value, thread) when it has ended; (): check the waiters.
         self._events: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
         #: When the calling thread has begun to show; None = it has come to the end.
         self._since_s: float | None = None

@@ -38,7 +38,7 @@ def run_submitting(
         graph: used up by this.
         executor: any.
         n_workers: at least 1.
-        observer: is told of each task.
+        observer: notified of each task.
         rerun_exceptions_locally: make a call that failed once more in this thread.
 
     Raises:
@@ -109,7 +109,7 @@ class _Run:
         return self.tasks.pop(future), future
 
     def result(self, task: GraphTask, future: Future[Any]) -> tuple[Any, object]:
-        """Return the value of a call that has ended, and who made it."""
+        """Return the value of a call that has ended, and the thread that made it."""
         try:
             value, error, worker_id = future.result()
         except BrokenExecutor as exc:

@@ -16,13 +16,13 @@ from ..pool.thread_pool import ThreadPool, abandon
 _MAX_FREE = 2
 
 _lock = threading.Lock()
-#: Pools that nobody uses.
+#: Pools that no run uses.
 _free: list[ThreadPool] = []
 _all: WeakSet[ThreadPool] = WeakSet()
 
 
 def is_own(executor: Executor) -> bool:
-    """Say whether this is a pool that was borrowed here."""
+    """Return whether this is a pool that was borrowed here."""
     return isinstance(executor, ThreadPool) and executor in _all
 
 

@@ -1,12 +1,12 @@
-"""`PoolFuture`: a `concurrent.futures.Future` that costs half a microsecond until somebody waits.
+"""`PoolFuture`: a `concurrent.futures.Future` that costs half a microsecond until it is awaited.
 
-Owns the life of one task of a `ThreadPool` (pending, running, finished or cancelled) and who is
-told. It never chooses when or where the task runs, and calls no user's function under a lock.
+Owns the life of one task of a `ThreadPool` (pending, running, finished or cancelled) and its
+watchers. It never chooses when or where the task runs, and calls no user's function under a lock.
 
 The standard future makes a condition and two lists for each task and takes the lock at each step.
 Most futures of a pool are never waited for one by one, so here all that is made when the first one
 watches (waits, adds a callback, cancels). Then two threads may meet: the worker that moves the task
-on, and the one that begins to watch. Neither takes a lock; each tells first and looks afterwards:
+on, and the one that begins to watch. Neither takes a lock; each writes first and reads afterwards:
 
     worker:    _progress = FINISHED;  then look for _watched
     watcher:   set _watched;          then read _progress
@@ -51,7 +51,7 @@ _DONE = (CANCELLED_AND_NOTIFIED, FINISHED, CANCELLED)
 
 
 class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
-    """The state of a future that somebody watches, with all that they need; and its lock.
+    """The state of a watched future, what its watchers need, and its lock.
 
     What `threading.Condition` is to a standard future, for a fifth of the time: only who sleeps in
     `wait` needs a condition.
@@ -60,7 +60,7 @@ class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
     __slots__ = ("_condition", "callbacks", "state", "waiters")
 
     def __init__(self) -> None:
-        #: None until whoever made this has read the future's `_progress`.
+        #: None until the thread that made this has read the future's `_progress`.
         self.state: str | None = None
         #: What `wait` and `as_completed` of `concurrent.futures` put there. These lists are made
         #: when something is put there: many small objects are what the garbage collector minds.
@@ -75,7 +75,7 @@ class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
         return self._condition.wait(timeout)
 
     def notify_all(self) -> None:
-        """Wake who is in `wait`."""
+        """Wake the threads in `wait`."""
         if self._condition is not None:
             self._condition.notify_all()
 
@@ -88,7 +88,7 @@ class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
 class PoolFuture(Future[T]):
     """The result of a task of a `weft.ThreadPool`. It works wherever a standard future does.
 
-    One difference: `cancel` tells waiting threads at once, not when a worker comes across the task.
+    One difference: `cancel` wakes waiting threads at once, not when a worker reaches the task.
     """
 
     __slots__ = ("_args", "_exception", "_func", "_progress", "_result", "_watched")
@@ -147,17 +147,17 @@ class PoolFuture(Future[T]):
             return True
 
     def _settle(self) -> None:
-        """Make the outcome known to those who watch. Does nothing if it is known already."""
+        """Notify the watchers of the outcome, unless that is done already."""
         watched = self._condition
         with watched:
-            # Who began to watch when the outcome was there has found it, see `_watch`.
+            # A thread that began to watch after the outcome was set has found it, see `_watch`.
             if watched.state in _DONE:
                 return
             callbacks = self._settle_locked(watched)
         self._call_back(callbacks)
 
     def _settle_locked(self, watched: _WatchedState) -> list[_Callback]:
-        """Wake all who wait; return the callbacks, to be called when the lock is free."""
+        """Wake all waiting threads; return the callbacks, to be called without the lock."""
         watched.state = FINISHED
         for waiter in watched.waiters or ():
             if self._exception is None:
@@ -175,14 +175,14 @@ class PoolFuture(Future[T]):
                 LOGGER.exception("exception calling callback for %r", self)
 
     def abandon(self, error: BaseException) -> None:
-        """Take `error` as the outcome if there is none yet: nobody is going to run the task."""
+        """Take `error` as the outcome if there is none yet: no thread is going to run the task."""
         try:
             self.set_exception(error)
         except InvalidStateError:
             return  # there is one
 
     def disown(self, error: BaseException) -> None:
-        """Take `error` as the outcome if there is none yet, and forget who watches.
+        """Take `error` as the outcome if there is none yet, and forget the watchers.
 
         For a fork's child, where nothing else runs yet: locks may be held by threads that exist
         only in the parent, and the callbacks are the parent's to call.
@@ -344,5 +344,5 @@ class PoolFuture(Future[T]):
         self._call_back(callbacks)
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: a copy would never hear of the outcome."""
+        """Refuse: a copy would never get the outcome."""
         raise TypeError(f"cannot pickle {type(self).__name__!r}: send the result instead")

@@ -1,16 +1,16 @@
-"""`weft.ThreadPool`: threads that pull tasks from one queue, at a microsecond a task.
+"""`weft.ThreadPool`: threads that pull tasks from one queue, at a microsecond per task.
 
-Owns the threads, the queue and who is called when a task comes; `pool_future` owns the life of each
+Owns the threads, the queue and the choice of the thread to wake; `future` owns the life of each
 task. It never runs a task in the thread that submits it, and holds no lock while a task, an
 initializer or a callback runs.
 
 Nothing is locked on a task's way either. `submit` and a worker that runs out of work may meet, and
-as in `pool_future` each tells first and looks afterwards:
+as in `future` each writes first and reads afterwards:
 
-    submit:    append to `tasks`;  then look whether somebody is `idle`
+    submit:    append to `tasks`;  then look whether a worker is `idle`
     worker:    append to `idle`;   then look for `tasks`, and sleep only if there are none
 
-so either the worker sees the task or `submit` the worker. While every thread is busy nobody is idle
+so either the worker sees the task or `submit` the worker. While every thread is busy none is idle
 and no one is called: a submit makes a future, appends it, and looks at two attributes. In the same
 way a task is in the queue before `submit` looks whether the pool has ended, and a worker that sees
 the end looks into the queue once more: what was accepted is run. One lock guards what happens a few
@@ -94,7 +94,7 @@ class _Worker:
         """Sleep until called; return False if the pool has ended and nothing is left to do."""
         crew = self.crew
         crew.idle.append(self)
-        # If somebody has taken this worker out of `idle` meanwhile, a call is on its way.
+        # If another thread took this worker out of `idle` meanwhile, a call is on its way.
         if (crew.refusal is not None or crew.tasks) and self._withdraw():
             # The refusal is looked at first: what was accepted was in the queue before it.
             return crew.refusal is None or bool(crew.tasks)
@@ -158,7 +158,7 @@ class _Crew:
         self.lock = threading.RLock()
 
     def call(self) -> bool:
-        """Have somebody look into the queue; return False if the pool has ended.
+        """Wake or start a worker for the queue; return False if the pool has ended.
 
         Raises:
             RuntimeError: there is no thread, and none can be started.
@@ -269,7 +269,7 @@ class _Crew:
 
 
 class ThreadPool(Executor):
-    """Threads of this process that run what is submitted, at a microsecond a task.
+    """Threads of this process that run submitted calls, at a microsecond per task.
 
     Used as `concurrent.futures.ThreadPoolExecutor` is, and its futures work wherever those of the
     standard library do. What differs:
@@ -279,7 +279,7 @@ class ThreadPool(Executor):
       the rest.
     - It has one thread for each core that the process may use. Threads that mostly wait for disks
       or networks cost little: pass a higher `max_workers` for such tasks.
-    - Cancelling a future wakes those who wait for it at once.
+    - Cancelling a future wakes the threads that wait for it at once.
     - After a fork the child's copy of the pool starts threads of its own. What was submitted before
       belongs to the parent; in the child it fails.
 
@@ -411,7 +411,7 @@ class ThreadPool(Executor):
             crew.end(RuntimeError, "the pool is gone")
 
     def __repr__(self) -> str:
-        """Say how much there is to do."""
+        """Show the number of threads and of waiting calls."""
         crew = self._crew
         state = "open" if crew.refusal is None else "closed"
         return (
@@ -451,7 +451,7 @@ def _cancel(futures: Iterable[PoolFuture[Any]]) -> None:
 
 
 def abandon(pool: ThreadPool) -> None:
-    """Close a pool whose threads are busy with what nobody wants: nothing waits for them."""
+    """Close a pool whose threads are busy with unwanted tasks, without waiting for them."""
     pool.shutdown(wait=False, cancel_futures=True)
     _crews.discard(pool._crew)
 
