@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,3 +122,55 @@ def test_sleeps_knows_a_sleep(code, expected):
     call = ast.parse(code, mode="eval").body
     assert isinstance(call, ast.Call)
     assert sleeps(call) is expected
+
+
+#: Words of no technical text: a sentence without a subject, a process as a person.
+PERSONAL = re.compile(r"^\W*(Who|Whose|Whoever) |\b(he|his|himself)\b|\bfor people\b", re.MULTILINE)
+#: Not rewritten yet.
+NOT_YET_IN_PLAIN_WORDS = (
+    "scheduler/", "worker/", "deploy/", "client/core/", "client/shell/", "protocol/net/",
+    "protocol/trust/", "protocol/host/", "weft/graphs/processes/", "tests/", "benchmarks/",
+)  # fmt: skip
+
+
+def prose_of(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each comment and docstring."""
+    source = (ROOT / name).read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+        if is_docstring or token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in PYTHON_FILES if not n.startswith(NOT_YET_IN_PLAIN_WORDS)]
+)
+def test_comments_and_docstrings_are_plain_sentences(name):
+    found = [line for line, text in prose_of(name) if PERSONAL.search(text)]
+    assert not found, f"{name}, lines {found}: name the peer, caller or user; a process is 'it'"
+
+
+@pytest.mark.parametrize(
+    "line", ["# Who asks is answered.", '"""Closes himself."""', "# for people"]
+)
+def test_personal_words_are_found(line):
+    assert PERSONAL.search(line)
+    assert not PERSONAL.search("# The peer that asks is answered; whoever")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in PYTHON_FILES
+        if n.startswith("tests/") and not n.startswith(("tests/scheduler/", "tests/worker/"))
+    ],
+)
+def test_names_of_tests_stand_without_their_neighbours(name):
+    found = [
+        node.name
+        for node in ast.walk(parse(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith(("test_so_", "test_it_", "test_that_"))
+    ]
+    assert not found, f"{name}: {found}: name what is tested"

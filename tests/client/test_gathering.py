@@ -39,7 +39,7 @@ def test_a_failure_that_is_gathered_has_one_frame_of_weft(client, shape, call):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_so_has_one_that_is_gathered_asynchronously(scheduler, shape):
+async def test_a_failure_that_is_gathered_asynchronously_has_one_frame_of_weft(scheduler, shape):
     async with Client(scheduler, asynchronous=True) as client:
         with pytest.raises(ValueError, match="boom") as info:
             await client.gather(shape(client.submit(fail, "boom")))

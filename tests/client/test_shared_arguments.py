@@ -230,7 +230,7 @@ def test_a_result_that_is_here_needs_no_argument(client, scheduler, monkeypatch)
 # --- How long it lives ----------------------------------------------------------------------------
 
 
-def test_it_lives_as_long_as_a_future_of_its_calls(client, scheduler, wait_until):
+def test_a_shared_argument_lives_as_long_as_a_future_of_its_calls(client, scheduler, wait_until):
     x = large()
     first, second = client.submit(total, x, 1), client.submit(total, x, 2)
     client.gather([first, second])

@@ -142,7 +142,7 @@ async def test_all_of_it_holds_in_an_asynchronous_client(scheduler):
             assert [str(error) async for _, error in pairs] == ["not in this process"]
 
 
-def test_it_holds_after_the_client_was_closed(scheduler):
+def test_an_unreadable_result_raises_after_the_client_was_closed(scheduler):
     with Client(scheduler) as client:
         bad = client.submit(Bomb, SMALL)
         wait([bad], 20)

@@ -42,7 +42,7 @@ def test_a_child_that_ends_before_it_has_read_its_configuration_is_said_to_have_
 
 
 @pytest.mark.slow
-async def test_so_it_is_when_waited_for_in_a_loop(child):
+async def test_a_child_that_ended_early_is_reported_in_a_loop_too(child):
     nonsense = child("nonsense")
     nonsense.configure({"never": "read"})
     with pytest.raises(ChildFailed, match="KeyError: 'nonsense'"):

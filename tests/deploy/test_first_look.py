@@ -23,14 +23,14 @@ def test_a_client_with_a_cluster_of_its_own_shows_its_workers(options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS)
-async def test_so_does_an_asynchronous_one(options):
+async def test_an_asynchronous_client_with_its_own_cluster_shows_its_workers(options):
     async with weft.Client(n_workers=2, asynchronous=True, **options) as client:
         assert "workers=2 " in repr(client)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS)
-def test_so_does_the_first_client_of_a_cluster(options):
+def test_the_first_client_of_a_cluster_shows_its_workers(options):
     with weft.LocalCluster(n_workers=2, **options) as cluster:
         assert len(cluster.workers) == 2
         with weft.Client(cluster) as client:

@@ -136,7 +136,7 @@ def test_a_retry_gets_a_copy_of_its_own():
         assert isinstance(future.exception(60), ValueError)
 
 
-def test_it_is_made_again_when_its_worker_dies(tmp_path, wait_until):
+def test_a_shared_argument_is_made_again_when_its_worker_dies(tmp_path, wait_until):
     def die_once(x, path):
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))

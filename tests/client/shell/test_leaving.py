@@ -23,7 +23,7 @@ def test_a_dropped_client_leaves_with_a_warning(scheduler, wait_until):
     wait_until(lambda: engine.is_closed)
 
 
-def test_so_does_one_that_the_collector_finds(scheduler, wait_until):
+def test_a_client_that_the_collector_finds_leaves_with_a_warning(scheduler, wait_until):
     client = Client(scheduler, set_as_default=False)
     client.me, engine = client, client._engine
     with pytest.warns(ResourceWarning, match=DROPPED):  # noqa: PT031

@@ -45,7 +45,7 @@ def fail(error):
     raise error
 
 
-def test_it_is_a_standard_future():
+def test_a_pool_future_is_a_standard_future():
     future = pending(divmod, 7, 2)
     assert isinstance(future, Future)
     assert (future.done(), future.running(), future.cancelled()) == (False, False, False)
@@ -239,7 +239,7 @@ def test_repr():
     assert "state=running" in future.result()
 
 
-def test_it_is_not_pickled_or_copied():
+def test_a_pool_future_is_not_pickled_or_copied():
     for future in (pending(), finished()):
         with pytest.raises(TypeError, match="cannot pickle 'PoolFuture'"):
             pickle.dumps(future)

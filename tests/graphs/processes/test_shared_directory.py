@@ -67,7 +67,7 @@ def test_directory_is_private_and_named_after_its_owner():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what is mounted")
-def test_it_is_in_memory_where_that_is_possible(tmp_path):
+def test_the_shared_directory_is_in_memory_where_that_is_possible(tmp_path):
     assert not shared_directory._is_in_memory(str(tmp_path / "nothing"))
     assert not shared_directory._is_in_memory("/proc")
     if not shared_directory._is_in_memory("/dev/shm"):
@@ -76,7 +76,7 @@ def test_it_is_in_memory_where_that_is_possible(tmp_path):
         assert os.path.dirname(made.path) == "/dev/shm"
 
 
-def test_it_is_among_the_temporary_files_elsewhere(elsewhere):
+def test_the_shared_directory_is_among_the_temporary_files_elsewhere(elsewhere):
     with SharedDirectory.create() as made:
         assert os.listdir(elsewhere) == [os.path.basename(made.path)]
     assert os.listdir(elsewhere) == []

@@ -101,7 +101,7 @@ async def started(address, answer=WELCOME):
     return server, await server.start(address, security=PLAIN)
 
 
-def test_it_registers_beats_and_says_goodbye(run, tmp_path):
+def test_a_session_registers_beats_and_says_goodbye(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
         owner = Owner()

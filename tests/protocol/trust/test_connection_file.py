@@ -92,7 +92,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert written.host == socket.gethostname()
 
 
-def test_it_carries_what_a_peer_needs_and_not_the_private_key(tmp_path: Path) -> None:
+def test_the_file_carries_what_a_peer_needs_and_not_the_private_key(tmp_path: Path) -> None:
     path = tmp_path / "weft.json"
     make().write(path)
 
@@ -103,7 +103,7 @@ def test_it_carries_what_a_peer_needs_and_not_the_private_key(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_it_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_the_file_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "made" / "on the way" / "weft.json"
     before = os.umask(umask)
     try:

@@ -30,13 +30,13 @@ def packed(value):
     [np.arange(10_000), [1, "two"], b"x" * 100_000, {"a": np.ones(5000), "b": np.zeros(3)}],
     ids=["array", "small", "bytes", "both"],
 )
-def test_it_stays_packed_on_its_way(value):
+def test_a_packed_argument_stays_packed_when_it_is_pickled(value):
     moved = loads(dumps(shared_argument(loads(dumps(packed(value))))))
     assert type(moved) is PackedArgument
     np.testing.assert_equal(unpack(moved), value)
 
 
-def test_its_pickle_is_not_copied():
+def test_the_pickle_of_a_packed_argument_is_not_copied():
     argument = packed(np.arange(10_000))
     blob = dumps(argument)
     assert len(blob.data) < 1000
@@ -46,7 +46,7 @@ def test_its_pickle_is_not_copied():
     assert own_memory(dumps(text)).buffers[0] is text.data
 
 
-def test_it_holds_no_views():
+def test_a_packed_argument_holds_no_views():
     """Collected in a cycle, a view of a view is a crash."""
     moved = packed(["x"] * 10_000)
     for _ in range(2):

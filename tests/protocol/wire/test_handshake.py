@@ -122,7 +122,7 @@ def test_a_client_that_knows_no_cluster_learns_it_from_the_proved_server() -> No
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_it_works_at_every_cut_of_the_byte_stream(data: st.DataObject) -> None:
+def test_the_handshake_works_at_every_cut_of_the_byte_stream(data: st.DataObject) -> None:
     c, s = client(), server()
     to_server, to_client = bytearray(c.start()), bytearray(s.start())
     wrap = data.draw(st.sampled_from([bytes, bytearray, memoryview]))
@@ -141,7 +141,7 @@ def test_it_works_at_every_cut_of_the_byte_stream(data: st.DataObject) -> None:
     assert (c.peer_role, s.peer_role) == (Role.SCHEDULER, Role.CLIENT)
 
 
-def test_it_works_byte_by_byte() -> None:
+def test_the_handshake_works_byte_by_byte() -> None:
     c, s = client(), server()
     s.start()
     message = c.start()
@@ -705,7 +705,9 @@ def test_no_repr_and_no_error_shows_the_token() -> None:
         (handshake_messages, {"enum", "struct"}),
     ],
 )
-def test_it_imports_neither_io_nor_clocks(module: ModuleType, may_import: set[str]) -> None:
+def test_the_handshake_imports_neither_io_nor_clocks(
+    module: ModuleType, may_import: set[str]
+) -> None:
     tree = ast.parse(inspect.getsource(module))
     imported: set[str] = set()
     for node in ast.walk(tree):

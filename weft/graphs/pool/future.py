@@ -4,23 +4,23 @@ Owns the life of one task of a `ThreadPool` (pending, running, finished or cance
 watchers. It never chooses when or where the task runs, and calls no user's function under a lock.
 
 The standard future makes a condition and two lists for each task and takes the lock at each step.
-Most futures of a pool are never waited for one by one, so here all that is made when the first one
-watches (waits, adds a callback, cancels). Then two threads may meet: the worker that moves the task
-on, and the one that begins to watch. Neither takes a lock; each writes first and reads afterwards:
+Most futures of a pool are never waited for one by one, so here all that is made when the first
+thread watches (waits, adds a callback, cancels). Then two threads may meet: the worker that runs
+the task, and the one that begins to watch. Neither takes a lock; each writes first and then reads:
 
     worker:    _progress = FINISHED;  then look for _watched
     watcher:   set _watched;          then read _progress
 
-So at least one of them sees the other, in either order, with or without a global interpreter lock:
-it needs no more than that single attributes are read and written whole and in order. (Without the
-lock, CPython takes and frees that of the object for each store into a slot, and that of a list or
-deque for each append and pop: no later look comes before.)
+So at least one of them sees the other, in either order, with or without a global interpreter lock,
+provided that single attributes are read and written whole and in order. (Without the GIL, CPython
+locks the object for each store into a slot, and a list or deque for each append and pop, so a later
+read is not moved before them.)
 
 - While `_watched` is None, `_progress` is the state of the future.
-- From then on `_watched.state` is, and it changes only under the lock of `_watched`: who holds the
-  lock sees a state that stands still. `concurrent.futures.wait` and `as_completed` need that.
-- Who wants the state without the lock reads `_progress` before `_watched`. The other way round, a
-  future could be seen finished by one thread and, later, unfinished by another.
+- From then on `_watched.state` is, and it changes only under the lock of `_watched`, so the state
+  is stable for a holder of the lock. `concurrent.futures.wait` and `as_completed` need that.
+- A thread that reads the state without the lock reads `_progress` before `_watched`. In the other
+  order, a future could be seen finished by one thread and, later, unfinished by another.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _DONE = (CANCELLED_AND_NOTIFIED, FINISHED, CANCELLED)
 class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
     """The state of a watched future, what its watchers need, and its lock.
 
-    What `threading.Condition` is to a standard future, for a fifth of the time: only who sleeps in
-    `wait` needs a condition.
+    It serves like the `threading.Condition` of a standard future, in a fifth of the time: only
+    threads that sleep in `wait` need a condition.
     """
 
     __slots__ = ("_condition", "callbacks", "state", "waiters")

@@ -349,7 +349,7 @@ class ThreadPool(Executor):
     ) -> Iterator[T]:
         """Call `fn` for each of `zip(*iterables)`; yield the results in that order as they come.
 
-        Who stops before the end, or meets an error, cancels the calls that have not started.
+        Closing the iterator before its end, or an error, cancels the calls that have not started.
 
         Args:
             fn: called with one item of each iterable.
