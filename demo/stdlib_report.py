@@ -308,7 +308,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="read only the first N files")
     parser.add_argument(
-        "--top", type=positive, default=10, metavar="N", help="rows a table (default: 10)"
+        "--top", type=positive, default=10, metavar="N", help="rows per table (default: 10)"
     )
     parser.add_argument("--with-tests", action="store_true", help="read test folders too")
     return parser.parse_args(arguments)
