@@ -56,9 +56,9 @@ class Client(ClusterClient):
         name: for display, in `weft info` and logs.
         set_as_default: make it the one that `Client.current` returns; and, if it blocks, the one
             on which `x.compute()` runs dask's collections.
-        security: token and certificate, when they are not to be found by themselves.
-        reconnect_timeout: seconds to try again after the scheduler was lost, before everything
-            pending fails.
+        security: token and certificate, if they are not in a connection file.
+        reconnect_timeout: seconds to reconnect after the scheduler was lost, before all pending
+            futures fail.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
     """
@@ -100,7 +100,7 @@ class Client(ClusterClient):
         location = self._location
         try:
             location.start_cluster()
-            # A cluster without processes lives on a loop of its own, and only there can we join it.
+            # A cluster without processes runs on its own loop, and can only be joined there.
             self._loop_thread = location.loop_thread()
             if self._loop_thread is None:
                 self._loop_thread = LoopThread("weft-client")
@@ -285,31 +285,30 @@ class Client(ClusterClient):
         pure: bool = True,
         **kwargs: Any,
     ) -> Future:
-        """Run `func(*args, **kwargs)` on a worker. Futures anywhere in the arguments are awaited
-        there and replaced by their results.
+        """Run `func(*args, **kwargs)` on a worker, with futures replaced by their results.
 
-        What the function is given it must not change in place: a large input is the very object
-        that the worker keeps for other tasks and for you. Copy what you change.
+        Futures may be anywhere in the arguments. The function must not change its arguments in
+        place: a large input is the same object that the worker keeps for other tasks and for you.
 
         Args:
-            func: what to run.
+            func: the function to run.
             args: its positional arguments.
             key: a name for the task, instead of one that weft makes.
             workers: names, hosts or addresses of workers that may run it; None = all.
-            resources: how much of which resources it takes while it runs.
-            retries: how often to try again when it raises.
+            resources: the amount of each resource that it takes while it runs.
+            retries: how often to run it again if it raises.
             priority: from -512 to 511, higher runs earlier.
-            fifo_timeout: not supported, save for the value that is usual elsewhere.
+            fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
             allow_other_workers: `workers` are only preferred.
-            actor: not supported.
-            actors: not supported.
+            actor: accepted for compatibility with dask; only False is allowed.
+            actors: see `actor`.
             pure: a call that is equal to one whose future is alive and has not failed shares its
                 result instead of being run again.
             kwargs: its keyword arguments.
 
         Raises:
             SerializationError: the function or an argument cannot be pickled; the text names it.
-            ForeignFuture: a future among the arguments is of another cluster.
+            ForeignFuture: a future among the arguments belongs to another cluster.
         """
         engine = self._running()
         if not callable(func):
@@ -340,19 +339,19 @@ class Client(ClusterClient):
         """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
 
         Args:
-            func: what to run.
-            iterables: finite ones; the shortest ends it.
+            func: the function to run.
+            iterables: finite iterables; the shortest determines the number of calls.
             key: a prefix of the keys, or a list of keys.
-            workers: see `submit`, as all other options.
+            workers: see `submit`.
             retries: see `submit`.
             resources: see `submit`.
             priority: see `submit`.
             allow_other_workers: see `submit`.
-            fifo_timeout: not supported, save for the value that is usual elsewhere.
-            actor: not supported.
-            actors: not supported.
+            fifo_timeout: see `submit`.
+            actor: see `submit`.
+            actors: see `submit`.
             pure: see `submit`.
-            batch_size: most tasks in one message to the scheduler.
+            batch_size: the largest number of tasks in one message to the scheduler.
             kwargs: keyword arguments, the same for all calls; they are sent once.
         """
         engine = self._running()
@@ -383,7 +382,7 @@ class Client(ClusterClient):
         Args:
             dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
             keys: a key, or a list of keys and of such lists. Only what these need is run.
-            sync: False: return futures in the place of the values.
+            sync: if False, return futures in place of the values.
             asynchronous: see `gather`.
             direct: see `gather`.
             options: those of `submit`, for every task: workers, resources, retries, priority,
@@ -394,7 +393,7 @@ class Client(ClusterClient):
             The value of the key; for a list a list of values, nested like the list.
 
         Raises:
-            GraphError: this is no graph, a key is missing, or tasks need each other.
+            GraphError: `dsk` is not a graph, a key is missing, or tasks need each other.
             SerializationError: a task cannot be pickled; the text names it.
             NotSupported, UnknownOption: an annotation or an option cannot be honoured.
         """
@@ -410,7 +409,7 @@ class Client(ClusterClient):
         return self._values_of(futures, asynchronous)
 
     def _values_of(self, outputs: Any, asynchronous: bool | None = None) -> Any:
-        """Gather what a graph gives: futures, and literals, which may be anything."""
+        """Gather the outputs of a graph: futures, and literals, which may be any objects."""
         gathering = Gathering(self._usable(), outputs, "raise", takes_values=True)
         if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async()

@@ -48,7 +48,7 @@ class Future:
         """The client that this future belongs to; None if that is gone."""
         return self._engine.client()
 
-    #: Another name for `client`, known from elsewhere.
+    #: dask's other name for `client`.
     executor = client
 
     def done(self) -> bool:
@@ -70,13 +70,13 @@ class Future:
     # --- Waiting ----------------------------------------------------------------------------------
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the result, or raise what the task raised.
+        """Return the result, or raise the task's exception.
 
         Args:
             timeout: seconds to wait; None = for ever.
 
         Raises:
-            TimeoutError: it was not there in time; the task goes on.
+            TimeoutError: the task was not done in time; it continues.
         """
         if self._engine.is_asynchronous:
             return self._result_async(timeout)
@@ -104,12 +104,12 @@ class Future:
         return self._result_async().__await__()
 
     def exception(self, timeout: float | None = None) -> Any:
-        """Return what the task raised, None if it finished. Waits until it is done.
+        """Wait until the task is done; return its exception, or None if it finished.
 
-        A result that cannot be pickled, or not be unpickled here, is an error too. Of a small one
-        this is known at once. One that stays on its worker is not fetched for this question, since
-        it may be larger than this process can hold: that nobody can read it shows when it is asked
-        for, by whatever call, and from then on `exception` and `status` say so.
+        A result that cannot be pickled, or not be unpickled here, is an error too. For a small
+        result this is known at once. A result that stays on its worker is not fetched for this
+        call, because it may be larger than this process can hold: its error becomes known, to
+        `exception` and `status` too, when a call fetches the result.
         """
         if self._engine.is_asynchronous:
             return self._exception_async(timeout)
@@ -129,14 +129,14 @@ class Future:
         return self._load_error()
 
     def _load_error(self) -> BaseException | None:
-        """Return why there is no result, None if there is one, as far as that can be known here."""
+        """Return the error in place of a result, None if there is none, as far as known here."""
         state = self._state
         if state.failure is None and state.has_data:
             try_load(state, self._engine)
         return None if state.failure is None else exception_of(state)
 
     def traceback(self, timeout: float | None = None) -> Any:
-        """Return the traceback of what the task raised, None if it finished."""
+        """Return the traceback of the task's exception, None if it finished."""
         if self._engine.is_asynchronous:
             return self._traceback_async(timeout)
         error = self.exception(timeout)
@@ -167,8 +167,8 @@ class Future:
         """Give the task up if it is not done. A running one is not interrupted.
 
         Args:
-            reason: for the error that others see.
-            msg: more of it.
+            reason: the text of the error that waiting callers get.
+            msg: added to `reason`.
             force: even if other clients want its result.
             asynchronous: return an awaitable; None = if the client is asynchronous.
         """

@@ -1,10 +1,10 @@
 """Futures of one client as arguments of another one's calls.
 
-Each client has a connection of its own, so the scheduler might read such a call before the
+Each client has its own connection, so the scheduler might read such a call before the
 submission that the call depends on, or after the release of it. Hence a `Loan`:
 
 - The lender is asked at once to confirm that the scheduler has read its submissions. Until it has,
-  the borrower's queue stands still from the call on; nobody's thread waits. The request is in the
+  the borrower's queue stops before the call; no thread waits. The request is in the
   lender's queue before the loan is in the borrower's, so two clients that borrow from each other
   never wait in a circle.
 - The futures are held until the scheduler has read the call as well. From then on the call itself

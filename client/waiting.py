@@ -1,7 +1,7 @@
 """`wait` and `as_completed`: many futures at once, with constant work for each.
 
 An `as_completed` has one queue that the loop feeds with batches of states; the consumer takes from
-it without asking anybody, and is woken once for each batch that comes while it sleeps.
+it without waiting, and is woken once for each batch that comes while it sleeps.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class DoneAndNotDone(NamedTuple):
 
 
 class _OfNothing(DoneAndNotDone):
-    """What `wait` returns for no futures: it may be awaited or not.
+    """The return value of `wait` for no futures, which may be awaited or not.
 
-    With no future there is no client that could say which of the two is meant.
+    Without a future there is no client that is either asynchronous or not.
     """
 
     __slots__ = ()
@@ -66,7 +66,7 @@ def wait(
         `DoneAndNotDone(done, not_done)`.
 
     Raises:
-        TimeoutError: it took longer.
+        TimeoutError: the futures were not done in time.
     """
     futures = [fs] if isinstance(fs, Future) else list(items_of(fs, "wait"))
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
