@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from itertools import product
 from random import Random
@@ -360,37 +361,42 @@ def test_the_fused_lanes_equal_the_moves_of_the_table(seed):
 
 
 # -- validate itself ------------------------------------------------------------------------------
+#: {what names the invariant in the error: what breaks it}
 BREAKAGES: dict[str, Callable[[Board], Any]] = {
-    "n_waiters": lambda b: setattr(b.task("in"), "n_waiters", 7),
-    "occupancy": lambda b: setattr(b.task("t").worker, "occupancy_ns", 1),
-    "nbytes": lambda b: setattr(b.task("in").replicas[0], "nbytes", 1),
-    "processing": lambda b: b.task("t").worker.processing.clear(),
-    "has_what": lambda b: b.task("in").replicas[0].has_what.clear(),
-    "wants": lambda b: next(iter(b.state.clients.values())).wants.clear(),
-    "dependents": lambda b: b.task("in").dependents.clear(),
-    "state": lambda b: setattr(b.task("t"), "state", "queued"),
-    "counter": lambda b: setattr(b.state.counters, "n_memory", 5),
-    "idle": lambda b: b.state.idle.clear() or b.state.idle.update({b.task("t").worker: None}),
-    "open": lambda b: b.state.default_class.open.clear(),
-    "members": lambda b: b.state.default_class.members.clear(),
-    "class": lambda b: setattr(b.state.default_class, "n_tasks", 9),
-    "function": lambda b: setattr(b.task("t").group.function, "n_tasks", 9),
-    "key": lambda b: setattr(b.task("t"), "key", "other"),
-    "attempt": lambda b: setattr(b.task("in"), "attempt", 1 << 40),
-    "resources": lambda b: b.task("t").worker.free_resources.update(r=0.5),
-    "forgotten": lambda b: (
+    "n_waiters is 1": lambda b: setattr(b.task("in"), "n_waiters", 7),
+    "occupancy of": lambda b: setattr(b.task("t").worker, "occupancy_ns", 1),
+    "nbytes of": lambda b: setattr(b.task("in").replicas[0], "nbytes", 1),
+    "its worker is registered and lists it": lambda b: b.task("t").worker.processing.clear(),
+    "replicas are symmetric with has_what": lambda b: b.task("in").replicas[0].has_what.clear(),
+    "wanted_by is symmetric with wants": lambda b: next(
+        iter(b.state.clients.values())
+    ).wants.clear(),
+    "dependents: None = empty": lambda b: b.task("in").dependents.clear(),
+    "queue == tasks in state queued": lambda b: setattr(b.task("t"), "state", "queued"),
+    "counters.n_memory is 1": lambda b: setattr(b.state.counters, "n_memory", 5),
+    "idle == workers that stay and process nothing": lambda b: (
+        b.state.idle.clear() or b.state.idle.update({b.task("t").worker: None})
+    ),
+    "open == members with room": lambda b: b.state.default_class.open.clear(),
+    "members == workers that stay": lambda b: b.state.default_class.members.clear(),
+    "n_tasks is 3": lambda b: setattr(b.state.default_class, "n_tasks", 9),
+    "function.n_tasks is 3": lambda b: setattr(b.task("t").group.function, "n_tasks", 9),
+    "its dependents are known": lambda b: setattr(b.task("t"), "key", "other"),
+    "its attempt was given out": lambda b: setattr(b.task("in"), "attempt", 1 << 40),
+    "free + held r of": lambda b: b.task("t").worker.free_resources.update(r=0.5),
+    "function.n_tasks is 2": lambda b: (
         b.state.n_exceptions.update({Board().client and b.task("t"): 1}) or b.state.tasks.pop("t")
     ),
 }
 
 
-@pytest.mark.parametrize("what", BREAKAGES)
-def test_validate_sees(what):
+@pytest.mark.parametrize("invariant", BREAKAGES)
+def test_validate_names_the_invariant_that_does_not_hold(invariant):
     board = Board()
     board_with("processing", board)
     board.finish(board.where("in"), "in")
-    BREAKAGES[what](board)
-    with pytest.raises(InvalidState):
+    BREAKAGES[invariant](board)
+    with pytest.raises(InvalidState, match=re.escape(invariant)):
         validate(board.state)
 
 
