@@ -5,9 +5,9 @@
     with dask.annotate(priority=10, retries=2):                     # where it is computed
         x.compute()
 
-dask keeps the former with the layers of a graph, the latter in a context variable. What a layer
-says goes before what the call and the context say, since it was said of fewer tasks. A value may be
-a function of the key.
+dask keeps the former with the layers of a graph, the latter in a context variable. A layer's
+annotation takes precedence over the call and the context, because it concerns fewer tasks. A value
+may be a function of the key.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ async def _wait_for_workers_async(engine: Engine, n_workers: int, timeout: float
 
 
 async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> None:
-    """Wait for workers that are being started. Those that do not come are no error: they may later.
+    """Wait for workers that are being started. It is no error if some do not come in time.
 
-    Why they do not, their processes say themselves.
+    They may come later, and the processes of those that fail log the reason.
     """
     timeout_s = min(timeout_s, _MAX_START_S)
     with contextlib.suppress(WorkerStartTimeout):

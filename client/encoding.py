@@ -2,8 +2,8 @@
 
 Keys. A pure task's key is made of its function's name and a hash of the function, the arguments and
 the keys of the futures among them, so the same call has the same key; one that is not pure is
-numbered. A user's own key is taken as it is, and goes along with the same hash, by which two tasks
-of one name are told apart.
+numbered. A user's own key is used unchanged, and sent with the same hash, which distinguishes two
+tasks of one name.
 
 Arguments are detached from the objects they were made from (arrays travel beside the pickle, as
 views): the caller may change those as soon as `submit` returns, and the record may be sent again.
@@ -388,10 +388,9 @@ def check_key(key: object) -> str:
 
 
 def check_unsupported(**options: object) -> None:
-    """Refuse options of other libraries that would otherwise be silently ignored.
+    """Refuse options of dask that would otherwise be silently ignored.
 
-    What asks for nothing is let through: a false value, and those that are said below to mean what
-    weft does anyway.
+    A false value is allowed, and so is a value that asks for what weft does anyway (see below).
     """
     for name, value in options.items():
         if name in _HARMLESS:

@@ -213,7 +213,7 @@ class Future:
         return reduce_future(self._state.key, self)
 
     def before_leaving(self) -> None:
-        """See that whoever gets the pickle does not ask the scheduler before its task is there."""
+        """Make sure that the scheduler has the task before a reader of the pickle asks for it."""
         if self._state.status == "pending":
             self._engine.confirm()
 
@@ -254,8 +254,8 @@ class _Callback(Watcher):
 def load(state: FutureState, engine: Engine) -> Any:
     """Return the result of a finished state whose data is here; unpickled once.
 
-    Raises whatever unpickling raises, which is the failure of the state from then on. Want of
-    memory is not: it says nothing about the result.
+    Raises the exception of unpickling, which is the failure of the state from then on, except for
+    MemoryError, which may not happen again.
     """
     blob = state.blob
     value = state.value

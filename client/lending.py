@@ -82,7 +82,7 @@ class _Confirmation(Watcher):
 
 
 class _Keeper(Watcher):
-    """In the borrower's core: lets go of the futures with itself, also when nobody answers."""
+    """Holds the futures in the borrower's core and releases them with itself."""
 
     __slots__ = ("_futures",)
 

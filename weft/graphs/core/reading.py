@@ -164,10 +164,10 @@ def read_graph(
         dsk: {key: literal, key, task, container or node}. Not changed. A `Literal` is its value,
             whatever that looks like.
         keys: a key, or a list of keys and of such lists.
-        task_class: of the tasks that are made.
-        node_types: how to know nodes of dask; None = there are none.
-        is_observed: callbacks of dask are to see the graph as dask does: aliases are tasks, and
-            it is noted who uses which literal.
+        task_class: the class of the tasks that are made.
+        node_types: the classes of dask's nodes; None = there are none.
+        is_observed: dask's callbacks must see the graph as dask does: aliases are tasks, and the
+            users of each literal are noted.
 
     Raises:
         MissingKey: a key that is asked for, or that a node depends on, is not in the graph.

@@ -147,9 +147,9 @@ def is_same(one: Executor, other: Executor) -> bool:
 def take_back(executor: Executor, futures: Collection[Future[Any]]) -> None:
     """Cancel calls that have not begun, so that they do not wait in the executor's queue.
 
-    Not if the executor may be one that does not tell futures that their calls run: it would find
-    the cancelled future of a running call when it sets the result, and its thread would end by
-    that. Such calls come to nothing when they begin.
+    Calls are not cancelled if the executor may be one that does not mark the futures of running
+    calls: it would find a cancelled future when it sets the result, and its thread would end with
+    the error. Such calls return at once when they begin.
     """
     if isinstance(executor, (ThreadPool, ThreadPoolExecutor)) or any(
         future.running() for future in futures

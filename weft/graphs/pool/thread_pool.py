@@ -52,8 +52,8 @@ class _Worker:
         self.crew = crew
         #: The PoolFuture being run, or None. Not a local variable: a fork's child must find it.
         self.future: Any = None
-        #: Locked, except between a call and the moment when the worker hears it; and until the
-        #: thread begins, or whoever starts it is interrupted: who locks it first decides.
+        #: Locked, except between a call and the moment when the worker wakes, and until the thread
+        #: begins or the thread that starts it is interrupted: the first to lock it decides.
         self.bell = threading.Lock()
         self.thread = _new_thread(self._work, name)
 
@@ -120,8 +120,8 @@ class _Worker:
 
 def _new_thread(work: Callable[[], object], name: str) -> threading.Thread:
     """Return a thread that has not started."""
-    # In an empty context: without it, a thread of a free-threaded Python has that of whoever
-    # happened to submit when it was started.
+    # In an empty context: a thread of a free-threaded Python would otherwise have the context of
+    # the caller whose submit started it.
     run = contextvars.Context().run
     try:
         return threading.Thread(target=run, args=(work,), name=name, daemon=True)
