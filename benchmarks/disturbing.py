@@ -1,4 +1,4 @@
-"""A process that burdens a cluster, for `benchmarks.fairness`: another client, or a rude peer.
+"""A process that burdens a cluster, for `benchmarks.fairness`: another client, or a hostile peer.
 
 Standard input: one line of JSON (where the cluster is, what to do, how much), then "go". Standard
 output: "ready" when what comes before the burden is over, "done" when the scheduler has answered
@@ -23,7 +23,7 @@ from weft.protocol.wire.message import Message
 
 from .tasks import inc
 
-#: Rows of one message of the rude peers: by hand, because a weft process would cut it.
+#: Rows of one message of the hostile peers, which a process of weft would cut.
 RUDE_ROWS: Final = 100_000
 
 Go = Callable[[], None]
@@ -44,20 +44,20 @@ def map_many(client: weft.Client, n: int) -> None:
     futures = client.map(inc, range(n), pure=False)
     weft.wait(futures)
     say("done")
-    client.close()  # n releases one by one are not what this is about
+    client.close()  # the release of n futures is another burden
 
 
 def map_unrunnable(client: weft.Client, n: int) -> None:
     """Map n tasks that no worker may run."""
     wait_for_go()
-    futures = client.map(inc, range(n), pure=False, workers="nobody")
+    futures = client.map(inc, range(n), pure=False, workers="absent")
     client.scheduler_info()
     say("done")
     assert len(futures) == n
 
 
 def release_many(client: weft.Client, n: int) -> None:
-    """Let go of n results."""
+    """Release n results."""
     futures = client.map(inc, range(n), pure=False)
     weft.wait(futures)
     wait_for_go()
@@ -67,7 +67,7 @@ def release_many(client: weft.Client, n: int) -> None:
 
 
 class _Answers:
-    """What a rude peer gets: only the answers to its heartbeats matter."""
+    """Receives what a hostile peer is sent; only the answers to its heartbeats matter."""
 
     def __init__(self) -> None:
         self.welcome: asyncio.Future[m.Welcome] = asyncio.get_running_loop().create_future()
@@ -99,7 +99,7 @@ class _Answers:
         self._changed.set()
 
 
-async def be_rude(address: str, security: Security, kind: str, n: int) -> None:
+async def be_hostile(address: str, security: Security, kind: str, n: int) -> None:
     """Send n messages of keys or attempts that do not exist, each as long as may be."""
     answers = _Answers()
     role = Role.WORKER if kind == "replicas" else Role.CLIENT
@@ -107,12 +107,12 @@ async def be_rude(address: str, security: Security, kind: str, n: int) -> None:
         address, role=role, server_role=Role.SCHEDULER, security=security, handler=answers
     )
     facts = {"python": ".".join(map(str, sys.version_info[:3]))}
-    common: dict[str, Any] = {"name": "rude", "session": 1, "last_epoch": 0, "facts": facts}
+    common: dict[str, Any] = {"name": "hostile", "session": 1, "last_epoch": 0, "facts": facts}
     if kind == "replicas":
         connection.send(
             [
                 m.RegisterWorker(
-                    worker_id="rude",
+                    worker_id="hostile",
                     address="tcp://127.0.0.1:1",
                     nthreads=1,
                     memory_limit=0,
@@ -123,7 +123,7 @@ async def be_rude(address: str, security: Security, kind: str, n: int) -> None:
             ]
         )
     else:
-        connection.send([m.RegisterClient(client_id="rude", **common)])
+        connection.send([m.RegisterClient(client_id="hostile", **common)])
     await answers.welcome
     keys = [f"no-such-key-{i:08}" for i in range(RUDE_ROWS)]
     wait_for_go()
@@ -150,7 +150,7 @@ CLIENTS: Final[dict[str, Callable[[weft.Client, int], None]]] = {
 
 
 def main() -> None:
-    """Do what standard input says."""
+    """Do what standard input asks for."""
     order = json.loads(sys.stdin.readline())
     security = Security(order["token"].encode(), bytes.fromhex(order["cluster_id"]))
     kind, n = order["kind"], order["n"]
@@ -159,7 +159,7 @@ def main() -> None:
             CLIENTS[kind](client, n)
             sys.stdin.read()
     else:
-        asyncio.run(be_rude(order["address"], security, kind, n))
+        asyncio.run(be_hostile(order["address"], security, kind, n))
         sys.stdin.read()
 
 

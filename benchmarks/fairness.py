@@ -1,8 +1,8 @@
-"""How long a small call takes beside what another client, or a rude peer, asks for.
+"""How long a small call takes beside the burden of another client or of a hostile peer.
 
 `python -m benchmarks.fairness` times `submit(inc, i).result()` on an idle cluster and then while a
-second process burdens it (`disturbing.py`): a process of its own, so that the interpreter lock of
-one client is not what the other one waits for. Calls are made until the burden is over, at least
+second process burdens it (`disturbing.py`): a process of its own, so that neither client waits for
+the interpreter lock of the other. Calls are made until the burden is over, at least
 200 of them. A call that takes longer than `--limit` ends its row.
 """
 
@@ -36,7 +36,7 @@ PAUSE_S: Final = 0.005
 
 @dataclass(frozen=True)
 class Situation:
-    """One burden: its name for people, what `disturbing` calls it, how much of it."""
+    """One burden: its title for display, its kind in `disturbing`, and its size."""
 
     title: str
     kind: str
@@ -75,7 +75,7 @@ class Disturber:
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.say(json.dumps(order))
+        self.send(json.dumps(order))
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -83,7 +83,7 @@ class Disturber:
             self._words.put(line.strip())
         self._words.put("ended")
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
@@ -92,10 +92,10 @@ class Disturber:
         """Wait for a word of the process."""
         heard = self._words.get(timeout=timeout_s)
         if heard != word:
-            raise RuntimeError(f"the disturbing process said {heard!r} instead of {word!r}")
+            raise RuntimeError(f"the disturbing process sent {heard!r} instead of {word!r}")
 
-    def has_said(self, word: str) -> bool:
-        """Whether the process has said something since the last time; it must be this word."""
+    def has_sent(self, word: str) -> bool:
+        """Whether the process has sent a word since the last time; it must be this one."""
         try:
             self.expect(word, 0.0)
         except queue.Empty:
@@ -155,7 +155,7 @@ def calls(client: weft.Client, workers: list[str] | None, limit_s: float) -> Ite
 
 
 def measure_idle(client: weft.Client, workers: list[str] | None, n: int) -> list[float]:
-    """Time n calls with nobody else there."""
+    """Time n calls without a burden."""
     made = calls(client, workers, 60.0)
     for _ in range(20):
         next(made)
@@ -170,7 +170,7 @@ def measure(situation: Situation, n: int, n_calls: int, limit_s: float) -> tuple
         weft.Client(cluster) as client,
     ):
         client.wait_for_workers(N_WORKERS)
-        # What a rude worker is given it keeps: this call is for the others.
+        # A hostile worker runs nothing that it is given, so the calls are for the others.
         info: dict[str, Any] = client.scheduler_info()
         workers = None
         if situation.kind == "replicas":
@@ -179,14 +179,14 @@ def measure(situation: Situation, n: int, n_calls: int, limit_s: float) -> tuple
         disturber = Disturber(cluster, situation.kind, n)
         try:
             disturber.expect("ready", limit_s)
-            disturber.say("go")
+            disturber.send("go")
             start = time.perf_counter()
             row = Row(title, [], 0.0)
             made = calls(client, workers, limit_s)
             try:
                 while time.perf_counter() - start < limit_s:
                     row.calls.append(next(made))
-                    if not row.lasted_s and disturber.has_said("done"):
+                    if not row.lasted_s and disturber.has_sent("done"):
                         row.lasted_s = time.perf_counter() - start
                     if row.lasted_s and len(row.calls) >= n_calls:
                         break
@@ -225,7 +225,7 @@ def main() -> None:
         n = max(situation.n // 100, 1) if options.quick else situation.n
         idle, row = measure(situation, n, n_calls, options.limit)
         median = statistics.median(idle.calls)
-        idle.title = "nobody (idle)"
+        idle.title = "nothing (idle)"
         print(idle.show(median))
         print(row.show(median), flush=True)
 

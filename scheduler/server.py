@@ -2,9 +2,9 @@
 
 It decides nothing.
 
-What comes is queued per peer (`turns.py`) and handled in a turn of its own: some slices, then one
-flush of the out-boxes. Between two turns the loop looks at its sockets. A peer of which much waits
-is not read from until less does.
+Received messages are queued per peer (`turns.py`) and handled in turns: some slices, then one flush
+of the out-boxes. Between two turns the loop looks at its sockets. A peer of which much waits is not
+read from until less does.
 
 While a peer's socket is not writable its out-box stays and grows, so batches form by themselves
 under load, and an idle system answers at once. There are no batching timers.
@@ -62,14 +62,14 @@ class SchedulerConfig:
         security: the cluster's token, id and, for TLS, certificate.
         client_lease_s: what a lost client wants is kept this long, seconds.
         handshake_timeout_s: a connection has this long to prove that it holds the token.
-        heartbeat_s: how often peers say that they live; who is not heard for
-            `liveness.MISSED_HEARTBEATS` of these is taken for dead, on either side.
+        heartbeat_s: how often peers send a heartbeat; a peer that sends nothing for
+            `liveness.MISSED_HEARTBEATS` of these counts as dead, on either side.
         progress_timeout_s: a frame may pause this long on its way.
         max_unfinished_nbytes: what all peers together have sent of frames that are not complete may
             take so much memory, beside the oldest of these frames.
         max_outbox_nbytes: so much may wait for a peer that does not read, about, beside what its
             connection has taken; it is cut off then.
-        facts: told to every peer that registers.
+        facts: sent to every peer that registers.
     """
 
     addresses: Sequence[str]
@@ -100,11 +100,11 @@ class SchedulerServer:
         self._listeners: list[Listener] = []
         self._unfinished = UnfinishedFrames(config.max_unfinished_nbytes)
         self._connections: dict[int, Connection] = {}
-        #: {peer: (messages measured, their bytes)} of those whose connection takes nothing
+        #: {peer: (messages measured, their bytes)}, of peers whose connections are not writable
         self._waiting: dict[int, tuple[int, int]] = {}
         self._next_peer = 1
         self._turns = Turns()
-        #: {peer: None} of those that are not read from now
+        #: {peer: None} of peers that are not read from now
         self._paused: dict[int, None] = {}
         #: `_turn` is due
         self._turn_scheduled = False
@@ -153,7 +153,7 @@ class SchedulerServer:
     async def stop(self, reason: str = "stopped") -> None:
         """Say goodbye to all peers, close every connection and listener.
 
-        Who is cancelled while he waits here does not stop that half-way.
+        Cancelling a caller that waits here does not interrupt the end.
         """
         self._begin_stop(reason)
         await self._stopped.wait()
@@ -221,7 +221,7 @@ class SchedulerServer:
         self._schedule_flush()
 
     def _reassure(self) -> None:
-        """Send a sign of life to peers whose frame takes long: their heartbeats wait behind it."""
+        """Send a heartbeat to peers whose frame takes long: their own wait behind it."""
         now = self._loop.time()
         if now < self._next_reassurance:
             return
@@ -231,7 +231,7 @@ class SchedulerServer:
                 self.state.send(peer, Heartbeat(facts={}))
 
     def _cut_off_stuck(self) -> None:
-        """End the connections of those that do not read, and for whom too much waits."""
+        """End the connections of peers that do not read and for which too much waits."""
         outboxes, limit = self.state.outboxes, self._config.max_outbox_nbytes
         for peer in [peer for peer in self._waiting if peer not in outboxes]:
             del self._waiting[peer]
@@ -287,7 +287,7 @@ class SchedulerServer:
                 event = Received(peer, messages) if messages else Closed(peer)
                 self.state.handle(event, time.monotonic())
             except Exception:
-                # A bug of ours. What this peer said is lost: it has to come back and say it again.
+                # A bug of weft. What this peer sent is lost: it must connect and send it again.
                 _log.exception("a bug of weft ends the session of peer %d", peer)
                 connection = self._connections.get(peer)
                 if connection is not None:
@@ -334,7 +334,7 @@ class SchedulerServer:
                 try:
                     connection.send(messages)
                 except LocalProtocolError as error:
-                    # The others must get theirs. This one is told the state when it is back.
+                    # The other peers must get theirs. This one is sent the state when it is back.
                     _log.error("closing %s: %s", connection.peer_address, error)
                     connection.abort()
         if state.after:
@@ -362,7 +362,7 @@ class SchedulerServer:
 
 
 class _Peer:
-    """What a connection delivers to: the server, with the peer's number."""
+    """The handler of one connection: it adds the peer's number to what is delivered."""
 
     __slots__ = ("_peer", "_server")
 

@@ -2,7 +2,7 @@
 
 Each client has a lane at each user priority (`protocol/rotation.py`). A lane is served for a
 *stretch*, about as long as one worker's chunk; then it is the next client's turn. So neighbours in
-a graph stay together, and nobody's few tasks wait for another's million.
+a graph stay together, and the few tasks of one client do not wait for the million of another.
 
 Submissions arrive in ascending priority, and what becomes ready later is few: so a lane has two
 parts. An item that is not better than the last one of the *run* (a deque) goes to its end; any
@@ -22,12 +22,12 @@ from typing import Final, Generic, Protocol, TypeVar
 from ...protocol.rotation import Rotation
 from .priority import level_of
 
-#: A client's turn ends when what it got is expected to take so long.
+#: A client's turn ends when the tasks that it got are expected to take so long.
 STRETCH_NS: Final = 1_000_000
 
 
 class Queueable(Protocol):
-    """What the queue needs of an item."""
+    """The attributes of an item that the queue uses."""
 
     priority: int
     ticket: int
@@ -37,7 +37,7 @@ _Item = TypeVar("_Item", bound=Queueable)
 
 
 class Lane(Generic[_Item]):
-    """What one client has queued at one user priority. Pushed to and popped from by the queue."""
+    """The queued tasks of one client at one user priority; the queue pushes and pops."""
 
     __slots__ = ("_place", "_queue", "heap", "n", "run")
 
@@ -86,9 +86,9 @@ class ReadyQueue(Generic[_Item]):
 
     def __init__(self) -> None:
         self.rotation: Rotation[Lane[_Item]] = Rotation()
-        #: whose turn it is
+        #: the lane that is served
         self._lane: Lane[_Item] | None = None
-        #: until its end; whoever pops subtracts what the item is expected to take
+        #: until the end of its stretch; the caller of `pop` subtracts the item's expected time
         self.left_ns = 0
         self.next_ticket = 1
         #: sum of the lanes' `n`
@@ -98,7 +98,7 @@ class ReadyQueue(Generic[_Item]):
         return self.n
 
     def lane(self, priority: int, client: int) -> Lane[_Item]:
-        """Return where a client's items of this (user) priority go, to push something there."""
+        """Return the lane to which a client's items of this (user) priority are pushed."""
         level = level_of(priority)
         return self.rotation.lanes.get((level, client)) or Lane(self, level, client)
 

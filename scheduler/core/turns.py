@@ -41,7 +41,7 @@ QUANTUM: Final = 256
 #: Rows and listed keys of all slices between two looks at the sockets.
 TURN_COST: Final = 512
 #: The four figures above are so many times as large while no two clients are active.
-LONE_SCALE: Final = 8
+LONE_SCALE: Final = 4
 #: A client counts as active for this long after its rows or what it was sent, seconds.
 SHARED_S: Final = 1.0
 #: A peer with more than so much waiting is not read from ...
