@@ -63,7 +63,7 @@ class SchedulerConfig:
         client_lease_s: what a lost client wants is kept this long, seconds.
         handshake_timeout_s: a connection has this long to prove that it holds the token.
         heartbeat_s: how often peers send a heartbeat; a peer that sends nothing for
-            `liveness.MISSED_HEARTBEATS` of these counts as dead, on either side.
+            `wire.session.MISSED_HEARTBEATS` of these counts as dead, on either side.
         progress_timeout_s: a frame may pause this long on its way.
         max_unfinished_nbytes: what all peers together have sent of frames that are not complete may
             take so much memory, beside the oldest of these frames.

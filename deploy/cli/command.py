@@ -174,7 +174,7 @@ def scheduler(
     Workers and clients of the same user on this machine find that file by themselves; elsewhere,
     give them a copy of it with --connection-file.
     """
-    from ...protocol.net.liveness import MISSED_HEARTBEATS
+    from ...protocol.wire.session import MISSED_HEARTBEATS
     from ...scheduler.server import SchedulerConfig
     from ..daemon import DaemonConfig, run_daemon, scheduler_facts
     from ..settings import parse_host_port

@@ -25,9 +25,9 @@ from ..wire.framing import MEMORY_BYTES, Frame, FrameDecoder
 from ..wire.handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
 from ..wire.message import Message
 from ..wire.payload import Buffer
+from ..wire.session import Silence
 from .connection import Connection, Handler
-from .liveness import Silence, Trickle
-from .unfinished import MIN_RATE, UnfinishedFrames
+from .unfinished import MIN_RATE, Trickle, UnfinishedFrames
 
 __all__ = ["Owner", "StreamConnection", "tls_reason"]
 
@@ -38,7 +38,7 @@ _LOW_BYTES: Final = 256 << 10
 _CLOSE_TIMEOUT_S: Final = 5.0
 #: A machine that vanished while nothing was on its way to it is noticed after about this long.
 _DEAD_PEER_S: Final = 30
-#: Into so many parts a time limit is divided; see `liveness`.
+#: Into so many parts a time limit is divided; see `wire.session.Silence`.
 _LOOKS: Final = 5
 
 # Plain asyncio: before 3.12 `writelines` joins everything; its first releases with sendmsg never
@@ -279,7 +279,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         min_rate = MIN_RATE if self._unfinished is None else self._unfinished.min_rate
         if not self._reads:
             silence = Silence(_LOOKS)  # it is this end that does not read
-        elif silence.look(self):
+        elif silence.look(self.bytes_in):
             self.fail(RemoteProtocolError(f"a frame stopped halfway for {timeout_s:g} s"))
             return
         if trickle.look(self, int(min_rate * timeout_s), is_paused=not self._reads):

@@ -1,9 +1,9 @@
-"""One limit for the unfinished frames of all peers together. Pure: it decides, connections act.
+"""Limits for unfinished frames: of all peers together, and in time. Pure: connections act.
 
 What a peer has sent of a frame stays in memory until the frame is whole. Each frame has limits of
 its own (`FrameLimits`), but many peers, each halfway through a large one, would together take
 whatever the machine has. So the connections that one process has accepted share a number of bytes.
-Who would exceed it is not read from until others are done: the peer's kernel holds it up, and
+A peer that would exceed it is not read from until others are done: its kernel holds it up, and
 nothing is lost. The oldest unfinished frame is always read on, however large it is: so one of them
 always ends, and an argument larger than the whole limit still arrives.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from .connection import Connection
     from .stream import StreamConnection
 
-__all__ = ["UnfinishedFrames"]
+__all__ = ["MIN_RATE", "MIN_RATE_WAITED_FOR", "Trickle", "UnfinishedFrames"]
 
 #: Bytes a second, at which a frame has to come that is not complete after the time limit for its
 #: progress; the second one while other peers are not read from because of it.
@@ -71,3 +72,38 @@ class UnfinishedFrames:
                 expected += next_nbytes
                 del self._paused[connection]
                 connection.go_on()
+
+
+class Trickle:
+    """Decides when a frame comes too slowly to be waited for. For one connection only.
+
+    It counts looks, as `wire.session.Silence` does, and for the same reason.
+    """
+
+    def __init__(self, n_looks: int) -> None:
+        """Judge a frame after every `n_looks` looks at it."""
+        self._n_looks = n_looks
+        self._n_left = n_looks
+        self._frames_in = -1
+        #: what had come of everything when this stretch of `n_looks` began
+        self._bytes_in = 0
+
+    def look(self, connection: Connection, min_nbytes: int, *, is_paused: bool) -> bool:
+        """Return whether less than `min_nbytes` came of one frame during the last `n_looks` looks.
+
+        Nothing can come while this end does not read (`is_paused`): that does not count.
+        """
+        if connection.frames_in != self._frames_in or is_paused:
+            self._begin(connection)
+            return False
+        self._n_left -= 1
+        if self._n_left:
+            return False
+        is_slow = connection.bytes_in - self._bytes_in < min_nbytes
+        self._begin(connection)
+        return is_slow
+
+    def _begin(self, connection: Connection) -> None:
+        self._frames_in = connection.frames_in
+        self._bytes_in = connection.bytes_in
+        self._n_left = self._n_looks

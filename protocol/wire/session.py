@@ -29,6 +29,7 @@ from typing import Final, Literal, TypeAlias
 from ..errors import CommClosed, CommError, InternalError, WeftError, WrongCluster, WrongToken
 
 __all__ = [
+    "MISSED_HEARTBEATS",
     "PHASES",
     "Abandon",
     "Action",

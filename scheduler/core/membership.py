@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.net.liveness import MISSED_HEARTBEATS
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
+from ...protocol.wire.session import MISSED_HEARTBEATS
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import extend_class, fill_class
 from .recovery import blame, lose_worker, tell_peers

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.net.liveness import MISSED_HEARTBEATS
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
+from ...protocol.wire.session import MISSED_HEARTBEATS
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
 from .submission import tell

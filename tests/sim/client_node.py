@@ -38,10 +38,10 @@ from weft.client.core.tasks import (
     TaskRecord,
     Watcher,
 )
-from weft.protocol.net.liveness import MISSED_HEARTBEATS
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Bye, GetData, KeysData, RegisterClient, Welcome
+from weft.protocol.wire.session import MISSED_HEARTBEATS
 
 from .graphs import Spec, function_id, unpacked
 from .links import Link

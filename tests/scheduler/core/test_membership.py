@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol.net.liveness import MISSED_HEARTBEATS
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.info import cluster_info
 from weft.scheduler.core.state import CloseConnection, LogLine, Tick
 

@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.protocol.net.liveness import MISSED_HEARTBEATS
 from weft.protocol.wire import messages as m
+from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core import relays
 from weft.scheduler.core.missing import MAX_UNREACHABLE_ROUNDS
 
