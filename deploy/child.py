@@ -30,6 +30,7 @@ import weakref
 from typing import IO, Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
+from ..protocol.host.exits import describe_exit
 from .titles import ROOM, set_title
 
 _MAX_TAIL_CHARS: Final = 4000
@@ -170,7 +171,7 @@ class Child:
             while await loop.sock_recv(self.socket, 1 << 16):
                 continue
         await self._finish_async()
-        return describe_code(self.process.returncode)
+        return describe_exit(self.process.returncode)
 
     async def _finish_async(self) -> None:
         """End it, which may take seconds, without holding up the loop."""
@@ -180,7 +181,7 @@ class Child:
 
     def _take(self, data: bytes) -> None:
         if not data:
-            how = describe_code(self.process.returncode)
+            how = describe_exit(self.process.returncode)
             raise ChildFailed(f"the {self.kind} process ended at its start: {how}{self._tail()}")
         self._received += data
 
@@ -274,13 +275,6 @@ def _interpreter_flags() -> list[str]:
     for name, value in sys._xoptions.items():
         flags.append(f"-X{name}" if value is True else f"-X{name}={value}")
     return flags
-
-
-def describe_code(code: int | None) -> str:
-    """Say in words how a process ended."""
-    if code is not None and code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}"
 
 
 # --- The child's end ------------------------------------------------------------------------------

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, tables
 from ...protocol.errors import ConfigError
+from ...protocol.host.exits import describe_exit
 from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
 from .. import settings
-from ..child import Child, describe_code
+from ..child import Child
 from .quiet import QuietLogs
 
 if TYPE_CHECKING:
@@ -347,7 +348,7 @@ class LocalCluster:
         scheduler = self._scheduler
         if scheduler is None or scheduler.running:
             return None
-        how = describe_code(scheduler.process.returncode)
+        how = describe_exit(scheduler.process.returncode)
         return f"the scheduler process of the LocalCluster has ended ({how}); start a new cluster"
 
     @property

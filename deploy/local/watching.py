@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import select
-import signal
 import socket
 import threading
 import time
@@ -20,7 +19,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ...protocol.errors import WeftError
-from ..child import Child, describe_code
+from ...protocol.host.exits import describe_exit
+from ..child import Child
 
 _log = logging.getLogger("weft.cluster")
 
@@ -110,7 +110,7 @@ class ProcessWatch:
             "the scheduler process of %s ended unexpectedly (%s); the cluster is lost, with all "
             "results that it had",
             self._name,
-            describe_code(code),
+            describe_exit(code),
         )
 
     def _on_workers_ended(self, workers: Child) -> None:
@@ -155,6 +155,5 @@ class ProcessWatch:
 def _describe_family(code: int) -> str:
     """Say how the workers' family ended; its spawner reports the supervisor's signal as 128 + n."""
     if code > 128:
-        with contextlib.suppress(ValueError):
-            return f"their supervisor was killed by {signal.Signals(code - 128).name}"
-    return describe_code(code)
+        return f"their supervisor was {describe_exit(128 - code)}"
+    return describe_exit(code)

@@ -41,6 +41,7 @@ from typing import Any, Final
 import psutil
 
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
+from ...protocol.host.exits import describe_exit
 from ...protocol.net.deadline import within
 from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
@@ -332,6 +333,7 @@ class Supervisor:
         slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
         refusal, crash = read_refusal(slot.record), read_crash(slot.record)
         lived_s = time.monotonic() - slot.started
+        code = os.waitstatus_to_exitcode(status)
         if self._stopping:
             pass
         elif status == 0 and not running:
@@ -339,16 +341,19 @@ class Supervisor:
             _log.info("worker %s has ended as it was told to", slot.spec.name)
             if all(other.retired for other in self._slots):
                 self.stop("all workers were told to end")
-        elif os.waitstatus_to_exitcode(status) == EXIT_CONFIG and not running:
+        elif code == EXIT_CONFIG and not running:
             self.stop(f"worker {slot.spec.name} cannot be what it was told to be", 2)
-        elif os.waitstatus_to_exitcode(status) == EXIT_REFUSED and not running:
+        elif code == EXIT_REFUSED and not running:
             # The one line of the whole family: all its workers are refused for the same reason.
             if not self._stop_asked.done():
                 why = refusal or "the scheduler refused it"
                 _log.error("worker %s cannot join: %s", slot.spec.name, why)
             self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
         else:
-            reason = slot.verdict or crash or describe_exit(status)
+            killer = (
+                ", by another process or the kernel's out-of-memory killer" if code == -9 else ""
+            )
+            reason = slot.verdict or crash or describe_exit(code) + killer
             self._link.report_exit(slot.worker_id, reason, running + served)
             # What a task did says nothing about the next start.
             is_sound = bool(running or served) or lived_s > _SOUND_AFTER_S
@@ -516,19 +521,6 @@ def describe_security(security: Security) -> dict[str, Any]:
         "cluster_id": security.cluster_id.hex() if security.cluster_id else "",
         "certificate_pem": security.certificate_pem,
     }
-
-
-def describe_exit(status: int) -> str:
-    """Say in words how a process ended, from its wait status."""
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = ", by somebody else or the kernel's out-of-memory killer" if code == -9 else ""
-    return f"killed by {name}{hint}"
 
 
 def supervise(

@@ -7,7 +7,6 @@ messages, beyond passing them on.
 from __future__ import annotations
 
 import select
-import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -159,16 +158,6 @@ class Crew(ABC):
     def _unwatch(self, fd: int) -> None:
         del self._watched[fd]
         self._poll.unregister(fd)
-
-
-def how_it_ended(code: int) -> str:
-    """Say what an exit code means; negative ones are signals, as in subprocess."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
 
 
 def begin(member: Member, run_id: int, directory: SharedDirectory, context: Any) -> None:

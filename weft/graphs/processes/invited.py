@@ -25,9 +25,10 @@ from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 
 from ...protocol.errors import WrongExecutor
+from ...protocol.host.exits import describe_exit
 from ..drivers.executors import take_back
 from . import crew, link
-from .crew import Crew, Member, how_it_ended
+from .crew import Crew, Member
 from .link import Channel, Link
 from .serving import NO_TASK, Server, note_of
 from .sharing import SharedDirectory
@@ -326,7 +327,7 @@ class Invited(Crew):
         }
         if ended:
             first = min(ended, key=lambda one: _LIKELY_KILLED.get(ended[one], 0))
-            return first, how_it_ended(ended[first])
+            return first, describe_exit(ended[first])
         for future in filter(_has_broken, self._futures):
             return member, str(_exception_of(future))
         return member, "it closed its connection"

@@ -40,8 +40,9 @@ import threading
 import time
 
 from ...protocol.errors import WeftError, WorkerStartTimeout
+from ...protocol.host.exits import describe_exit
 from . import crew, link
-from .crew import Crew, Member, how_it_ended
+from .crew import Crew, Member
 from .link import Link
 from .own_worker import Context
 from .own_worker import __name__ as worker_module
@@ -341,7 +342,7 @@ class _Lease(Crew):
     def cause_of_death(self, member: Member) -> tuple[Member, str]:
         assert isinstance(member, WorkerProcess)
         code = member.wait(time.monotonic() + 1)
-        return member, "it closed its connection" if code is None else how_it_ended(code)
+        return member, "it closed its connection" if code is None else describe_exit(code)
 
     def end(self, *, is_clean: bool) -> None:
         kept = []
