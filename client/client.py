@@ -8,7 +8,6 @@ futures alone has a direct way for each (see `watchers`).
 from __future__ import annotations
 
 import os
-import platform
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
 from ..protocol.errors import ClientClosed, NotSupported
+from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import ShutdownCluster
@@ -137,9 +137,8 @@ class Client(ClusterClient):
         return Engine(self.id, self.name, loop, self.asynchronous, weakref.ref(self))
 
     async def _connect(self, engine: Engine, find: Finder) -> None:
-        facts = {"python": platform.python_version(), "pid": os.getpid(), "host": platform.node()}
         try:
-            await engine.open(find, facts, self._timeout_s, self._reconnect_timeout_s)
+            await engine.open(find, process_facts(), self._timeout_s, self._reconnect_timeout_s)
             n_expected = self._location.take_n_expected()
             if n_expected:
                 await asking.expect_workers(engine, n_expected, self._timeout_s)

@@ -12,16 +12,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import platform
 import signal
 import socket
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
+from ..protocol.host.facts import process_facts
 from ..protocol.net.address import Address, parse_address
 from ..protocol.net.deadline import within
 from ..protocol.trust.connection_file import ConnectionFile
@@ -229,16 +228,6 @@ def _outward_host(wildcard: str) -> str:
             return socket.gethostname()
 
 
-def scheduler_facts() -> dict[str, Any]:
-    """What every peer that registers is told about this process."""
-    return {
-        "python": platform.python_version(),
-        "pid": os.getpid(),
-        "host": platform.node(),
-        "platform": sys.platform,
-    }
-
-
 def run_embedded(parent: Parent) -> int:
     """Be the scheduler process of a `LocalCluster`; see `local.py` for the configuration."""
     plain = parent.read_config()
@@ -260,7 +249,7 @@ def run_embedded(parent: Parent) -> int:
                 scheduler=SchedulerConfig(
                     addresses=[plain["address"]],
                     security=security,
-                    facts=scheduler_facts(),
+                    facts=process_facts(),
                     **plain["options"],
                 ),
                 dashboard_host=plain["dashboard_host"],

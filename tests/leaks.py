@@ -28,7 +28,7 @@ from typing import TypeVar
 
 import psutil
 
-from weft.client.shell.loop import new_event_loop
+from weft.protocol.host.event_loop import new_event_loop
 
 new_event_loop().close()
 

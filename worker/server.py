@@ -14,8 +14,6 @@ import contextlib
 import dataclasses
 import logging
 import math
-import os
-import platform
 import random
 import threading
 from collections.abc import Callable
@@ -34,6 +32,7 @@ from ..protocol.errors import (
     WrongCluster,
     WrongToken,
 )
+from ..protocol.host.facts import process_facts
 from ..protocol.net.address import parse_address
 from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionRunner
@@ -296,11 +295,7 @@ class WorkerServer:
             memory_limit=config.memory_limit,
             resources=config.resources,
             supervisor_id=config.supervisor_id,
-            facts={
-                "pid": os.getpid(),
-                "host": platform.node(),
-                "python": platform.python_version(),
-            },
+            facts=process_facts(),
         )
 
     def heartbeat(self) -> list[Message]:

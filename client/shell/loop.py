@@ -13,20 +13,12 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ...protocol.errors import ClientClosed
+from ...protocol.host.event_loop import new_event_loop
 from .patience import acquire
 
 T = TypeVar("T")
 
 _STOP_TIMEOUT_S = 10.0
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Make a loop of the fastest kind that is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 class LoopThread:

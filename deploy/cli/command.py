@@ -174,9 +174,10 @@ def scheduler(
     Workers and clients of the same user on this machine find that file by themselves; elsewhere,
     give them a copy of it with --connection-file.
     """
+    from ...protocol.host.facts import process_facts
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from ...scheduler.server import SchedulerConfig
-    from ..daemon import DaemonConfig, run_daemon, scheduler_facts
+    from ..daemon import DaemonConfig, run_daemon
     from ..settings import parse_host_port
 
     _start_log(log_level)
@@ -206,7 +207,7 @@ def scheduler(
                 security=security,
                 client_lease_s=client_lease,
                 heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,
-                facts=scheduler_facts(),
+                facts=process_facts(),
             ),
             dashboard_host=http_host,
             dashboard_port=http_port,

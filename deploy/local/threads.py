@@ -10,12 +10,12 @@ import logging
 import uuid
 from pathlib import Path
 
+from ...protocol.host.facts import process_facts
 from ...protocol.net.deadline import unless
 from ...protocol.trust.security import Security
 from ...scheduler.server import SchedulerConfig, SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
-from ..daemon import scheduler_facts
 
 _log = logging.getLogger("weft.worker")
 
@@ -52,7 +52,7 @@ class EmbeddedCluster:
             SchedulerConfig(
                 addresses=[f"inproc://scheduler-{uuid.uuid4().hex}"],
                 security=self._security,
-                facts=scheduler_facts(),
+                facts=process_facts(),
             )
         )
         await self._scheduler.start()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import InternalError, WeftError
+from ...protocol.host.event_loop import new_event_loop
 from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
@@ -54,7 +55,7 @@ def main(config: WorkerConfig) -> None:
     set_worker_process()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     hold_back()
-    loop = _new_loop()
+    loop = new_event_loop()
     try:
         asyncio.set_event_loop(loop)
         with _stack_on_demand(config.started_path):
@@ -127,11 +128,3 @@ def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
         )
     finally:
         os._exit(EXIT_CRASHED)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

@@ -42,6 +42,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from ...protocol.host.thread_defaults import THREAD_DEFAULTS
+
 #: What ends the family: a hang-up of the terminal, Ctrl-C, a service manager's stop.
 END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -54,15 +56,6 @@ _LINGER_S: Final = 5.0
 _MAX_SIGNALS: Final = 3
 
 _PR_SET_PDEATHSIG: Final = 1
-
-#: More threads than the worker has tasks would fight over the same cores. Applied only where the
-#: user has set nothing.
-THREAD_DEFAULTS: Final = {
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
 
 WorkerMain: TypeAlias = Callable[[dict[str, Any]], int]
 SupervisorMain: TypeAlias = Callable[[socket.socket], int]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import platform
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ...protocol.errors import CommError, WeftError
+from ...protocol.host.facts import process_facts
 from ...protocol.net.connection import Connection
 from ...protocol.net.session import Finder, SessionRunner
 from ...protocol.trust.security import Security
@@ -144,11 +143,7 @@ class SupervisorLink:
             supervisor_id=self._supervisor_id,
             session=number,
             last_epoch=last_epoch,
-            facts={
-                "python": platform.python_version(),
-                "pid": os.getpid(),
-                "host": platform.node(),
-            },
+            facts=process_facts(),
         )
 
     def heartbeat(self) -> list[Message]:

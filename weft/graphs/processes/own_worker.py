@@ -15,6 +15,7 @@ import struct
 import sys
 from typing import NamedTuple
 
+from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from .link import Channel
 from .serving import Server, leave_at_once, note_of
 
@@ -23,14 +24,7 @@ IDLE_S = 60
 
 #: As dask sets it for its own pools.
 _HASH_SEED = "6640"
-#: More threads than a worker has tasks would fight over the same cores. Only where nothing is set.
-_DEFAULTS = {
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONHASHSEED": _HASH_SEED,
-}
+_DEFAULTS = {**THREAD_DEFAULTS, "PYTHONHASHSEED": _HASH_SEED}
 
 
 class Context(NamedTuple):
