@@ -152,7 +152,7 @@ CLIENTS: Final[dict[str, Callable[[weft.Client, int], None]]] = {
 def main() -> None:
     """Do what standard input asks for."""
     order = json.loads(sys.stdin.readline())
-    security = Security(order["token"].encode(), bytes.fromhex(order["cluster_id"]))
+    security = Security.from_plain(order["security"])
     kind, n = order["kind"], order["n"]
     if kind in CLIENTS:
         with weft.Client(order["address"], security=security) as client:

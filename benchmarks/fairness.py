@@ -60,8 +60,7 @@ class Disturber:
         assert security.cluster_id is not None
         order = {
             "address": cluster.scheduler_address,
-            "token": security.token.decode(),
-            "cluster_id": security.cluster_id.hex(),
+            "security": security.to_plain(),
             "kind": kind,
             "n": n,
         }

@@ -156,17 +156,13 @@ class _Daemon:
             return await self._start_http()
 
     async def _start_http(self) -> str:
-        security = self.config.scheduler.security
         child = Child("http", session=False)
         child.configure(
             {
                 "host": self.config.dashboard_host,
                 "port": self.config.dashboard_port,
                 "scheduler_address": self._server.addresses[0],
-                "token": security.token.decode(),
-                "cluster_id": (security.cluster_id or b"").hex(),
-                "certificate_pem": security.certificate_pem,
-                "private_key_pem": security.private_key_pem,
+                "security": self.config.scheduler.security.to_plain(with_private_key=True),
             }
         )
         try:
@@ -231,9 +227,6 @@ def _outward_host(wildcard: str) -> str:
 def run_embedded(parent: Parent) -> int:
     """Be the scheduler process of a `LocalCluster`; see `local.py` for the configuration."""
     plain = parent.read_config()
-    security = Security(
-        token=plain["token"].encode(), cluster_id=bytes.fromhex(plain["cluster_id"])
-    )
 
     # A program's end takes its workers with it, maybe before we have heard of either. Who is left
     # at its terminal did not ask for warnings about that.
@@ -248,7 +241,7 @@ def run_embedded(parent: Parent) -> int:
             DaemonConfig(
                 scheduler=SchedulerConfig(
                     addresses=[plain["address"]],
-                    security=security,
+                    security=Security.from_plain(plain["security"]),
                     facts=process_facts(),
                     **plain["options"],
                 ),

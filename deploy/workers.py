@@ -44,7 +44,7 @@ def run_embedded(parent: Parent) -> int:
     def supervisor_main(commands: socket.socket) -> int:
         set_title("weft supervisor")
         plain = parent.read_config()
-        address, security = plain["scheduler_address"], _security(plain)
+        address, security = plain["scheduler_address"], Security.from_plain(plain["security"])
         config = SupervisorConfig(
             find=lambda: ([address], security),
             workers=[WorkerSpec(**spec) for spec in plain["workers"]],
@@ -77,7 +77,7 @@ def run_daemon(config: SupervisorConfig) -> int:
     """
 
     def worker_main(plain: dict[str, Any]) -> int:
-        known = plain["scheduler_addresses"], _security(plain)
+        known = plain["scheduler_addresses"], Security.from_plain(plain["security"])
 
         def find() -> tuple[Sequence[str], Security]:
             # While a scheduler is started again there is no connection file for a moment.
@@ -100,14 +100,6 @@ def _start_log(plain: dict[str, Any]) -> None:
     logging.basicConfig(level=plain["log_level"], format=LOG_FORMAT)
 
 
-def _security(plain: dict[str, Any]) -> Security:
-    return Security(
-        token=plain["token"].encode(),
-        cluster_id=bytes.fromhex(plain["cluster_id"]) or None,
-        certificate_pem=plain.get("certificate_pem"),
-    )
-
-
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
     if temporary := plain.get("temporary_directory"):
@@ -116,7 +108,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
     set_title(f"weft worker {plain['name']}")
     config = WorkerConfig(
         scheduler=plain["scheduler_addresses"][0],
-        security=_security(plain),
+        security=Security.from_plain(plain["security"]),
         name=plain["name"],
         nthreads=plain["nthreads"],
         memory_limit=plain["memory_limit"],

@@ -47,12 +47,7 @@ class HttpConfig:
             host=plain["host"],
             port=plain["port"],
             scheduler_address=plain["scheduler_address"],
-            security=Security(
-                token=plain["token"].encode(),
-                cluster_id=bytes.fromhex(plain["cluster_id"]),
-                certificate_pem=plain["certificate_pem"],
-                private_key_pem=plain["private_key_pem"],
-            ),
+            security=Security.from_plain(plain["security"]),
         )
 
 

@@ -254,7 +254,7 @@ class LocalCluster:
         assert self._scheduler is not None
         self._scheduler.configure(
             {
-                **self._secret(),
+                "security": self.security.to_plain(),
                 "address": address,
                 "dashboard_host": self._dashboard[0],
                 "dashboard_port": self._dashboard[1],
@@ -278,7 +278,7 @@ class LocalCluster:
         }
         self._workers.configure(
             {
-                **self._secret(),
+                "security": self.security.to_plain(),
                 "scheduler_address": scheduler_address,
                 "directory": self._directory,
                 "files": self._files,
@@ -298,13 +298,6 @@ class LocalCluster:
         """Return how many workers the first client waits for, so that it shows them; 0 later."""
         n_expected, self._n_expected = self._n_expected, 0
         return n_expected
-
-    def _secret(self) -> dict[str, str]:
-        assert self.security.cluster_id is not None
-        return {
-            "token": self.security.token.decode(),
-            "cluster_id": self.security.cluster_id.hex(),
-        }
 
     # --- Use ------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ import secrets
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import ConfigError, HandshakeError
 from ..wire.handshake import CLUSTER_ID_BYTES
@@ -88,6 +89,26 @@ class Security:
             )
         if self.certificate_pem is not None:
             certificate_der(self.certificate_pem)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Security:
+        """Read what `to_plain` has made."""
+        cluster_id = plain["cluster_id"]
+        return cls(
+            plain["token"].encode(),
+            None if cluster_id is None else bytes.fromhex(cluster_id),
+            plain["certificate_pem"],
+            plain.get("private_key_pem"),
+        )
+
+    def to_plain(self, *, with_private_key: bool = False) -> dict[str, Any]:
+        """Return it as plain data for the configuration of a process of the same cluster."""
+        plain = {
+            "token": self.token.decode(),
+            "cluster_id": None if self.cluster_id is None else self.cluster_id.hex(),
+            "certificate_pem": self.certificate_pem,
+        }
+        return {**plain, "private_key_pem": self.private_key_pem} if with_private_key else plain
 
     def __repr__(self) -> str:
         cluster = self.cluster_id.hex() if self.cluster_id else "unknown"

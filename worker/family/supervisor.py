@@ -301,7 +301,7 @@ class Supervisor:
                 "supervisor_id": self.supervisor_id,
                 "started_path": str(slot.record),
                 "scheduler_addresses": list(addresses),
-                **describe_security(security),
+                "security": security.to_plain(),
                 **slot.spec.options,
             },
         )
@@ -512,15 +512,6 @@ class Supervisor:
             self.stop(f"the scheduler is gone: {lost}")
         elif self.config.embedded:
             self.stop(f"the scheduler cannot be reached: {end.error}", 1)
-
-
-def describe_security(security: Security) -> dict[str, Any]:
-    """Return a `Security` without its private key as plain data, for a worker's configuration."""
-    return {
-        "token": security.token.decode(),
-        "cluster_id": security.cluster_id.hex() if security.cluster_id else "",
-        "certificate_pem": security.certificate_pem,
-    }
 
 
 def supervise(

@@ -384,7 +384,8 @@ import logging, socket, os, sys
 from weft.deploy import child, daemon
 
 ours, theirs = socket.socketpair()
-config = {"token": "x" * 32, "cluster_id": "0" * 32, "address": "tcp://127.0.0.1:0", "options": {}}
+security = {"token": "x" * 32, "cluster_id": "0" * 32, "certificate_pem": None}
+config = {"security": security, "address": "tcp://127.0.0.1:0", "options": {}}
 config |= {"dashboard_host": "", "dashboard_port": 0, "directory": ""}
 ours.sendall(child.json.dumps(config).encode() + b"\\n")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import ipaddress
+import json
 import os
 import ssl
+from dataclasses import replace
 
 import pytest
 from cryptography import x509
@@ -349,6 +351,13 @@ def test_a_pinned_certificate_that_is_none_is_a_config_error() -> None:
     pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     with pytest.raises(ConfigError, match="pinned"):
         client_ssl_context(Security(TOKEN, None, pem))
+
+
+@pytest.mark.parametrize("security", [Security(TOKEN), PINNED, SERVER], ids=["token", "pin", "key"])
+def test_security_becomes_plain_data_without_the_private_key_unless_asked_for(security) -> None:
+    plain = json.loads(json.dumps(security.to_plain(with_private_key=True)))
+    assert Security.from_plain(plain) == security
+    assert Security.from_plain(security.to_plain()) == replace(security, private_key_pem=None)
 
 
 # --- Addresses ------------------------------------------------------------------------------------
