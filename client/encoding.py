@@ -28,9 +28,9 @@ from ..protocol.values.serialize import (
     function_name,
 )
 from ..protocol.wire.message import MAX_DEPENDENCIES, MAX_KEY_CHARS
-from ..protocol.wire.payload import Blob, Payload
+from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .absent import CALL_OPTIONS
-from .core.submitting import MAX_NBYTES, MAX_TASKS, blob_size
+from .core.submitting import MAX_NBYTES, MAX_TASKS
 from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, Options
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
@@ -102,7 +102,7 @@ class Encoder:
         blob, dependencies = dumps_arguments(function.name, args, kwargs)
         shared = None
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
-            nbytes = blob_size(blob)
+            nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
                 sharing = Sharing(self._shared, function.name)
                 call = sharing.call(0, args, kwargs, nbytes)
@@ -148,7 +148,7 @@ class Encoder:
                 args, dependencies = dumps_arguments_many(function.name, chunk, kwargs)
             except SerializationError as error:
                 raise _renumbered(error, n_done) from error.__cause__
-            nbytes = sum([blob_size(a) for a in args])
+            nbytes = sum([blob_nbytes(a) for a in args])
             shared = None
             if nbytes > SHARED_NBYTES:
                 shared, nbytes = self._share(function.name, chunk, kwargs or {}, args, dependencies)
@@ -200,19 +200,19 @@ class Encoder:
         sharing = Sharing(self._shared, name)
         is_shared = False
         for row, blob in enumerate(args):
-            nbytes = blob_size(blob)
+            nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
                 call = sharing.call(row, rows[row], kwargs, nbytes)
                 if call is not None:
                     args[row], dependencies[row] = call
                     is_shared = True
-        nbytes = sharing.nbytes + sum([blob_size(a) for a in args])
+        nbytes = sharing.nbytes + sum([blob_nbytes(a) for a in args])
         return sharing.uses if is_shared else None, nbytes
 
 
 def _is_large(name: str, rows: list[tuple[Any, ...]], kwargs: dict[str, Any] | None) -> bool:
     blobs, _ = dumps_arguments_many(name, rows, kwargs)
-    return any(blob_size(blob) > SHARED_NBYTES for blob in blobs)
+    return any(blob_nbytes(blob) > SHARED_NBYTES for blob in blobs)
 
 
 def too_many_dependencies(name: str, n: int) -> ValueError:

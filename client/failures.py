@@ -16,17 +16,17 @@ from ..protocol.errors import (
     TaskErred,
     WorkerDied,
 )
-from ..protocol.wire.failure import Failure
+from ..protocol.wire.failure import MAX_RELAYED_BYTES, Failure
 from .core.tasks import UNREADABLE, FutureState
 
 
 def _from_exception(failure: Failure) -> BaseException:
-    from ..protocol.values.exceptions import N_PACKED, unpack_exception
+    from ..protocol.values.exceptions import N_PACKED, add_note, unpack_exception
 
     packed, attempts = failure[2 : 2 + N_PACKED], failure[2 + N_PACKED :]
     made = unpack_exception(packed, failure[1])
     if attempts:
-        _add_note(made, f"weft: attempt {attempts[0]} of {attempts[0]}: each one raised")
+        add_note(made, f"weft: attempt {attempts[0]} of {attempts[0]}: each one raised")
     return made
 
 
@@ -39,7 +39,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "data-lost": lambda f: DataLost(f[1], f[2]),
     "unreachable": lambda f: CommError(
         f"the result of task {f[1]!r} is on a worker that cannot be reached from here ({f[2]}), "
-        "and the scheduler does not pass it on; it passes on 64 MiB at most",
+        f"and the scheduler does not pass it on; its limit is {MAX_RELAYED_BYTES >> 20} MiB",
         f[3],
     ),
     "cancelled": lambda f: TaskCancelled(f[1], f[2]),
@@ -65,7 +65,9 @@ def exception_of(state: FutureState) -> BaseException:
         # Of another version perhaps. What is certain: this task has no result.
         made = TaskErred(state.key, str(kind), f"[not readable here: {error}]")
     if key and key != state.key:
-        _add_note(made, f"weft: task {state.key} depends on {key}, which failed")
+        from ..protocol.values.exceptions import add_note
+
+        add_note(made, f"weft: task {state.key} depends on {key}, which failed")
     return made
 
 
@@ -76,10 +78,3 @@ def unreadable(state: FutureState, error: Exception) -> Failure:
     note = f"weft: the result of task {state.key} could not be read here"
     packed = pack_exception(error, state.key, "")
     return [UNREADABLE, state.key, *name_packed(packed, state.key, note)]
-
-
-def _add_note(exc: BaseException, note: str) -> None:
-    if hasattr(exc, "add_note"):
-        exc.add_note(note)
-    else:  # Python 3.10 does not print notes, but keeps them
-        exc.__notes__ = [*getattr(exc, "__notes__", ()), note]

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import NO_HASH, SubmitTasks
-from ...protocol.wire.payload import Blob, Payload
+from ...protocol.wire.payload import Blob, blob_nbytes
 from .tasks import SENT, FunctionRecord, FutureState, Options, TaskColumns, TaskRecord
 
 MAX_TASKS: Final = 8192
@@ -65,7 +65,7 @@ class Submitter:
             if not message.spec_hashes and n:
                 message.spec_hashes.extend([NO_HASH] * n)
             message.spec_hashes.append(spec_hash or NO_HASH)
-        self._nbytes += len(args) if args.__class__ is bytes else blob_size(args)
+        self._nbytes += len(args) if args.__class__ is bytes else blob_nbytes(args)
         if n >= MAX_TASKS - 1 or self._nbytes >= MAX_NBYTES:
             self.close()
 
@@ -142,8 +142,3 @@ def drop(state: FutureState) -> None:
     if function is not None:
         function.n_wanted -= 1
         state.function = None
-
-
-def blob_size(blob: Blob) -> int:
-    """Return the bytes of a blob in the stream; out-of-band buffers count as well."""
-    return blob.nbytes if isinstance(blob, Payload) else len(blob)

@@ -13,9 +13,12 @@ carry the same failure. Kinds and their fields:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 Failure = list[Any]
+
+#: Data of more than this is not carried through the scheduler; the client has to reach the worker.
+MAX_RELAYED_BYTES: Final = 64 << 20
 
 
 def after_attempts(failure: Failure, attempts: int) -> Failure:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
+from ...protocol.wire.failure import MAX_RELAYED_BYTES
 from ...protocol.wire.payload import Blob
 from .missing import holder_lacks
 from .peers import ClientHandle, WorkerHandle
@@ -13,9 +14,6 @@ from .tasks import MEMORY
 
 if TYPE_CHECKING:
     from .state import SchedulerState
-
-#: Data of more than this is not carried through the scheduler; the client has to reach the worker.
-MAX_RELAYED_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
