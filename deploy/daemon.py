@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
 from ..protocol.host.facts import process_facts
-from ..protocol.net.address import Address, parse_address
 from ..protocol.net.deadline import within
 from ..protocol.trust.connection_file import ConnectionFile
 from ..protocol.trust.security import Security, needs_tls
+from ..protocol.wire.address import Address, parse_address
 from ..scheduler.server import SchedulerConfig, SchedulerServer, run
 from .child import Child, Parent
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..protocol.net.address import Address, parse_address
 from ..protocol.trust.security import Security, is_loopback
+from ..protocol.wire.address import Address, parse_address
 
 
 @dataclass(kw_only=True)

@@ -33,12 +33,12 @@ from ..protocol.errors import (
     WrongToken,
 )
 from ..protocol.host.facts import process_facts
-from ..protocol.net.address import parse_address
 from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
 from ..protocol.net.transport import Listener, listen
 from ..protocol.trust.security import Security, is_loopback
+from ..protocol.wire.address import parse_address
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, FetchKeys, Heartbeat, RegisterWorker, Stop, Welcome

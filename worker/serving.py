@@ -27,9 +27,9 @@ from ..protocol.errors import (
     StuckPeer,
     UnpicklableResult,
 )
-from ..protocol.net.address import parse_address
 from ..protocol.net.connection import Connection
 from ..protocol.trust.security import Security, generate_certificate
+from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import GetData, KeysData
 from ..protocol.wire.payload import Blob

@@ -280,9 +280,9 @@ def _with_certificate_for(host: str, security: Security) -> Security:
 
 
 def _listen_address(host: str, port: int, protocol: str | None, name: str | None) -> str:
-    from ...protocol.net.address import Address
     from ...protocol.trust.connection_file import run_directory
     from ...protocol.trust.security import needs_tls
+    from ...protocol.wire.address import Address
 
     if protocol == "unix":
         return f"unix://{run_directory()}/{name or 'scheduler'}.sock"
@@ -291,15 +291,15 @@ def _listen_address(host: str, port: int, protocol: str | None, name: str | None
 
 
 def _default_connection_file(server: SchedulerServer, name: str | None) -> Path:
-    from ...protocol.net.address import parse_address
     from ...protocol.trust.connection_file import default_path
+    from ...protocol.wire.address import parse_address
 
     address = parse_address(server.addresses[0])
     return default_path(name or (f"scheduler-{address.port}" if address.is_tcp else "scheduler"))
 
 
 def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: str) -> None:
-    from ...protocol.net.address import parse_address
+    from ...protocol.wire.address import parse_address
     from ..daemon import contact_address
 
     address = contact_address(listening)
@@ -420,8 +420,8 @@ def worker(
     was found or answered within --connect-timeout, 77 = the scheduler
     refuses these workers for good (they run another minor version of Python, for instance).
     """
-    from ...protocol.net.address import Address, parse_address
     from ...protocol.trust import connection_file as connection_files
+    from ...protocol.wire.address import Address, parse_address
     from ...worker.family.exits import EXIT_NO_SCHEDULER
     from ..settings import (
         check_own_host,

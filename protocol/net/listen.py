@@ -39,10 +39,10 @@ from ..trust.security import (
     needs_tls,
     server_ssl_context,
 )
+from ..wire.address import Address, parse_address, socket_address
 from ..wire.codec import WireState
 from ..wire.framing import FrameLimits
 from ..wire.handshake import NONCE_BYTES, Role, ServerHandshake
-from .address import Address, parse_address, socket_address
 from .connection import Connection, Handler
 from .inproc import InprocServer
 from .sockets import SocketFile, bind_tcp, bind_unix

@@ -9,7 +9,7 @@ import socket
 from typing import Final
 
 from ..errors import ConfigError
-from .address import parse_address
+from ..wire.address import parse_address
 
 #: An answer that takes longer is taken for a yes: something drops what is sent there.
 _TIMEOUT_S: Final = 1.0

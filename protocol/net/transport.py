@@ -20,10 +20,10 @@ from ..errors import (
     ProtocolError,
 )
 from ..trust.security import Security, channel_binding, check_pin, client_ssl_context
+from ..wire.address import Address, parse_address, socket_address
 from ..wire.codec import WireState
 from ..wire.framing import FrameLimits
 from ..wire.handshake import NONCE_BYTES, ClientHandshake, Role
-from .address import Address, parse_address, socket_address
 from .connection import Connection, Handler
 from .deadline import within
 from .inproc import connect_inproc

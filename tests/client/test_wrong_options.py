@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.protocol.net.address import parse_address
+from weft.protocol.wire.address import parse_address
 
 
 @pytest.mark.parametrize("number", [1.5, "2", b"2", [1]])

@@ -17,9 +17,9 @@ from weft.protocol.errors import (
     CommError,
     ProtocolError,
 )
-from weft.protocol.net.address import parse_address
 from weft.protocol.net.transport import Connection, Listener, connect, listen
 from weft.protocol.trust.security import Security, generate_certificate
+from weft.protocol.wire.address import parse_address
 from weft.protocol.wire.framing import frame_header
 from weft.protocol.wire.handshake import ClientHandshake, Role
 from weft.protocol.wire.message import Message

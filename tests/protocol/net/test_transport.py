@@ -35,9 +35,9 @@ from weft.protocol.errors import (
     ProtocolError,
     WrongRole,
 )
-from weft.protocol.net.address import parse_address, socket_address
 from weft.protocol.net.transport import Connection
 from weft.protocol.trust.security import Security
+from weft.protocol.wire.address import parse_address, socket_address
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData, Refused

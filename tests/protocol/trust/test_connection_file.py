@@ -21,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.errors import ConfigError
-from weft.protocol.net.address import parse_address
 from weft.protocol.trust import connection_file as module
 from weft.protocol.trust.connection_file import (
     ConnectionFile,
@@ -31,6 +30,7 @@ from weft.protocol.trust.connection_file import (
     run_directory,
 )
 from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
+from weft.protocol.wire.address import parse_address
 
 CLUSTER = bytes(range(16))
 TOKEN = "a-token-of-more-than-16-characters"
