@@ -13,7 +13,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, Final
 from ..protocol.errors import ConfigError, WeftError
 from ..protocol.host.facts import process_facts
 from ..protocol.net.deadline import within
+from ..protocol.net.sockets import outward_host
 from ..protocol.trust.connection_file import ConnectionFile
 from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.address import Address, parse_address
@@ -206,22 +206,8 @@ def contact_address(address: str) -> str:
     """Return where others find what listens at `address`: one host, not "every interface"."""
     parsed = parse_address(address)
     if parsed.is_tcp and parsed.host in ("0.0.0.0", "::"):
-        parsed = parsed._replace(host=_outward_host(parsed.host))
+        parsed = parsed._replace(host=outward_host(parsed.host))
     return str(parsed)
-
-
-def _outward_host(wildcard: str) -> str:
-    """Return this machine's address on the way out, or its name if there is no way out."""
-    family, far = (
-        (socket.AF_INET6, "2001:db8::1") if wildcard == "::" else (socket.AF_INET, "192.0.2.1")
-    )
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends nothing: only the route is looked up.
-            probe.connect((far, 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return socket.gethostname()
 
 
 def run_embedded(parent: Parent) -> int:

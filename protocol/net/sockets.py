@@ -7,11 +7,11 @@ import contextlib
 import os
 import socket
 import stat
-from typing import Final
+from typing import Any, Final
 
 from ..errors import CommError
 
-__all__ = ["SocketFile", "bind_tcp", "bind_unix", "host_on_the_way_to"]
+__all__ = ["SocketFile", "bind_tcp", "bind_unix", "host_on_the_way_to", "outward_host"]
 
 _BACKLOG: Final = 1024
 
@@ -108,9 +108,27 @@ async def host_on_the_way_to(host: str, port: int) -> str:
     """
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        family, type_, protocol, _, name = infos[0]
-        with socket.socket(family, type_, protocol) as sock:
-            sock.connect(name)  # of a datagram socket: asks for the route, sends nothing
-            return str(sock.getsockname()[0])
+        return _own_end(infos[0][0], infos[0][4])
     except OSError as error:
         raise CommError(f"no way there: {error.strerror or error}", f"{host}:{port}") from None
+
+
+def outward_host(wildcard: str) -> str:
+    """Return this machine's address on the way out, or its name if there is no way out.
+
+    Args:
+        wildcard: "0.0.0.0" or "::", every interface of which family.
+    """
+    family, far = (
+        (socket.AF_INET6, "2001:db8::1") if wildcard == "::" else (socket.AF_INET, "192.0.2.1")
+    )
+    try:
+        return _own_end(family, (far, 9))
+    except OSError:
+        return socket.gethostname()
+
+
+def _own_end(family: int, name: Any) -> str:
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.connect(name)  # of a datagram socket: asks for the route, sends nothing
+        return str(sock.getsockname()[0])

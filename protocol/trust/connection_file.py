@@ -27,9 +27,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from ..errors import ConfigError
+from ..wire.address import Address, parse_address
 from ..wire.handshake import CLUSTER_ID_BYTES
 from .secret_files import (
     CLOEXEC,
@@ -318,22 +318,16 @@ def _parse(content: object, where: str) -> ConnectionFile:
     )
 
 
-def _address_key(address: str) -> tuple[str, str, int] | None:
-    """Return (scheme, host or path, port), equal for two spellings of one address; None = bad."""
+def _address_key(text: str) -> Address | None:
+    """Return the address, equal for two spellings of one; None = it is none to connect to."""
     try:
-        parts = urlsplit(address)
-        port = parts.port
-    except ValueError:
+        address = parse_address(text)
+    except ConfigError:
         return None
-    scheme = parts.scheme.lower()
-    if scheme == "unix":
-        return (scheme, parts.path, 0) if parts.path and not parts.netloc else None
-    if scheme not in ("tcp", "tls") or not parts.hostname or port is None:
-        return None
-    if parts.username is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
-        return None
-    host = parts.hostname.lower()
-    return scheme, "127.0.0.1" if host == "localhost" else host, port
+    if address.is_tcp:
+        host = address.host.lower()
+        return address._replace(host="127.0.0.1" if host == "localhost" else host)
+    return address if address.scheme == "unix" else None
 
 
 # --- Where files are ------------------------------------------------------------------------------
@@ -567,9 +561,9 @@ def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
     if "://" in address or bare is None:
         return address
     keys = map(_address_key, file.addresses if file is not None else ())
-    known = [key for key in keys if key is not None and key[0] != "unix"]
+    known = [key for key in keys if key is not None and key.is_tcp]
     known.sort(key=lambda key: key[1:] != bare[1:])
-    scheme = known[0][0] if known else "tls" if needs_tls(bare[1]) else "tcp"
+    scheme = known[0].scheme if known else "tls" if needs_tls(bare.host) else "tcp"
     return f"{scheme}://{address}"
 
 

@@ -9,6 +9,8 @@ from ..errors import ConfigError
 __all__ = ["Address", "parse_address", "socket_address"]
 
 _FORMS = "use tcp://host:port, tls://host:port, unix:///path or inproc://name"
+#: What ends the host in a URL, or stands before it there.
+_NOT_IN_HOSTS = frozenset("@/?#[]")
 
 
 class Address(NamedTuple):
@@ -47,6 +49,7 @@ def parse_address(text: str) -> Address:
             bracketed = host.startswith("[") and host.endswith("]")
             bare = host[1:-1] if bracketed else host
             well_formed = colon and bare and (bracketed or ":" not in host)
+            well_formed = well_formed and _NOT_IN_HOSTS.isdisjoint(bare)
             if well_formed and port.isascii() and port.isdigit():
                 # The length first: int() refuses thousands of digits in words of its own.
                 if len(port) <= 5 and int(port) < 1 << 16:
