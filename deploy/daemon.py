@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,8 +55,6 @@ class DaemonConfig:
     on_ready: Callable[[SchedulerServer, str], None] | None = None
     wait_stop: Callable[[], Coroutine[Any, Any, None]] | None = None
     handle_signals: bool = True
-    #: set when the process stops because of a signal
-    signals: list[int] = field(default_factory=list)
 
 
 class _Daemon:
@@ -78,7 +76,6 @@ class _Daemon:
             self._tasks.append(loop.create_task(self._stop_when_told(self.config.wait_stop())))
 
     def _on_signal(self, number: int) -> None:
-        self.config.signals.append(number)
         self._tasks.append(
             asyncio.get_running_loop().create_task(self._server.stop(signal.Signals(number).name))
         )
