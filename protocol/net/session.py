@@ -359,7 +359,7 @@ class SessionRunner:
             self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())
             self._owner.on_welcome(connection, first, outage)
             self._drain()
-        if any(type(message) is Heartbeat for message in messages):
+        if Heartbeat in map(type, messages):
             messages = [message for message in messages if type(message) is not Heartbeat]
         if messages and line is self._line:
             self._owner.on_messages(connection, messages)
