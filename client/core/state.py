@@ -7,7 +7,7 @@ before the release of its future, reference counts are exact, and neither needs 
 user threads read without asking (`status` and content of a `FutureState`) is written only here,
 content first. `FutureTable` is the one structure that both sides change, and explains itself.
 
-`operating` handles what users did, `hearing` what the scheduler said; this module has the door, the
+`operations` handles what users did, `answers` what the scheduler said; this module has the door, the
 watchers, the connection and what the others share. `submitting`, `fetching` and `reconciling` keep
 the books of three things that need some.
 
@@ -51,8 +51,8 @@ from .events import (
     Warn,
 )
 from .fetching import Fetches
-from .hearing import on_received
-from .operating import MAX_KEYS, ask_to_confirm, on_operations, say_released, set_barrier
+from .answers import on_received
+from .operations import MAX_KEYS, ask_to_confirm, on_operations, say_released, set_barrier
 from .reconciling import Reconciliation, Releases, is_held
 from .submitting import Submitter, drop
 from .table import FutureTable

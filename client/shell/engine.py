@@ -39,7 +39,7 @@ from ..core.events import (
     Watch,
     WatchCluster,
 )
-from ..core.operating import note_unreadable
+from ..core.operations import note_unreadable
 from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import FutureState

@@ -25,7 +25,7 @@ from .events import (
     Watch,
     WatchCluster,
 )
-from .hearing import ask_info, on_forget, watch_cluster
+from .answers import ask_info, on_forget, watch_cluster
 from .submitting import drop
 from .tasks import (
     GONE,
