@@ -37,8 +37,7 @@ from ..protocol.values.shared import PackedArgument, SharedReference, own_memory
 from ..protocol.wire.framing import FrameLimits
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .core.events import Watch
-from .core.table import FAILED
-from .core.tasks import FunctionRecord, FutureState, Options, TaskRecord, Watcher
+from .core.tasks import FAILED, FunctionRecord, FutureState, Options, TaskRecord, Watcher
 from .future import Future
 
 if TYPE_CHECKING:

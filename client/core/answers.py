@@ -1,10 +1,11 @@
-"""What the scheduler says: one function for each of its messages. A part of the core.
+"""What the scheduler answers: one function for each of its messages. A part of the core.
 
-Messages about keys that were let go meanwhile are expected: counted, otherwise ignored.
+Messages about keys that were let go meanwhile are expected, and ignored.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,6 @@ from ...protocol.wire.failure import cancelled, data_lost
 from ...protocol.wire.messages import (
     ClusterChanged,
     ClusterInfo,
-    GetClusterInfo,
     KeysCancelled,
     KeysData,
     KeysErred,
@@ -23,8 +23,11 @@ from ...protocol.wire.messages import (
     ResultsReady,
 )
 from .events import Received, Warn
-from .submitting import drop
-from .tasks import SENT, FutureState, Status, Watcher
+from .fetching import take, turn_from
+from .reconciling import submit_held
+from .tasks import CANCELLED, ERROR, FINISHED, HELD, LOST, PENDING, SENT, FutureState, Status
+from .transitions import move, set_status
+from .watching import check_cluster_watchers, fail, touch, wake
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -33,6 +36,7 @@ _MAX_WARNINGS: Final = 100
 
 
 def on_received(core: ClientState, event: Received, _now: float) -> None:
+    """Handle messages in their order."""
     handlers = _HANDLERS
     for message in event.messages:
         handler = handlers.get(type(message))
@@ -41,28 +45,35 @@ def on_received(core: ClientState, event: Received, _now: float) -> None:
         handler(core, message)
 
 
+def find(core: ClientState, key: str) -> FutureState | None:
+    """Return the state that a message has news of, or None if it has none (any more)."""
+    state = core.table.states.get(key)
+    if state is None or state.phase != SENT or key in core.barriers:
+        return None
+    if core.unanswered:
+        core.unanswered.pop(key, None)
+    # What is here stays: that a later run of it failed, say, matters to others only.
+    return None if state.failure is not None or state.has_data else state
+
+
 def on_results_ready(core: ClientState, message: ResultsReady) -> None:
     states = core.table.states
-    barriers = core.barriers
-    confirm = core.reconciliation.confirm if core.reconciliation.is_active else None
     touched = core.touched
+    is_calm = not (core.barriers or core.unanswered)
     for key, blob in zip(message.keys, message.results, strict=True):
-        state = states.get(key)
-        if state is None or state.phase != SENT or blob is None or (barriers and key in barriers):
-            core.n_stale += 1
+        state = states.get(key) if is_calm else find(core, key)
+        if state is None or state.phase != SENT or blob is None:
             continue
-        if confirm is not None:
-            confirm(key)
         if state.failure is not None or state.has_data:
             continue
         state.blob = blob
         state.spec = None
-        state.status = "finished"
+        state.status = FINISHED  # from pending or finished: it has no failure
         watchers = state.watchers
         if watchers is None:
             continue
         if watchers.__class__ is list:
-            core.wake(state)
+            wake(core, state)
             continue
         state.watchers = None
         batch = watchers.batch  # type: ignore[union-attr]
@@ -76,79 +87,71 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
     news: list[FutureState] = []
     moved: dict[FutureState, None] = {}
     for key, nbytes, place in zip(message.keys, message.nbytes, message.holder_of, strict=True):
-        state = core.find(key)
-        if state is None or state.failure is not None or state.has_data:
-            continue
-        if place >= len(holders):
-            core.n_stale += 1
+        state = find(core, key)
+        if state is None or place >= len(holders):
             continue
         if state.location is not None and state.location[0] != holders[place]:
             moved[state] = None
         state.location = (holders[place], nbytes)
         if state.spec is not None and not state.spec.function.keeps_records:
             state.spec = None
-        state.status = "finished"
+        set_status(state, FINISHED)
         news.append(state)
     if moved:
-        core.fetches.turn_from(moved)
+        turn_from(core, moved)
     for state in news:
-        core.wake(state)
+        wake(core, state)
 
 
 def on_keys_erred(core: ClientState, message: KeysErred) -> None:
     failures = message.failures
     for key, place in zip(message.keys, message.failure_of, strict=True):
-        state = core.find(key)
-        # What is here stays: that a later run of it failed matters to others only.
-        if state is None or state.failure is not None or state.has_data:
-            continue
-        if place >= len(failures):
-            core.n_stale += 1
+        state = find(core, key)
+        if state is None or place >= len(failures):
             continue
         failure = failures[place]
-        status: Status = "error"
+        status: Status = ERROR
         if failure[0] == "cancelled":
-            status = "cancelled"
+            status = CANCELLED
         elif failure[0] == "data-lost":
-            status = "lost"
-        core.fail(state, status, failure)
+            status = LOST
+        fail(core, state, status, failure)
 
 
 def on_keys_pending(core: ClientState, message: KeysPending) -> None:
     lost: dict[FutureState, None] = {}
     for key in message.keys:
-        state = core.find(key)
-        if state is not None and state.failure is None and not state.has_data:
+        state = find(core, key)
+        if state is not None:
             if state.location is not None:
                 lost[state] = None
             state.location = None
-            state.status = "pending"
+            set_status(state, PENDING)
     if lost:
-        core.fetches.turn_from(lost)
+        turn_from(core, lost)
 
 
 def on_keys_cancelled(core: ClientState, message: KeysCancelled) -> None:
     for key in message.keys:
-        state = core.find(key)
-        if state is not None and state.failure is None and not state.has_data:
-            core.fail(state, "cancelled", cancelled(key, message.reason))
+        state = find(core, key)
+        if state is not None:
+            fail(core, state, CANCELLED, cancelled(key, message.reason))
 
 
 def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
     for key in message.keys:
-        state = core.find(key)
-        if state is None or state.failure is not None or state.has_data:
+        state = find(core, key)
+        if state is None:
             continue
         if state.spec is not None:
-            drop(state)
             state.location = None
-            state.status = "pending"  # if it was finished, its record was kept for this
-            core.hold(state)  # until we know what else is unknown
+            set_status(state, PENDING)  # if it was finished, its record was kept for this
+            move(core, state, HELD)  # until it is known what else is unknown
         else:
             text = "the scheduler does not know it (any more); submit its call again"
-            core.fail(state, "lost", data_lost(key, text))
+            fail(core, state, LOST, data_lost(key, text))
     if core.held and core.is_linked:
-        core.submit_held()
+        submit_held(core)
 
 
 def on_keys_unrunnable(core: ClientState, message: KeysUnrunnable) -> None:
@@ -160,12 +163,29 @@ def on_keys_unrunnable(core: ClientState, message: KeysUnrunnable) -> None:
     n = len(message.keys)
     first = message.keys[0] if message.keys else "?"
     subject = f"task {first!r} waits" if n == 1 else f"{n} tasks ({first!r}, ...) wait"
-    core.actions.append(Warn(f"{subject} for a worker that can run it: {message.reason}"))
+    core.after.append(Warn(f"{subject} for a worker that can run it: {message.reason}"))
 
 
 def on_keys_data(core: ClientState, message: KeysData) -> None:
-    core.on_answer(message.request)
-    core.take(message.request, message.keys, message.results)
+    on_answer(core, message.request)
+    take(core, message.request, message.keys, message.results)
+
+
+def on_answer(core: ClientState, request: int) -> None:
+    """Note that the scheduler has read everything that was sent before this request."""
+    if request == core.check:
+        core.checked = {}
+    barriers = core.barriers
+    if barriers and next(reversed(barriers.values())) <= request:
+        core.barriers = {}  # all at once, however many keys were let go
+    elif barriers:
+        for key, _ in list(itertools.takewhile(lambda item: item[1] <= request, barriers.items())):
+            del barriers[key]
+    if core.confirmations:
+        for watcher, number in core.confirmations:
+            if 0 < number <= request:
+                touch(core, watcher, None)
+        core.confirmations = [c for c in core.confirmations if not 0 < c[1] <= request]
 
 
 def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
@@ -174,42 +194,10 @@ def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
     check_cluster_watchers(core)
 
 
-def watch_cluster(core: ClientState, watcher: Watcher, n_workers: int) -> None:
-    if core.end is not None:
-        core.touch(watcher, None)
-        return
-    core.cluster_watchers.append((watcher, n_workers))
-    check_cluster_watchers(core)
-
-
-def check_cluster_watchers(core: ClientState) -> None:
-    for entry in core.cluster_watchers[:]:
-        if core.n_workers >= entry[1]:
-            core.cluster_watchers.remove(entry)
-            core.touch(entry[0], core.n_workers)
-
-
-def ask_info(core: ClientState, watcher: Watcher) -> None:
-    if core.end is not None:
-        core.touch(watcher, None)
-        return
-    request = core.fetches.next_request()
-    core.info_requests[request] = watcher
-    if core.is_linked:
-        core.to_scheduler.append(GetClusterInfo(request=request))
-
-
 def on_cluster_info(core: ClientState, message: ClusterInfo) -> None:
     watcher = core.info_requests.pop(message.request, None)
     if watcher is not None:
-        core.touch(watcher, message.info)
-
-
-def on_forget(core: ClientState, watcher: Watcher) -> None:
-    core.cluster_watchers = [e for e in core.cluster_watchers if e[0] is not watcher]
-    core.confirmations = [c for c in core.confirmations if c[0] is not watcher]
-    for request in [n for n, w in core.info_requests.items() if w is watcher]:
-        del core.info_requests[request]
+        touch(core, watcher, message.info)
 
 
 _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {

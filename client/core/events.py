@@ -2,7 +2,8 @@
 
 Events come through `ClientState.handle`. Operations are what users did, in the order in which they
 did it; a bare `FutureState` among them is the release of one future, because that is by far the
-most frequent one. Actions are what the shell must do besides sending `to_scheduler`.
+most frequent one. Actions are what the shell must do besides sending messages: those of
+`ClientState.before` before it sends, the others after it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .tasks import FutureState, TaskColumns, TaskRecord, Watcher
 
 @dataclass(slots=True)
 class Want:
-    """Futures were made of keys that somebody else submitted."""
+    """Futures were made of keys that other clients submitted."""
 
     states: list[FutureState]
 
@@ -36,7 +37,7 @@ class Cancel:
 
 @dataclass(slots=True)
 class Watch:
-    """Tell `watcher` about each of these states once."""
+    """Notify `watcher` of each of these states once."""
 
     watcher: Watcher
     states: list[FutureState]
@@ -44,7 +45,7 @@ class Watch:
 
 @dataclass(slots=True)
 class Unwatch:
-    """The watcher lost its patience."""
+    """The watcher waits for these no more: its time is over, or it was interrupted."""
 
     watcher: Watcher
     states: list[FutureState]
@@ -52,7 +53,7 @@ class Unwatch:
 
 @dataclass(slots=True)
 class WatchCluster:
-    """Tell `watcher` the number of workers as soon as there are `n_workers`."""
+    """Notify `watcher` of the number of workers as soon as there are `n_workers`."""
 
     watcher: Watcher
     n_workers: int
@@ -60,14 +61,14 @@ class WatchCluster:
 
 @dataclass(slots=True)
 class AskInfo:
-    """Tell `watcher` what the scheduler answers to GetClusterInfo."""
+    """Notify `watcher` of what the scheduler answers to GetClusterInfo."""
 
     watcher: Watcher
 
 
 @dataclass(slots=True)
 class Forget:
-    """The watcher of a cluster or of an answer lost its patience."""
+    """The watcher waits for the cluster, or for an answer, no more."""
 
     watcher: Watcher
 
@@ -82,7 +83,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class Confirm:
-    """Tell `watcher` when the scheduler has read what was submitted before, or never will."""
+    """Notify `watcher` when the scheduler has read what was submitted before, or never will."""
 
     watcher: Watcher
 
@@ -123,7 +124,6 @@ class Fetched:
     request: int
     keys: list[str]
     blobs: list[Blob | None]
-    missing: list[str]
 
 
 @dataclass(slots=True)
@@ -136,10 +136,7 @@ class FetchFailed:
 
 @dataclass(slots=True)
 class Connected:
-    """The scheduler said Welcome."""
-
-    epoch: int
-    session: int
+    """The scheduler sent Welcome: a session begins."""
 
 
 @dataclass(slots=True)
@@ -201,9 +198,9 @@ class FetchFrom:
 
 @dataclass(slots=True)
 class Warn:
-    """Tell the user."""
+    """Log a warning for the user."""
 
     text: str
 
 
-Action: TypeAlias = "Notify | FetchFrom | Warn"
+Action: TypeAlias = "FetchFrom | Warn"

@@ -8,10 +8,10 @@ under that key comes with a later event.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure, cancelled
-from ...protocol.wire.messages import CancelKeys, FetchKeys, ReleaseKeys, WantKeys
+from ...protocol.wire.messages import CancelKeys, ReleaseKeys, WantKeys
 from .events import (
     AskInfo,
     Cancel,
@@ -25,13 +25,16 @@ from .events import (
     Watch,
     WatchCluster,
 )
-from .answers import ask_info, on_forget, watch_cluster
-from .submitting import drop
+from .submitting import close_submissions, submit, submit_columns
 from .tasks import (
+    CANCELLED,
+    ERROR,
     GONE,
     HELD,
+    LOST,
     NEW,
     NO_VALUE,
+    PENDING,
     SENT,
     UNREADABLE,
     FutureState,
@@ -39,12 +42,21 @@ from .tasks import (
     TaskRecord,
     Watcher,
 )
+from .transitions import drop, move, set_status
+from .watching import (
+    ask_info,
+    ask_to_answer,
+    confirm,
+    fail,
+    fail_released,
+    forget,
+    unwatch,
+    watch,
+    watch_cluster,
+)
 
 if TYPE_CHECKING:
     from .state import ClientState
-
-#: Longest list of keys in one of our messages; well below the protocol's limit.
-MAX_KEYS: Final = 1 << 16
 
 
 def on_operations(core: ClientState, event: Operations, _now: float) -> None:
@@ -60,9 +72,9 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
         elif cls is TaskColumns:
             on_columns(core, operation)
         elif cls is Watch:
-            core.on_watch(operation.watcher, operation.states)
+            watch(core, operation.watcher, operation.states)
         elif cls is Unwatch:
-            core.on_unwatch(operation.watcher, operation.states)
+            unwatch(operation.watcher, operation.states)
         elif cls is Want:
             on_want(core, operation.states)
         elif cls is Cancel:
@@ -72,18 +84,18 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
         elif cls is WatchCluster:
             watch_cluster(core, operation.watcher, operation.n_workers)
         elif cls is Forget:
-            on_forget(core, operation.watcher)
+            forget(core, operation.watcher)
         elif cls is Unreadable:
             note_unreadable(operation.state, operation.failure)
         elif cls is Confirm:
             confirmations.append(operation.watcher)
         else:
             assert cls is Send, operation
-            core.close_submissions()
+            close_submissions(core)
             core.to_scheduler.append(operation.message)
-    core.close_submissions()
+    close_submissions(core)
     for watcher in confirmations:
-        on_confirm(core, watcher)
+        confirm(core, watcher)
     if released:
         on_released(core, released)
 
@@ -95,19 +107,19 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
         return  # another future of the same key submitted it
     state.spec = task
     if core.end is not None:
-        core.fail(state, "lost", core.end)
+        fail(core, state, LOST, core.end)
         return
     if task.replaced is not None:
         replace(core, [task.replaced])
     if task.dependencies and not trace(core, state, task.dependencies, task.lineage):
         return
     if not core.is_linked:
-        if state.phase != SENT:  # else it is asked about, and submitted if it is unknown
-            core.hold(state)
+        if state.phase == NEW:  # if it is sent, it is asked about, and submitted if it is unknown
+            move(core, state, HELD)
         return
     if state.key in core.let_go:
         set_barrier(core)
-    core.submitter.add(task)
+    submit(core, task)
 
 
 def on_columns(core: ClientState, tasks: TaskColumns) -> None:
@@ -117,13 +129,13 @@ def on_columns(core: ClientState, tasks: TaskColumns) -> None:
         on_columns_one_by_one(core, tasks)
         return
     for state in states:
-        if state.phase or state.n_references > 1:  # known, or perhaps here twice
+        if state.phase != NEW or state.n_references > 1:  # known, or perhaps here twice
             on_columns_one_by_one(core, tasks)
             return
         state.spec = tasks
     if core.let_go:
         guard(core, [state.key for state in states])
-    core.submitter.add_columns(tasks)
+    submit_columns(core, tasks)
 
 
 def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
@@ -141,7 +153,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         state.spec = tasks
         drop(state)  # its data was lost and its record gone: it is counted once more
         if core.end is not None:
-            core.fail(state, "lost", core.end)
+            fail(core, state, LOST, core.end)
             continue
         if dependencies and dependencies[i]:
             lineage: list[FutureState] = []
@@ -152,29 +164,29 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         rows[state] = None
     if not core.is_linked:
         for state in rows:
-            if state.phase != SENT:
-                core.hold(state)
+            if state.phase == NEW:
+                move(core, state, HELD)
         return
     if core.let_go:
         guard(core, [state.key for state in rows])
     if is_whole:
-        core.submitter.add_columns(tasks)
+        submit_columns(core, tasks)
         return
     for state in rows:
-        core.submitter.add(tasks.row(state.key))
+        submit(core, tasks.row(state.key))
 
 
 def trace(
     core: ClientState, state: FutureState, keys: list[str], lineage: list[FutureState]
 ) -> bool:
-    """Find the states of a new task's dependencies. False if one failed and so it fails too."""
+    """Find the states of a new task's dependencies. False if one failed, and so the task does."""
     table = core.table.states
     for key in keys:
         dependency = table.get(key)
         if dependency is None:
             continue  # of another client; the scheduler knows
         if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
-            core.fail(state, dependency.status, dependency.failure)
+            fail(core, state, dependency.status, dependency.failure)
             return False
         lineage.append(dependency)
     return True
@@ -186,26 +198,24 @@ def replace(core: ClientState, states: list[FutureState]) -> None:
     for state in states:
         if state.phase == SENT:
             keys.append(state.key)
-            drop(state)
-        state.phase = GONE
+            move(core, state, GONE)
     if keys:
-        core.close_submissions()
-        say_released(core, keys)
+        close_submissions(core)
+        release(core, keys)
 
 
 def guard(core: ClientState, keys: list[str]) -> None:
-    """Set up a barrier if the last task of one of these keys may still be heard of."""
+    """Set up a barrier if news of the last task of one of these keys may still come."""
     if not core.let_go.keys().isdisjoint(keys):
         set_barrier(core)
 
 
 def set_barrier(core: ClientState) -> int:
-    """Ignore what is said about what was let go until that was heard; return the request."""
-    # The scheduler answers in order: what it says about these keys before its answer to this
+    """Ignore news of what was let go until the scheduler has read so; return the request."""
+    # The scheduler answers in order: what it sends about these keys before its answer to this
     # request is about the tasks that were let go.
-    core.close_submissions()
-    request = core.fetches.next_request()
-    core.to_scheduler.append(FetchKeys(request=request, keys=[]))
+    close_submissions(core)
+    request = ask_to_answer(core)
     core.barriers.update(dict.fromkeys(core.let_go, request))
     core.let_go = {}
     return request
@@ -214,102 +224,83 @@ def set_barrier(core: ClientState) -> int:
 def on_released(core: ClientState, released: list[FutureState]) -> None:
     """Let go of what has no future left."""
     keys: list[str] = []
+    unanswered = core.unanswered
     for state in core.table.detach(released):
-        phase = state.phase
-        state.phase = GONE
-        if phase == SENT:
+        if state.phase == SENT:  # as `move` does
             keys.append(state.key)
+            state.phase = GONE
             function = state.function
             if function is not None:
                 function.n_wanted -= 1
                 state.function = None
-            if core.reconciliation.is_active:
-                core.reconciliation.confirm(state.key)
-        elif phase == HELD:
-            core.held.pop(state, None)
+            if unanswered:
+                unanswered.pop(state.key, None)
+        elif state.phase != GONE:
+            move(core, state, GONE)
         if state.watchers is not None and state.failure is None and not state.has_data:
-            core.fail_released(state)
+            fail_released(core, state)
         if state.spec.__class__ is TaskRecord:
             del state.spec.state  # no cycle: it may hold a large blob
+    release(core, keys)
+
+
+def release(core: ClientState, keys: list[str]) -> None:
+    """Release keys at the scheduler: now, or when it knows what is wanted."""
     if keys:
-        say_released(core, keys)
-
-
-def say_released(core: ClientState, keys: list[str]) -> None:
-    """Tell the scheduler, now or when it knows what we want."""
-    note_let_go(core, keys)
-    if core.is_linked:
-        for start in range(0, len(keys), MAX_KEYS):
-            core.to_scheduler.append(ReleaseKeys(keys=keys[start : start + MAX_KEYS]))
+        note_let_go(core, keys)
+        if core.is_linked:
+            core.to_scheduler.append(ReleaseKeys(keys=keys))
 
 
 def note_let_go(core: ClientState, keys: list[str]) -> None:
-    """Remember these until it is certain that the scheduler has heard of it."""
+    """Remember these until it is certain that the scheduler has read of it."""
     new = dict.fromkeys(keys)
     core.unacknowledged.update(new)
     core.let_go.update(new)
     if core.barriers:
         for key in keys:
-            core.barriers.pop(key, None)  # too early a one now
+            core.barriers.pop(key, None)  # the next one will be later
 
 
 def on_want(core: ClientState, states: list[FutureState]) -> None:
-    """Ask for keys that somebody else submitted."""
+    """Ask for keys that other clients submitted."""
     new = []
     for state in states:
         if state.phase != NEW:
             continue
         if core.end is not None:
-            core.fail(state, "lost", core.end)
+            fail(core, state, LOST, core.end)
         elif not core.is_linked:
-            core.hold(state)
+            move(core, state, HELD)
         else:
-            state.phase = SENT
+            move(core, state, SENT)
             new.append(state.key)
     if new:
         if core.let_go:
             guard(core, new)
-        core.close_submissions()
+        close_submissions(core)
         core.to_scheduler.append(WantKeys(keys=new))
 
 
 def on_cancel(core: ClientState, operation: Cancel) -> None:
-    """Cancel what is not done, here at once, and say so."""
+    """Cancel what is not done: here at once, and at the scheduler."""
     keys = []
     for state in operation.states:
-        if state.status != "pending":
+        if state.status != PENDING:
             continue
         if state.phase == SENT:
             keys.append(state.key)
-        elif state.phase == HELD:
-            core.held.pop(state, None)
-        state.phase = GONE
-        if core.reconciliation.is_active:
-            core.reconciliation.confirm(state.key)
-        core.fail(state, "cancelled", cancelled(state.key, operation.reason))
+        if state.phase != GONE:
+            move(core, state, GONE)
+        fail(core, state, CANCELLED, cancelled(state.key, operation.reason))
     if not keys:
         return
     note_let_go(core, keys)
-    if core.is_linked or core.reconciliation.is_active:
-        core.close_submissions()
+    if core.is_linked or core.unanswered is not None:
+        close_submissions(core)
         core.to_scheduler.append(
             CancelKeys(keys=keys, force=operation.force, reason=operation.reason)
         )
-
-
-def on_confirm(core: ClientState, watcher: Watcher) -> None:
-    """Ask for an answer behind all that was submitted."""
-    if core.end is not None:
-        core.touch(watcher, None)
-        return
-    core.confirmations.append((watcher, ask_to_confirm(core) if core.is_linked else 0))
-
-
-def ask_to_confirm(core: ClientState) -> int:
-    """Send a request that the scheduler answers at once; return its number."""
-    request = core.fetches.next_request()
-    core.to_scheduler.append(FetchKeys(request=request, keys=[]))
-    return request
 
 
 def note_unreadable(state: FutureState, failure: Failure) -> None:
@@ -319,7 +310,7 @@ def note_unreadable(state: FutureState, failure: Failure) -> None:
     """
     if state.failure is None and state.value is NO_VALUE:  # else another thread was faster
         state.failure = failure
-        state.status = "error"
+        set_status(state, ERROR)
         state.spec = None
         state.blob = None  # last: without it, and without a failure, the result is not here yet
 
@@ -327,6 +318,6 @@ def note_unreadable(state: FutureState, failure: Failure) -> None:
 def is_only_wanted(state: FutureState) -> bool:
     """Tell whether a known state has no record of how to compute it, and needs one.
 
-    So it is when a future was unpickled, before or while this client submitted the same key.
+    This is the case when a future was unpickled, before or while this client submitted its key.
     """
-    return state.phase < GONE and state.status == "pending" and state.spec is None
+    return state.phase != GONE and state.status == PENDING and state.spec is None

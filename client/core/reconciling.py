@@ -1,8 +1,9 @@
-"""After a lost connection: what does the scheduler still know, and what must be submitted again?
+"""After a lost connection: what the scheduler still knows, and what must be submitted again.
+
 A part of the core.
 
 The scheduler may be the same one, or a new one that knows little. Both get the same treatment: the
-client says which keys it wants (`WantKeys`), and each is answered by its state or by `KeysUnknown`.
+client states which keys it wants (`WantKeys`); each is answered by its state or by `KeysUnknown`.
 When all are answered, what is unknown is submitted again from its record, together with what was
 submitted while there was no connection, in the order of first submission, so that dependencies come
 before their dependents. Nothing is submitted earlier, because it may depend on an unknown key; and
@@ -16,125 +17,149 @@ them to a new scheduler, and if they are lost as well the scheduler says so on t
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .submitting import Submitter
-from .table import FutureTable
-from .tasks import GONE, HELD, NEW, RELEASED, SENT, FutureState, TaskRecord
+from ...protocol.wire.messages import GetClusterInfo, ReleaseKeys, ReleaseOthers, WantKeys
+from .operations import release, set_barrier
+from .submitting import add_row, close_submissions, submit
+from .tasks import GONE, HELD, RELEASED, SENT, FutureState
+from .transitions import move
+from .watching import ask_to_answer, fail
+
+if TYPE_CHECKING:
+    from .state import ClientState
+    from .table import FutureTable
 
 #: A scheduler that has been silent for so long about a key has lost the question.
 PATIENCE_S: Final = 30.0
 
 
-class Reconciliation:
-    """Which keys the scheduler has yet to answer for. Inactive most of the time."""
+def ask(core: ClientState, keys: list[str], now: float) -> None:
+    """State what is wanted, and wait for the answers."""
+    if keys:
+        hashes = core.table.spec_hashes(keys)
+        core.to_scheduler.append(WantKeys(keys=keys, spec_hashes=hashes))
+    core.unanswered = dict.fromkeys(keys)
+    core.n_unanswered_before = len(keys)
+    core.last_answer = now
 
-    def __init__(self) -> None:
-        self.is_active = False
-        #: {key: None} asked for and not answered. Empty unless active.
-        self._open: dict[str, None] = {}
-        self._n_open_before = 0
-        self._last_progress = 0.0
-        self._overdue: list[str] = []
 
-    @property
-    def is_waiting(self) -> bool:
-        """Tell whether an answer is missing."""
-        return bool(self._open)
+def look_at_answers(core: ClientState, now: float) -> None:
+    """Give up on answers when none came for `PATIENCE_S`: those keys are as good as unknown."""
+    unanswered = core.unanswered
+    if unanswered is None:
+        return
+    if len(unanswered) != core.n_unanswered_before:
+        core.n_unanswered_before = len(unanswered)
+        core.last_answer = now
+    elif now - core.last_answer >= PATIENCE_S:
+        core.unanswered = {}
+        for key in unanswered:
+            state = core.table.states.get(key)
+            if state is not None and state.spec is not None:
+                move(core, state, HELD)
 
-    def start(self, keys: list[str], now: float) -> None:
-        """Wait for the answers for `keys`."""
-        self.is_active = True
-        self._open = dict.fromkeys(keys)
-        self._n_open_before = len(keys)
-        self._last_progress = now
 
-    def stop(self) -> None:
-        """Wait for nothing any more."""
-        self.is_active = False
-        self._open = {}
+def go_on(core: ClientState) -> None:
+    """Begin to submit: all that is wanted has been answered for.
 
-    def confirm(self, key: str) -> None:
-        """Strike off a key that was answered for, or that nobody wants any more."""
-        self._open.pop(key, None)
+    Only now is known what is to be submitted, and so what the scheduler has to keep for it.
+    """
+    core.unanswered = None
+    core.is_linked = True
+    core.let_go = {}
+    later = _release_again(core) if core.unacknowledged else []
+    submit_held(core)
+    later = [key for key in later if not is_held(core.table, key)]
+    if later:
+        core.to_scheduler.append(ReleaseKeys(keys=later))
+    for request in core.info_requests:
+        core.to_scheduler.append(GetClusterInfo(request=request))
+    if core.confirmations:
+        number = ask_to_answer(core)
+        core.confirmations = [(watcher, number) for watcher, _ in core.confirmations]
 
-    def on_tick(self, now: float) -> None:
-        """Give up on answers when none came for `PATIENCE_S`."""
-        if len(self._open) != self._n_open_before:
-            self._n_open_before = len(self._open)
-            self._last_progress = now
-        elif now - self._last_progress >= PATIENCE_S:
-            self._overdue = list(self._open)
-            self._open = {}
 
-    def take_overdue(self) -> list[str]:
-        """Return the keys that were given up on: as good as unknown."""
-        overdue, self._overdue = self._overdue, []
-        return overdue
+def _release_again(core: ClientState) -> list[str]:
+    """Repeat the releases that may not have been read; return those that are to wait.
 
-    @staticmethod
-    def submit(
-        held: dict[FutureState, None],
-        table: FutureTable,
-        submitter: Submitter,
-        wanted: list[str],
-        failed: list[tuple[FutureState, FutureState]],
-    ) -> list[str]:
-        """Submit the held states, and what they need that has no future any more.
+    They wait for the held tasks that will read them: for these, the scheduler must have them
+    until then. All others come before, because their names may be in use again.
+    """
+    releases = Releases(core.unacknowledged, core.table, core.held)
+    if releases.now:
+        core.to_scheduler.append(ReleaseKeys(keys=releases.now))
+    if releases.names:
+        core.to_scheduler.append(
+            ReleaseOthers(keys=releases.names, spec_hashes=releases.spec_hashes)
+        )
+    if releases.stale:
+        # News of what is let go only now may be on its way, in this session.
+        core.let_go = dict.fromkeys(releases.stale)
+        set_barrier(core)
+        core.let_go = dict.fromkeys(releases.later)
+    return releases.later
 
-        Args:
-            held: what to submit; not in order if some were found unknown later than others.
-            table: which keys have futures.
-            submitter: gets the tasks.
-            wanted: gets the keys that we cannot submit, only ask for.
-            failed: gets the states that cannot be submitted, with the failures of what they need:
-                cancelled before the scheduler heard of it, or released since.
 
-        Returns:
-            Keys to be released after it.
-        """
-        temporary: dict[str, None] = {}
-        done: dict[FutureState, None] = {}
-        order = [state for state in table.snapshot() if state in held] if held else []
-        for state in order:
-            state.phase = NEW
-        for state in order:
-            if state.spec is None:
-                state.phase = SENT
-                wanted.append(state.key)
+def submit_held(core: ClientState) -> None:
+    """Submit the held states, and what they need that has no future any more.
+
+    They waited for the connection, or were found unknown, and so are in no order. A dependency
+    without a future is released at once. States whose dependencies were cancelled before the
+    scheduler read of them, or released since, fail.
+    """
+    if not core.held:
+        return
+    table = core.table.states
+    wanted: list[str] = []
+    temporary: dict[str, None] = {}
+    failed: list[str] = []
+    for state in [state for state in core.table.snapshot() if state in core.held]:
+        if state.spec is None:
+            move(core, state, SENT)
+            wanted.append(state.key)
+            continue
+        # Depth first, without recursion: a chain may be a million long.
+        stack = [(state, False)]
+        while stack:
+            current, is_expanded = stack.pop()
+            if current.phase == SENT or (current.phase == GONE and current.key in temporary):
                 continue
-            # Depth first, without recursion: a chain may be a million long.
-            stack = [(state, False)]
-            while stack:
-                current, is_expanded = stack.pop()
-                if current in done:
-                    continue
-                spec = current.spec
-                assert spec is not None
-                task = spec.row(current.key)
-                if is_expanded:
-                    done[current] = None
-                    _submit(task, current, submitter, temporary)
-                    continue
-                stack.append((current, True))
-                for needed in reversed(task.lineage):
-                    again = table.states.get(needed.key) if needed.phase == GONE else None
-                    if again is not None and (again.spec is not None or again.phase == SENT):
-                        needed = again  # it was submitted once more, as another state
-                    if is_doomed(needed):
-                        failed.append((state, needed))
-                        stack.clear()
-                        break
-                    if needed.spec is None or needed in done:
-                        continue
-                    if needed.phase in (GONE, NEW):
-                        stack.append((needed, False))
-        # One that was only asked for again, from elsewhere, goes on being wanted.
-        return [key for key in temporary if not is_held(table, key)]
+            assert current.spec is not None
+            task = current.spec.row(current.key)
+            if is_expanded:
+                if current.phase == GONE:
+                    # Not in the table, so nothing else would release it.
+                    add_row(core, task, current.key)
+                    temporary[current.key] = None
+                else:
+                    task.state = current
+                    submit(core, task)
+                continue
+            stack.append((current, True))
+            for needed in reversed(task.lineage):
+                again = table.get(needed.key) if needed.phase == GONE else None
+                if again is not None and (again.spec is not None or again.phase == SENT):
+                    needed = again  # it was submitted once more, as another state
+                if is_doomed(needed):
+                    assert needed.failure is not None
+                    fail(core, state, needed.status, needed.failure)
+                    failed.append(state.key)
+                    stack.clear()
+                    break
+                if needed.spec is not None and needed.phase in (GONE, HELD):
+                    stack.append((needed, False))
+    close_submissions(core)
+    if wanted:
+        core.to_scheduler.append(WantKeys(keys=wanted))
+    # One that was only asked for again, from elsewhere, goes on being wanted.
+    release(core, [key for key in temporary if not is_held(core.table, key)])
+    # The scheduler may have one of them all the same: it may have answered before that it is not.
+    release(core, failed)
 
 
 class Releases:
-    """What to say of keys that were let go, when the scheduler may not have heard of that.
+    """How to release keys that were let go, when the scheduler may not have read of that.
 
     By now all that is wanted was answered for, so it has what it needs at the scheduler: except for
     the held tasks. What these read stays until they are submitted.
@@ -143,7 +168,7 @@ class Releases:
     def __init__(
         self, keys: dict[str, None], table: FutureTable, held: dict[FutureState, None]
     ) -> None:
-        #: What the scheduler says of these until it has heard so is about tasks that were let go.
+        #: What the scheduler sends of these until it has read so is about tasks that were let go.
         self.stale: list[str] = []
         #: To be released at once.
         self.now: list[str] = []
@@ -197,20 +222,3 @@ def is_held(table: FutureTable, key: str) -> bool:
     """Whether there is a state of this key that the scheduler is to keep the task for."""
     state = table.states.get(key)
     return state is not None and state.phase != GONE
-
-
-def _submit(
-    task: TaskRecord, state: FutureState, submitter: Submitter, temporary: dict[str, None]
-) -> None:
-    was_gone = state.phase == GONE
-    task.state = state
-    submitter.add(task)
-    if was_gone:
-        del task.state
-        # Not in the table, so nothing else would undo this. The release goes out last, and with it
-        # the scheduler's reason to keep the function: count no further than that.
-        temporary[state.key] = None
-        state.phase = GONE
-        assert state.function is not None
-        state.function.n_wanted -= 1
-        state.function = None

@@ -1,144 +1,139 @@
 """Tasks into `SubmitTasks` messages: few, with each function once, in order. A part of the core.
 
-`Submitter` collects the tasks of one event and closes a message when the options change or it is
+The tasks of one event go into `ClientState.open`, which is closed when the options change or it is
 large enough: the first tasks should be running while the rest is being sent.
 
 A function's blob goes along when the scheduler may not have it. It has it while a key of that
-function is wanted by this client, in the order of the stream, so a count for each function is
-enough: `add` raises it, `drop` lowers it, and the caller sends the releases that `drop` stands for
-after the messages that were made before.
+function is wanted by this client, in the order of the stream, so one count per function is enough:
+`submit` raises it, `drop` lowers it, and the releases that `drop` stands for are sent after the
+messages that were made before.
 """
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from ...protocol.wire.message import Message
 from ...protocol.wire.messages import NO_HASH, SubmitTasks
 from ...protocol.wire.payload import Blob, blob_nbytes
-from .tasks import SENT, FunctionRecord, FutureState, Options, TaskColumns, TaskRecord
+from .tasks import NEW, SENT, FunctionRecord, Options, TaskColumns, TaskRecord
+from .transitions import drop, move
+
+if TYPE_CHECKING:
+    from .state import ClientState
 
 MAX_TASKS: Final = 8192
 MAX_NBYTES: Final = 1 << 20
 
 
-class Submitter:
-    """Fills `out` with SubmitTasks. Holds at most one unfinished message; `close` ends it."""
-
-    def __init__(self) -> None:
-        self.out: list[Message] = []
-        self._open: SubmitTasks | None = None
-        self._options: Options | None = None
-        #: {function: its place in the open message}.
-        self._places: dict[bytes, int] = {}
-        self._nbytes = 0
-
-    def add(self, task: TaskRecord) -> None:
-        """Append one task, and count its state as sent."""
-        message = self._open
-        options = task.options
-        if message is None or (options is not self._options and options != self._options):
-            message = self._begin(options)
-        function = task.function
-        place = self._places.get(function.id)
-        if place is None:
-            place = self._places[function.id] = len(message.functions)
-            self._add_function(message, function)
-        state = task.state
+def submit(core: ClientState, task: TaskRecord) -> None:
+    """Submit one task, and count its state for its function."""
+    state = task.state
+    function = task.function
+    add_row(core, task, state.key)
+    if state.phase == NEW:
         state.phase = SENT
+    elif state.phase == SENT:
         drop(state)  # one that lost its data and its record is submitted once more
+    else:
+        move(core, state, SENT)
+    state.function = function
+    function.n_wanted += 1
+
+
+def add_row(core: ClientState, task: TaskRecord, key: str) -> None:
+    """Append one task to the open message."""
+    message = core.open
+    options = task.options
+    if message is None or (options is not core.open_options and options != core.open_options):
+        close_submissions(core)
+        core.open_options = options
+        message = core.open = _new_message(options)
+    function = task.function
+    place = core.open_functions.get(function.id)
+    if place is None:
+        place = core.open_functions[function.id] = len(message.functions)
+        core.open_nbytes += _add_function(message, function)
+    keys = message.keys
+    n = len(keys)
+    keys.append(key)
+    message.function_of.append(place)
+    args = task.args
+    message.args.append(args)
+    dependencies = task.dependencies
+    if dependencies or message.dependencies:
+        if not message.dependencies and n:
+            message.dependencies.extend([] for _ in range(n))
+        message.dependencies.append(dependencies)
+    spec_hash = task.spec_hash
+    if spec_hash or message.spec_hashes:
+        if not message.spec_hashes and n:
+            message.spec_hashes.extend([NO_HASH] * n)
+        message.spec_hashes.append(spec_hash or NO_HASH)
+    core.open_nbytes += len(args) if args.__class__ is bytes else blob_nbytes(args)
+    if n >= MAX_TASKS - 1 or core.open_nbytes >= MAX_NBYTES:
+        close_submissions(core)
+
+
+def submit_columns(core: ClientState, tasks: TaskColumns) -> None:
+    """Submit columns as one message. They are small enough, and every state is new or only wanted.
+
+    The states move from new to sent, without the table's check.
+    """
+    close_submissions(core)
+    states = tasks.states
+    function = tasks.function
+    message = _new_message(tasks.options)
+    message.function_of = [0] * len(states)
+    message.keys = [state.key for state in states]
+    message.args = cast("list[Blob | None]", tasks.args)  # a copy would cost; it never changes
+    message.dependencies = tasks.dependencies
+    message.spec_hashes = tasks.spec_hashes or []
+    _add_function(message, function)
+    function.n_wanted += len(states)
+    for state in states:
+        state.phase = SENT
         state.function = function
-        function.n_wanted += 1
-        keys = message.keys
-        n = len(keys)
-        keys.append(state.key)
-        message.function_of.append(place)
-        args = task.args
-        message.args.append(args)
-        dependencies = task.dependencies
-        if dependencies or message.dependencies:
-            if not message.dependencies and n:
-                message.dependencies.extend([] for _ in range(n))
-            message.dependencies.append(dependencies)
-        spec_hash = task.spec_hash
-        if spec_hash or message.spec_hashes:
-            if not message.spec_hashes and n:
-                message.spec_hashes.extend([NO_HASH] * n)
-            message.spec_hashes.append(spec_hash or NO_HASH)
-        self._nbytes += len(args) if args.__class__ is bytes else blob_nbytes(args)
-        if n >= MAX_TASKS - 1 or self._nbytes >= MAX_NBYTES:
-            self.close()
-
-    def add_columns(self, tasks: TaskColumns) -> None:
-        """Append columns as one message. The caller cut them to size, and none was sent before."""
-        self.close()
-        states = tasks.states
-        function = tasks.function
-        options = tasks.options
-        message = SubmitTasks(
-            functions=[],
-            function_names=[],
-            function_blobs=[],
-            function_of=[0] * len(states),
-            keys=[state.key for state in states],
-            args=cast("list[Blob | None]", tasks.args),  # a copy would cost; nobody changes it
-            dependencies=tasks.dependencies,
-            spec_hashes=tasks.spec_hashes or [],
-            priority=options.priority,
-            retries=options.retries,
-            workers=options.workers,
-            allow_other_workers=options.allow_other_workers,
-            resources=options.resources,
-        )
-        self._add_function(message, function)
-        function.n_wanted += len(states)
-        for state in states:
-            state.phase = SENT
-            state.function = function
-        self.out.append(message)
-
-    def close(self) -> None:
-        """End the open message, if there is one."""
-        if self._open is not None:
-            self.out.append(self._open)
-            self._open = None
-            self._options = None
-            self._places = {}
-            self._nbytes = 0
-
-    def _begin(self, options: Options) -> SubmitTasks:
-        self.close()
-        self._options = options
-        self._open = SubmitTasks(
-            functions=[],
-            function_names=[],
-            function_blobs=[],
-            function_of=[],
-            keys=[],
-            args=[],
-            dependencies=[],
-            spec_hashes=[],
-            priority=options.priority,
-            retries=options.retries,
-            workers=options.workers,
-            allow_other_workers=options.allow_other_workers,
-            resources=options.resources,
-        )
-        return self._open
-
-    def _add_function(self, message: SubmitTasks, function: FunctionRecord) -> None:
-        message.functions.append(function.id)
-        message.function_names.append(function.name)
-        if function.n_wanted:
-            message.function_blobs.append(None)
-        else:
-            message.function_blobs.append(function.blob)
-            self._nbytes += len(function.blob)
+    core.to_scheduler.append(message)
 
 
-def drop(state: FutureState) -> None:
-    """The scheduler need not keep the function on account of this state any more."""
-    function = state.function
-    if function is not None:
-        function.n_wanted -= 1
-        state.function = None
+def close_submissions(core: ClientState) -> None:
+    """Send the open message, if there is one: what is sent next comes after it."""
+    if core.open is not None:
+        core.to_scheduler.append(core.open)
+        discard_submissions(core)
+
+
+def discard_submissions(core: ClientState) -> None:
+    """Drop the open message."""
+    core.open = core.open_options = None
+    core.open_functions = {}
+    core.open_nbytes = 0
+
+
+def _new_message(options: Options) -> SubmitTasks:
+    return SubmitTasks(
+        functions=[],
+        function_names=[],
+        function_blobs=[],
+        function_of=[],
+        keys=[],
+        args=[],
+        dependencies=[],
+        spec_hashes=[],
+        priority=options.priority,
+        retries=options.retries,
+        workers=options.workers,
+        allow_other_workers=options.allow_other_workers,
+        resources=options.resources,
+    )
+
+
+def _add_function(message: SubmitTasks, function: FunctionRecord) -> int:
+    """Append a function, with its blob if the scheduler may lack it; return the blob's size."""
+    message.functions.append(function.id)
+    message.function_names.append(function.name)
+    if function.n_wanted:
+        message.function_blobs.append(None)
+        return 0
+    message.function_blobs.append(function.blob)
+    return len(function.blob)

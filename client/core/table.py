@@ -7,11 +7,11 @@ detaches, when it handles a release. Invariant:
     A state is in the table from the moment it is made until the loop has handled as many releases
     as there were attachments, or until a new state takes the key over from a failed one.
 
-So whoever finds a state in the table may attach to it: it cannot be let go under his hands, because
+So a thread that finds a state in the table may attach to it: it cannot be let go meanwhile, because
 "count is zero" and "leave the table" are one step under one lock. And a release that waits in the
-queue while somebody attaches does nothing but lower the count again; there is no state that comes
-back from the dead. A key that left and is submitted again gets a new state, whose submission is
-queued after the release was handled.
+queue while another thread attaches only lowers the count again; a state that left the table never
+comes back. A key that left and is submitted again gets a new state, whose submission is queued
+after the release was handled.
 
 The lock comes from outside, so that this module needs no threads. It is held for a few dictionary
 operations at a time. Finalizers never take it (they append to a queue), since they may run while
@@ -24,9 +24,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ...protocol.wire.messages import NO_HASH
-from .tasks import FutureState
-
-FAILED = frozenset({"error", "cancelled", "lost"})
+from .tasks import FAILED, FutureState
 
 
 class FutureTable:
@@ -41,7 +39,7 @@ class FutureTable:
         self._spec_hashes: dict[str, bytes] = {}
 
     def add(self, states: list[FutureState]) -> None:
-        """Put in new states of keys that nobody else can know."""
+        """Add new states, of keys that no other thread can know."""
         with self._lock:
             self.states.update([(state.key, state) for state in states])
 

@@ -16,16 +16,26 @@ from typing import Any, Final, Literal, TypeAlias
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.payload import Blob
 
+#: What a user sees of a state.
 Status: TypeAlias = Literal["pending", "finished", "error", "cancelled", "lost"]
+#: What the scheduler knows of a state.
+Phase: TypeAlias = Literal["new", "held", "sent", "gone"]
+State: TypeAlias = Status | Phase
+
+PENDING: Final = "pending"
+FINISHED: Final = "finished"
+ERROR: Final = "error"
+CANCELLED: Final = "cancelled"
+LOST: Final = "lost"
+FAILED: Final = frozenset({ERROR, CANCELLED, LOST})
+
+NEW: Final = "new"  #: the core has not met it
+HELD: Final = "held"  #: to be submitted when there is a connection
+SENT: Final = "sent"  #: submitted or wanted; released with ReleaseKeys
+GONE: Final = "gone"  #: released, cancelled or never sent: no message is about it any more
 
 #: Stands in `FutureState.value` for "not unpickled yet": None is a value.
 NO_VALUE: Final = object()
-
-# What the scheduler knows of a state, in the order in which a state goes through them.
-NEW: Final = 0  #: the core has not met it
-HELD: Final = 1  #: to be submitted when the connection stands
-SENT: Final = 2  #: submitted or wanted; released with ReleaseKeys
-GONE: Final = 3  #: released, cancelled or never sent: no message is about it any more
 
 #: The kind of the failure of a result that is here and whose unpickling raised.
 UNREADABLE: Final = "unreadable"
@@ -86,7 +96,10 @@ DEFAULT_OPTIONS: Final = Options()
 
 
 class FutureState:
-    """What a client knows of one key. All futures of the key share it."""
+    """What a client knows of one key. All futures of the key share it.
+
+    `transitions.TRANSITIONS` lists the moves of `phase` and `status`, the only ones there are.
+    """
 
     __slots__ = (
         "blob",
@@ -105,29 +118,29 @@ class FutureState:
 
     key: str
     status: Status
-    #: Futures attached, less releases handled. Changed by `FutureTable` only.
+    #: Futures attached, minus releases handled. Changed by `FutureTable` only.
     n_references: int
     #: The pickled result, if it is here and not unpickled yet.
     blob: Blob | None
     #: The result, or NO_VALUE. Set by the thread that unpickles it.
     value: Any
-    #: Why there is no result; not None iff status is error, cancelled or lost.
+    #: Why there is no result; not None iff the status is error, cancelled or lost.
     failure: Failure | None
     #: (address, nbytes) of a large result that stays with a worker.
     location: tuple[str, int] | None
-    #: Who is to be told when the status is final: nobody, one, or several.
+    #: Watchers to be notified when the status is final: none, one, or several.
     watchers: Watcher | list[Watcher] | None
-    #: Large arguments of its call, that are to live as long as it does: see `shared_arguments`.
+    #: Large arguments of its call, which live as long as it does: see `shared_arguments`.
     shared: tuple[Any, ...] | None
     #: What to submit again if the scheduler lost it. Not None while pending and submitted by us.
     spec: TaskRecord | TaskColumns | None
     #: The function that this state is counted for (see FunctionRecord), or None.
     function: FunctionRecord | None
-    phase: int
+    phase: Phase
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.status = "pending"
+        self.status = PENDING
         self.n_references = 1
         self.value = NO_VALUE
         self.blob = self.failure = self.location = self.watchers = self.spec = self.function = None
@@ -135,20 +148,26 @@ class FutureState:
         self.phase = NEW
 
     def __repr__(self) -> str:
-        return f"<FutureState {self.key} {self.status} {self.n_references}>"
+        return f"<FutureState {self.key} {self.phase} {self.status} {self.n_references}>"
+
+    def describe(self) -> list[str]:
+        """Return what is known of it, one fact per line, for the text of internal errors."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        hidden = {"value": self.value is not NO_VALUE, "blob": self.blob is not None}
+        return [f"{name}: {value!r}" for name, value in (values | hidden).items()]
 
     @property
     def has_data(self) -> bool:
         """Tell whether the result is in this process."""
-        # Who unpickles sets `value` before it clears `blob`.
+        # The thread that unpickles sets `value` before it clears `blob`.
         return self.blob is not None or self.value is not NO_VALUE
 
 
 class TaskRecord:
     """One submitted task.
 
-    Its `state` is gone from when that is let go of: as a cycle, what may be large would stay until
-    the garbage collector comes.
+    Its `state` is deleted when that is let go of: a cycle would keep what may be large until the
+    garbage collector runs.
     """
 
     __slots__ = (
@@ -184,11 +203,6 @@ class TaskRecord:
         #: The states of the dependencies, which keeps their specs: filled in by the core.
         self.lineage: list[FutureState] = []
 
-    @property
-    def is_named(self) -> bool:
-        """Tell whether the user chose the key."""
-        return self.spec_hash is not None
-
     def row(self, _key: str) -> TaskRecord:
         """Return the record of one of its keys."""
         return self
@@ -222,21 +236,16 @@ class TaskColumns:
         self.states = states
         self.function = function
         self.args = args
-        #: One list a task, or [] when no task has any.
+        #: One list per task, or [] when no task has any.
         self.dependencies = dependencies
         self.options = options
-        #: One a task, or None when the keys are weft's own.
+        #: One per task, or None when the keys are weft's own.
         self.spec_hashes = spec_hashes
         #: Failed states whose keys some of `states` take over.
         self.replaced = replaced or []
         #: {key: states of its dependencies}, for tasks that have any. Filled in by the core.
         self.lineage: dict[str, list[FutureState]] = {}
         self._rows: dict[str, TaskRecord] | None = None
-
-    @property
-    def is_named(self) -> bool:
-        """Tell whether the user chose the keys."""
-        return self.spec_hashes is not None
 
     def row(self, key: str) -> TaskRecord:
         """Return the record of one of its keys; the first call makes them all, O(tasks)."""
@@ -258,16 +267,16 @@ class TaskColumns:
 
 
 class Watcher:
-    """Somebody who waits for states. One object watches many, and is told in batches.
+    """Waits for states, for a thread, a coroutine or a callback. One watcher watches many states.
 
     The core fills `batch` while it handles an event and hands it over with one `Notify` action; a
-    subclass says in `on_ready` what to do with it.
+    subclass defines in `on_ready` what to do with it.
     """
 
     __slots__ = ("batch", "wants_data")
 
     def __init__(self, wants_data: bool) -> None:
-        #: True: tell me when the result is in this process. False: when it is known to exist.
+        #: Notified when the result is in this process, not already when it is known to exist.
         self.wants_data = wants_data
         #: Empty between events.
         self.batch: list[Any] = []

@@ -46,7 +46,7 @@ class DataLinks:
         await self._lines.close()
 
     def _on_answer(self, _holder: str, message: KeysData) -> None:
-        self._on_event(Fetched(message.request, message.keys, message.results, message.missing))
+        self._on_event(Fetched(message.request, message.keys, message.results))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         if holder not in self._warned:

@@ -24,13 +24,11 @@ from ...protocol.errors import ClientClosed
 from ...protocol.net.session import Finder
 from ...protocol.wire.failure import Failure
 from ..core.events import (
-    Action,
     Closed,
     Confirm,
     Event,
     FetchFrom,
     Forget,
-    Notify,
     Operations,
     Tick,
     Unreadable,
@@ -398,24 +396,23 @@ class Engine:
         core = self.core
         # An action may lead to the next event at once, and so to another _drain within this one:
         # each takes what is there, and order holds.
-        if core.actions:
-            actions, core.actions = core.actions, []
-            for action in actions:
-                self._act(action)
+        if core.before:
+            before, core.before = core.before, []
+            for notify in before:
+                notify.watcher.on_ready(notify.items)
         link = self.link
         if core.to_scheduler and link is not None and link.writable:
             messages, core.to_scheduler = core.to_scheduler, []
             link.send(messages)
-
-    def _act(self, action: Action) -> None:
-        if isinstance(action, Notify):
-            action.watcher.on_ready(action.items)
-        elif isinstance(action, FetchFrom):
-            assert self.data is not None
-            self.data.fetch(action)
-        else:
-            assert isinstance(action, Warn)
-            logger.warning("%s", action.text)
+        if core.after:
+            after, core.after = core.after, []
+            for action in after:
+                if isinstance(action, FetchFrom):
+                    assert self.data is not None
+                    self.data.fetch(action)
+                else:
+                    assert isinstance(action, Warn)
+                    logger.warning("%s", action.text)
 
     def _on_tick(self) -> None:
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)

@@ -202,7 +202,7 @@ class SchedulerLink:
             logger.log(level, "the scheduler is back after %.0f s", seconds)
         if not self._opened.done():
             self._opened.set_result(None)
-        self._on_event(Connected(welcome.epoch, welcome.session))
+        self._on_event(Connected())
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""

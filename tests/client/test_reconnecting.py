@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.client.core.events import Cancel, Disconnected, Fetched, Operations, Tick, Want, Watch
+from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
     FetchKeys,
     KeysData,
@@ -25,7 +26,7 @@ def bench():
     bench = Bench()
     assert bench.connect() == []
     yield bench
-    bench.core.validate()
+    validate(bench.core)
 
 
 def submitted(messages):
@@ -135,7 +136,7 @@ def test_data_that_arrives_after_a_failure_does_not_undo_it(bench):
     bench.hear(in_memory(["a"]))
     _, (fetch,) = bench.handle(Operations([Watch(Listener(wants_data=True), [a.state])]))
     bench.hear(KeysPending(keys=["a"]), erred("a"))
-    bench.handle(Fetched(fetch.request, ["a"], [b"late"], []))
+    bench.handle(Fetched(fetch.request, ["a"], [b"late"]))
     assert (a.state.status, a.state.blob) == ("error", None)
 
 

@@ -31,7 +31,6 @@ from weft.client.core.events import (
     Fetched,
     FetchFailed,
     FetchFrom,
-    Notify,
     Operations,
     Received,
     Tick,
@@ -40,9 +39,10 @@ from weft.client.core.events import (
     Watch,
 )
 from weft.client.core.state import ClientState
-from weft.client.core.table import FAILED, FutureTable
+from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
     DEFAULT_OPTIONS,
+    FAILED,
     FunctionRecord,
     FutureState,
     Options,
@@ -50,6 +50,7 @@ from weft.client.core.tasks import (
     TaskRecord,
     Watcher,
 )
+from weft.client.core.validate import validate
 from weft.protocol.wire import messages as m
 
 HOLDER = "tcp://worker:1"
@@ -366,13 +367,12 @@ class ClientMachine(RuleBasedStateMachine):
         if self.is_connected:
             self.to_scheduler.extend(self.core.to_scheduler)
             self.core.to_scheduler = []
-        for action in self.core.actions:
-            if isinstance(action, Notify):
-                assert action.items
-                action.watcher.told += action.items
-            elif isinstance(action, FetchFrom):
-                self.fetches.append(action)
-        self.core.actions = []
+        for notify in self.core.before:
+            assert notify.items
+            notify.watcher.told += notify.items
+        self.core.before = []
+        self.fetches += [action for action in self.core.after if isinstance(action, FetchFrom)]
+        self.core.after = []
 
     @rule()
     def flush(self):
@@ -386,7 +386,7 @@ class ClientMachine(RuleBasedStateMachine):
         if knows_nothing:
             self.scheduler = ModelScheduler()
         self.is_connected = True
-        self.handle(Connected(1, 1))
+        self.handle(Connected())
 
     @precondition(lambda self: self.is_connected)
     @rule()
@@ -435,13 +435,13 @@ class ClientMachine(RuleBasedStateMachine):
             self.handle(FetchFailed(fetch.request, "unreachable"))
             return
         answer = self.scheduler.data(fetch.request, fetch.keys, fetch.keys if how == "lose" else ())
-        self.handle(Fetched(answer.request, answer.keys, answer.results, answer.missing))
+        self.handle(Fetched(answer.request, answer.keys, answer.results))
 
     # -- what must hold
 
     @invariant()
     def the_core_is_consistent(self):
-        self.core.validate()
+        validate(self.core)
 
     @invariant()
     def references_are_exact(self):
@@ -473,8 +473,8 @@ class ClientMachine(RuleBasedStateMachine):
             for fetch in self.fetches[:]:
                 self.fetches.remove(fetch)
                 answer = self.scheduler.data(fetch.request, fetch.keys)
-                self.handle(Fetched(answer.request, answer.keys, answer.results, answer.missing))
-            self.core.validate()
+                self.handle(Fetched(answer.request, answer.keys, answer.results))
+            validate(self.core)
             if not (self.queue or self.to_scheduler or self.to_client or self.fetches or ready):
                 return
         raise AssertionError("it never comes to rest")
@@ -496,7 +496,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.come_to_rest()
         assert self.table.states == {}
         assert not self.core.held
-        assert not self.core.reconciliation.is_active
+        assert self.core.unanswered is None
         assert [f.n_wanted for f in self.functions] == [0, 0]
         assert self.scheduler.wants == {}
         assert self.scheduler.tasks == {}

@@ -6,6 +6,7 @@ import pytest
 
 from weft.client import Client, as_completed, wait
 from weft.client.core.events import Operations, Unreadable
+from weft.client.core.validate import validate
 
 
 def _explode(_ballast):
@@ -186,7 +187,7 @@ def test_the_core_believes_the_thread_that_could_read_it(client):
 
     async def handle():
         engine.core.handle(Operations([Unreadable(state, failure)]), 0.0)
-        engine.core.validate()
+        validate(engine.core)
 
     client._loop_thread.run_coroutine(handle())
     assert (future.status, future.result()) == ("finished", 1)

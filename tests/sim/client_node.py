@@ -20,7 +20,6 @@ from weft.client.core.events import (
     Fetched,
     FetchFailed,
     FetchFrom,
-    Notify,
     Operations,
     Received,
     Tick,
@@ -38,6 +37,7 @@ from weft.client.core.tasks import (
     TaskRecord,
     Watcher,
 )
+from weft.client.core.validate import validate
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Bye, GetData, KeysData, RegisterClient, Welcome
@@ -357,7 +357,7 @@ class ClientNode:
             self._epoch = welcome.epoch
             link.set_numbers(0, welcome.epoch, welcome.session)
             self.is_linked = True
-            self._handle(Connected(welcome.epoch, welcome.session))
+            self._handle(Connected())
         if messages:
             self._handle(Received(messages))
 
@@ -381,16 +381,17 @@ class ClientNode:
         core = self.core
         core.handle(event, self.world.now)
         self.world.touched[self] = None
-        actions, core.actions = core.actions, []
-        for action in actions:
-            if isinstance(action, Notify):
-                action.watcher.on_ready(action.items)
-            elif isinstance(action, FetchFrom):
-                self._fetch(action)
+        before, core.before = core.before, []
+        for notify in before:
+            notify.watcher.on_ready(notify.items)
         if core.to_scheduler and self.link is not None and self.is_linked:
             messages, core.to_scheduler = core.to_scheduler, []
             self.world.note(f"{self!r} ->", messages)
             self.link.send(0, messages)
+        after, core.after = core.after, []
+        for action in after:
+            if isinstance(action, FetchFrom):
+                self._fetch(action)
 
     def _fetch(self, action: FetchFrom) -> None:
         def on_answer(answer: KeysData | None) -> None:
@@ -399,7 +400,7 @@ class ClientNode:
             if answer is None:
                 self._handle(FetchFailed(action.request, "lost"))
             else:
-                self._handle(Fetched(action.request, answer.keys, answer.results, answer.missing))
+                self._handle(Fetched(action.request, answer.keys, answer.results))
 
         request = GetData(request=action.request, keys=action.keys)
         self.sim.ask(self, action.holder, request, on_answer)
@@ -407,7 +408,7 @@ class ClientNode:
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Validate the core, and what the user sees of each future."""
-        self.core.validate()
+        validate(self.core)
         for future in self.futures:
             state = future.state
             status = state.status

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from weft.client import as_completed
-from weft.client.core.events import FetchFrom
-from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS, THROUGH_SCHEDULER, Fetches
-from weft.client.core.tasks import FutureState
+from weft.client.core.events import FetchFrom, Tick
+from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS, give_up_holder, issue, take
+from weft.client.core.state import ClientState
+from weft.client.core.table import FutureTable
+from weft.client.core.tasks import SENT
+from weft.client.core.validate import validate
+from weft.client.core.watching import THROUGH_SCHEDULER, want_data
 from weft.client.failures import exception_of
 from weft.protocol.errors import CommError
 from weft.protocol.wire.messages import FetchKeys
@@ -34,46 +40,56 @@ def test_a_worker_that_ends_while_nothing_is_asked_is_no_news(client, scheduler,
     assert [r for r in caplog.records if "fetched" in r.message] == []
 
 
-def test_a_result_that_nobody_passes_on_fails_with_the_reason_of_its_worker():
-    fetches = Fetches()
-    state = FutureState("big")
+@pytest.fixture
+def core():
+    core = ClientState(FutureTable(nullcontext()))
+    core.is_linked = True
+    return core
+
+
+def finished(core, key, address, nbytes=1):
+    """Make a finished result at a worker, of which the data is wanted."""
+    state = core.table.states.get(key) or core.table.find_or_make(key)
+    state.phase = SENT
+    state.location = (address, nbytes)
+    state.status = "finished"
+    want_data(core, state)
+    return state
+
+
+def test_a_result_that_nobody_passes_on_fails_with_the_reason_of_its_worker(core):
     for round_ in range(1, MAX_ROUNDS + 1):
-        state.location = ("tcp://w:1", 70 << 20)
-        fetches.add(state)
-        fetches.issue(is_linked=True)
-        if fetches.actions:
-            (ask,) = fetches.actions
+        state = finished(core, "big", "tcp://w:1", 70 << 20)
+        issue(core)
+        if core.after:
+            (ask,) = core.after
             assert isinstance(ask, FetchFrom)
-            fetches.actions = []
-            fetches.fail(ask.request, f"no route {round_}")
-            fetches.issue(is_linked=True)
-        (message,) = (m for m in fetches.messages if isinstance(m, FetchKeys))
-        fetches.messages = []
-        assert fetches.finish(message.request, [], []) == []
+            core.after = []
+            give_up_holder(core, ask.request, f"no route {round_}")
+            issue(core)
+        (message,) = (m for m in core.to_scheduler if isinstance(m, FetchKeys))
+        core.to_scheduler = []
+        take(core, message.request, [], [])
         if round_ >= FAST_ROUNDS:
-            fetches.on_tick()
-        fetches.validate()
-    ((failed, failure),) = fetches.failed
-    assert failed is state
-    state.failure = failure
+            core.handle(Tick(), 0.0)
+        validate(core)
+    assert state.status == "lost"
     error = exception_of(state)
     assert isinstance(error, CommError)
     assert error.address == "tcp://w:1"
     # The worker was tried again after each tick.
     assert f"(no route {MAX_ROUNDS})" in str(error)
     assert "'big'" in str(error)
-    assert THROUGH_SCHEDULER not in fetches._reasons
+    assert THROUGH_SCHEDULER not in core.unreachable_reasons
 
 
 @pytest.mark.parametrize("n", [3])
-def test_reasons_are_kept_for_a_limited_number_of_workers(n, monkeypatch):
-    monkeypatch.setattr("weft.client.core.fetching._MAX_REASONS", n)
-    fetches = Fetches()
+def test_reasons_are_kept_for_a_limited_number_of_workers(n, core, monkeypatch):
+    monkeypatch.setattr("weft.client.core.fetching.MAX_REASONS", n)
+    core.is_linked = False
     for i in range(3 * n):
-        state = FutureState(f"k{i}")
-        state.location = (f"tcp://w:{i}", 1)
-        fetches.add(state)
-        fetches.issue(is_linked=False)
-        fetches.fail(fetches.actions.pop().request, "no route")
-        fetches.validate()
-    assert len(fetches._reasons) <= n
+        finished(core, f"k{i}", f"tcp://w:{i}")
+        issue(core)
+        give_up_holder(core, core.after.pop().request, "no route")
+        validate(core)
+    assert len(core.unreachable_reasons) <= n

@@ -1,0 +1,108 @@
+"""How the connection comes and goes, and how a client ends. A part of the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.messages import SubmitTasks
+from .events import Closed, Connected, Disconnected, GaveUp, Tick, Unsendable, Warn
+from .fetching import ask_later_ones, requeue_relayed
+from .operations import set_barrier
+from .reconciling import ask, look_at_answers
+from .submitting import discard_submissions
+from .tasks import CANCELLED, ERROR, GONE, HELD, LOST, PENDING, SENT, Status
+from .transitions import move
+from .watching import fail, touch
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+
+def on_connected(core: ClientState, _event: Connected, now: float) -> None:
+    """Ask for what is wanted; all else waits for the answers."""
+    assert not core.is_linked
+    # The network changed: holders that could not be reached are tried again.
+    core.unreachable.clear()
+    core.fetch_later.clear()
+    core.unacknowledged = core.checked | core.unacknowledged
+    core.checked = {}
+    keys: list[str] = []
+    for state in core.table.snapshot():
+        # Only what is submitted in this session shows that the scheduler has a function.
+        function = state.function
+        if function is not None:
+            function.n_wanted = 0
+            state.function = None
+        if state.phase != SENT or state.failure is not None:
+            continue
+        if state.spec is not None and state.key in core.unacknowledged:
+            # What the scheduler has of this name may be what was let go: an earlier task, or
+            # an earlier failure of the same one.
+            move(core, state, HELD)
+        else:
+            keys.append(state.key)
+    ask(core, keys, now)
+
+
+def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> None:
+    """Forget what belongs to the session."""
+    core.is_linked = False
+    core.unanswered = None
+    core.to_scheduler.clear()
+    discard_submissions(core)
+    requeue_relayed(core)
+    # Nothing that was sent in this session will be answered in the next.
+    core.barriers.clear()
+    core.let_go = {}
+    core.confirmations = [(watcher, 0) for watcher, _ in core.confirmations]
+
+
+def on_unsendable(core: ClientState, event: Unsendable, _now: float) -> None:
+    """Fail the tasks of a message that the protocol forbids."""
+    if isinstance(event.message, SubmitTasks):
+        for key in event.message.keys:
+            state = core.table.states.get(key)
+            if state is not None and state.status == PENDING:
+                if state.phase != GONE:
+                    move(core, state, GONE)
+                fail(core, state, ERROR, ["not-sent", key, event.reason])
+    else:
+        core.after.append(Warn(f"a message could not be sent: {event.reason}"))
+
+
+def on_gave_up(core: ClientState, event: GaveUp, _now: float) -> None:
+    """End, because there will be no connection."""
+    _end(core, LOST, ["connection-lost", "", event.reason])
+
+
+def on_closed(core: ClientState, _event: Closed, _now: float) -> None:
+    """End, because the user closed the client."""
+    _end(core, CANCELLED, ["client-closed", ""])
+
+
+def _end(core: ClientState, status: Status, failure: Failure) -> None:
+    core.is_linked = False
+    core.end = failure
+    core.unanswered = None
+    core.to_scheduler.clear()
+    for state in core.table.snapshot():
+        if state.failure is None and not state.has_data:
+            fail(core, state, status, [failure[0], state.key, *failure[2:]])
+    waiting = [*core.cluster_watchers, *core.confirmations]
+    for watcher in [*(w for w, _ in waiting), *core.info_requests.values()]:
+        touch(core, watcher, None)
+    core.cluster_watchers.clear()
+    core.info_requests.clear()
+    core.confirmations.clear()
+
+
+def on_tick(core: ClientState, _event: Tick, now: float) -> None:
+    """Check that releases were read, and do what waited for time to pass."""
+    if core.is_linked:
+        if core.unacknowledged and not core.checked:
+            core.checked, core.unacknowledged = core.unacknowledged, {}
+            core.check = set_barrier(core)
+        if core.fetch_later:
+            ask_later_ones(core)
+    look_at_answers(core, now)

@@ -1,0 +1,90 @@
+"""The moves of a `FutureState`: which there are, and what leaving and entering a phase implies.
+
+    new -> held | sent      held -> sent      sent -> held      any -> gone
+    pending <-> finished    pending | finished -> error | cancelled | lost
+
+`TRANSITIONS` is the whole table, of the phases (what the scheduler knows) and of the statuses (what
+the user sees); a move that it lacks is a bug of ours and raises `InvalidTransition`. The hot path
+is fused in `submitting`, `answers` and `operations`; a property test proves each fused lane equal
+to the moves of this table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.errors import InvalidTransition
+from .tasks import (
+    CANCELLED,
+    ERROR,
+    FINISHED,
+    GONE,
+    HELD,
+    LOST,
+    NEW,
+    PENDING,
+    SENT,
+    FutureState,
+    Phase,
+    State,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+#: (start, finish) -> why such a move happens
+TRANSITIONS: Final[dict[tuple[State, State], str]] = {
+    (NEW, HELD): "submitted or wanted while there is no connection",
+    (NEW, SENT): "submitted or wanted",
+    (NEW, GONE): "released, cancelled or failed before anything was sent",
+    (HELD, SENT): "there is a connection, and the scheduler does not have it",
+    (HELD, GONE): "released, cancelled or failed before it was sent",
+    (SENT, HELD): "to be submitted again: the scheduler lost it, or may have an earlier task",
+    (SENT, GONE): "released, cancelled, submitted again as another state, or not sendable",
+    (PENDING, FINISHED): "its result exists",
+    (PENDING, ERROR): "its task failed, or could not be sent",
+    (PENDING, CANCELLED): "cancelled, or its last future was released",
+    (PENDING, LOST): "the scheduler does not know it, or there is no scheduler any more",
+    (FINISHED, PENDING): "its data was lost, and is made again",
+    (FINISHED, ERROR): "it cannot be unpickled, or failed when it was made again",
+    (FINISHED, CANCELLED): "cancelled or released while its data was elsewhere",
+    (FINISHED, LOST): "its data was lost for good",
+}
+
+
+def move(core: ClientState, state: FutureState, finish: Phase) -> None:
+    """Leave the present phase, dropping all that belongs to it, and enter another one."""
+    start = state.phase
+    check_move(state, start, finish)
+    if start == HELD:
+        del core.held[state]
+    elif start == SENT:
+        drop(state)
+        if core.unanswered:
+            core.unanswered.pop(state.key, None)
+    state.phase = finish
+    if finish == HELD:
+        core.held[state] = None
+
+
+def set_status(state: FutureState, finish: Status) -> None:
+    """Change what the user sees, after the content; news that repeats what is known is no move."""
+    start = state.status
+    if start != finish:
+        check_move(state, start, finish)
+        state.status = finish
+
+
+def check_move(state: FutureState, start: State, finish: State) -> None:
+    """Raise `InvalidTransition` unless the table has this move."""
+    if (start, finish) not in TRANSITIONS:
+        raise InvalidTransition(state.key, start, finish, state.describe())
+
+
+def drop(state: FutureState) -> None:
+    """Count a state no more for its function, which the scheduler may then forget."""
+    function = state.function
+    if function is not None:
+        function.n_wanted -= 1
+        state.function = None

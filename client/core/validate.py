@@ -1,0 +1,135 @@
+"""Every invariant that the comments of `state` and `tasks` state, each by its name.
+
+For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns what
+breaks it: a bug of ours, whatever the scheduler sent. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.errors import InvalidState
+from . import fetching
+from .tasks import FAILED, FINISHED, HELD, NO_VALUE, SENT, FutureState
+from .watching import THROUGH_SCHEDULER
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+
+def validate(core: ClientState) -> None:
+    """Assert every invariant.
+
+    Raises:
+        InvalidState: one does not hold; names it, and describes what breaks it.
+    """
+    for name, invariant in INVARIANTS.items():
+        for found in invariant(core):
+            story = found.describe() if isinstance(found, FutureState) else ()
+            raise InvalidState(f"{name}; found {found!r}", story)
+
+
+def _known(core: ClientState) -> Iterable[FutureState]:
+    return core.table.states.values()
+
+
+def _miscounted(core: ClientState) -> list[FutureState]:
+    n = Counter(s.function for s in _known(core) if s.function is not None)
+    return [
+        s for s in _known(core) if s.function is not None and s.function.n_wanted != n[s.function]
+    ]
+
+
+def _misfiled_fetches(core: ClientState) -> list[FutureState]:
+    n = Counter(state for fetch in core.fetches.values() for state in fetch.states)
+    n.update(state for queue in core.fetch_queues.values() for state in queue)
+    return [s for s in {**core.fetching, **n} if n[s] != 1 or s not in core.fetching]
+
+
+def _requests(core: ClientState) -> list[int]:
+    asked = [number for _, number in core.confirmations]
+    return [core.check, *core.fetches, *core.info_requests, *core.barriers.values(), *asked]
+
+
+def _unless(holds: bool, found: object) -> list[object]:
+    return [] if holds else [found]
+
+
+#: {what holds: what breaks it}.
+INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
+    # States.
+    "states are filed by their key": lambda core: [
+        state for key, state in core.table.states.items() if state.key != key
+    ],
+    "states in the table have futures": lambda core: [
+        state for state in _known(core) if state.n_references <= 0
+    ],
+    "a state has a failure iff it failed": lambda core: [
+        s for s in _known(core) if (s.failure is not None) != (s.status in FAILED)
+    ],
+    "only finished states have data": lambda core: [
+        state for state in _known(core) if state.status != FINISHED and state.has_data
+    ],
+    "a result is pickled or not": lambda core: [
+        s for s in _known(core) if s.blob is not None and s.value is not NO_VALUE
+    ],
+    "watchers wait for what is not here": lambda core: [
+        s for s in _known(core) if s.watchers and (s.failure is not None or s.has_data)
+    ],
+    # Submissions.
+    "no submission is open between events": lambda core: _unless(
+        not (core.open or core.open_options or core.open_functions or core.open_nbytes), core.open
+    ),
+    "all held states are known": lambda core: [
+        state for state in core.held if core.table.states.get(state.key) is not state
+    ],
+    "held are the states of that phase": lambda core: [
+        state for state in _known(core) if (state.phase == HELD) != (state in core.held)
+    ],
+    "nothing is held while linked": lambda core: core.held if core.is_linked else (),
+    "only sent states count for functions": lambda core: [
+        state for state in _known(core) if state.function is not None and state.phase != SENT
+    ],
+    "functions count their states": _miscounted,
+    # The session.
+    "a client at its end is not linked": lambda core: _unless(
+        core.end is None or not core.is_linked, core.end
+    ),
+    "all is answered for while linked": lambda core: _unless(
+        core.unanswered is None or not core.is_linked, core.unanswered
+    ),
+    "barriers are in order": lambda core: _unless(
+        [*core.barriers.values()] == sorted(core.barriers.values()), core.barriers
+    ),
+    "what is let go has no barrier yet": lambda core: [
+        k for k in core.let_go if k in core.barriers
+    ],
+    "requests are numbered": lambda core: [n for n in _requests(core) if n > core.last_request],
+    # Fetching.
+    "no fetch queue is empty": lambda core: [h for h, q in core.fetch_queues.items() if not q],
+    "a state is fetched once": _misfiled_fetches,
+    "requests are counted by holder": lambda core: _unless(
+        Counter(fetch.holder for fetch in core.fetches.values()) == core.n_fetches, core.n_fetches
+    ),
+    "requests of a holder are few": lambda core: [
+        n for n in core.n_fetches.values() if n > fetching.MAX_REQUESTS_PER_HOLDER
+    ],
+    "bytes in flight are counted": lambda core: _unless(
+        core.nbytes_in_flight == sum(f.nbytes for f in core.fetches.values()), core.nbytes_in_flight
+    ),
+    "the scheduler is asked for data while linked": lambda core: _unless(
+        core.is_linked or core.end is not None or THROUGH_SCHEDULER not in core.n_fetches,
+        core.n_fetches,
+    ),
+    "reasons of holders are few": lambda core: [*core.unreachable_reasons][fetching.MAX_REASONS :],
+    # Watchers.
+    "no batch is left between events": lambda core: core.touched,
+    "watchers of the cluster want more workers": lambda core: [
+        n for _, n in core.cluster_watchers if n <= core.n_workers
+    ],
+    "confirmations are asked for while linked": lambda core: [
+        watcher for watcher, n in core.confirmations if n == 0 and core.is_linked
+    ],
+}

@@ -1,0 +1,186 @@
+"""Watchers: who waits for which state, and for which answer. A part of the core.
+
+A watcher is filed at each state that it waits for and leaves it with the notification. One that
+wants data stays while the result is with a worker, and has it fetched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.failure import Failure, cancelled
+from ...protocol.wire.messages import FetchKeys, GetClusterInfo
+from .tasks import (
+    CANCELLED,
+    FINISHED,
+    GONE,
+    HELD,
+    NEW,
+    PENDING,
+    RELEASED,
+    FutureState,
+    Status,
+    Watcher,
+)
+from .transitions import drop, move, set_status
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+#: Stands for the scheduler where a holder's address is expected.
+THROUGH_SCHEDULER: Final = ""
+
+
+# --- States ---------------------------------------------------------------------------------------
+
+
+def watch(core: ClientState, watcher: Watcher, states: list[FutureState]) -> None:
+    """Notify `watcher` of each state once: now if it is ready, else as soon as it is."""
+    wants_data = watcher.wants_data
+    for state in states:
+        status = state.status
+        if status == FINISHED:
+            if not wants_data or state.has_data:
+                touch(core, watcher, state)
+                continue
+            if state.location is not None:
+                want_data(core, state)
+        elif status != PENDING:
+            touch(core, watcher, state)
+            continue
+        elif state.phase == GONE:
+            # It was released before this operation came, and no message will be about it.
+            fail_released(core, state)
+            touch(core, watcher, state)
+            continue
+        watchers = state.watchers
+        if watchers is None:
+            state.watchers = watcher
+        elif watchers.__class__ is list:
+            watchers.append(watcher)
+        else:
+            state.watchers = [watchers, watcher]  # type: ignore[list-item]
+
+
+def unwatch(watcher: Watcher, states: list[FutureState]) -> None:
+    """Take a watcher that waits no more away from its states."""
+    for state in states:
+        watchers = state.watchers
+        if watchers is watcher:
+            state.watchers = None
+        elif watchers.__class__ is list and watcher in watchers:
+            watchers.remove(watcher)
+
+
+def touch(core: ClientState, watcher: Watcher, item: Any) -> None:
+    """Put an item into the watcher's next batch."""
+    batch = watcher.batch
+    if not batch:
+        core.touched.append(watcher)
+    batch.append(item)
+
+
+def wake(core: ClientState, state: FutureState) -> None:
+    """Notify the watchers of a state of what is new; those that it satisfies leave."""
+    watchers = state.watchers
+    if watchers is None:
+        return
+    state.watchers = None
+    staying: list[Watcher] = []
+    is_elsewhere = state.failure is None and not state.has_data
+    for watcher in watchers if isinstance(watchers, list) else [watchers]:
+        if is_elsewhere and watcher.wants_data:
+            staying.append(watcher)
+        else:
+            touch(core, watcher, state)
+    if staying:
+        state.watchers = staying
+        if state.location is not None:
+            want_data(core, state)
+
+
+def want_data(core: ClientState, state: FutureState) -> None:
+    """Queue a finished state for fetching, unless its data is queued or under way."""
+    if state in core.fetching:
+        return
+    assert state.location is not None
+    holder = state.location[0]
+    if holder in core.unreachable:
+        holder = THROUGH_SCHEDULER
+    core.fetching[state] = None
+    core.fetch_queues.setdefault(holder, {})[state] = None
+
+
+def fail(core: ClientState, state: FutureState, status: Status, failure: Failure) -> None:
+    """Give a state its failure, and notify its watchers."""
+    state.failure = failure
+    state.spec = None
+    state.location = None
+    set_status(state, status)
+    # A scheduler may forget the function of a task that will not run.
+    drop(state)
+    if state.phase in (NEW, HELD):
+        move(core, state, GONE)
+    wake(core, state)
+
+
+def fail_released(core: ClientState, state: FutureState) -> None:
+    """Notify those that wait for a state without futures: nothing will come."""
+    spec = state.spec
+    fail(core, state, CANCELLED, cancelled(state.key, RELEASED))
+    # The task goes on if others need it, and this is how to make it for them.
+    state.spec = spec
+
+
+# --- The cluster, and answers ---------------------------------------------------------------------
+
+
+def watch_cluster(core: ClientState, watcher: Watcher, n_workers: int) -> None:
+    """Notify `watcher` as soon as there are so many workers."""
+    if core.end is not None:
+        touch(core, watcher, None)
+        return
+    core.cluster_watchers.append((watcher, n_workers))
+    check_cluster_watchers(core)
+
+
+def check_cluster_watchers(core: ClientState) -> None:
+    """Notify those whose number of workers is there."""
+    for entry in core.cluster_watchers[:]:
+        if core.n_workers >= entry[1]:
+            core.cluster_watchers.remove(entry)
+            touch(core, entry[0], core.n_workers)
+
+
+def ask_info(core: ClientState, watcher: Watcher) -> None:
+    """Ask what the scheduler knows of its cluster."""
+    if core.end is not None:
+        touch(core, watcher, None)
+        return
+    request = core.next_request()
+    core.info_requests[request] = watcher
+    if core.is_linked:
+        core.to_scheduler.append(GetClusterInfo(request=request))
+
+
+def confirm(core: ClientState, watcher: Watcher) -> None:
+    """Notify `watcher` when the scheduler has read all that was submitted before."""
+    if core.end is not None:
+        touch(core, watcher, None)
+        return
+    core.confirmations.append((watcher, ask_to_answer(core) if core.is_linked else 0))
+
+
+def ask_to_answer(core: ClientState) -> int:
+    """Send a request that the scheduler answers at once; return its number."""
+    request = core.next_request()
+    core.to_scheduler.append(FetchKeys(request=request, keys=[]))
+    return request
+
+
+def forget(core: ClientState, watcher: Watcher) -> None:
+    """Take away a watcher that does not wait for the cluster or an answer any more."""
+    core.cluster_watchers = [e for e in core.cluster_watchers if e[0] is not watcher]
+    core.confirmations = [c for c in core.confirmations if c[0] is not watcher]
+    for request in [n for n, w in core.info_requests.items() if w is watcher]:
+        del core.info_requests[request]

@@ -1,0 +1,129 @@
+"""Each invariant of the client's core is seen to be broken when it is."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from weft.client.core import fetching
+from weft.client.core.fetching import Fetch
+from weft.client.core.state import ClientState
+from weft.client.core.table import FutureTable
+from weft.client.core.tasks import HELD, NO_VALUE, SENT, FunctionRecord, FutureState, Watcher
+from weft.client.core.validate import INVARIANTS, validate
+from weft.client.core.watching import THROUGH_SCHEDULER
+from weft.protocol.errors import InvalidState
+
+
+@pytest.fixture
+def core():
+    """A linked core with one state, sent and pending."""
+    core = ClientState(FutureTable(nullcontext()))
+    core.is_linked = True
+    core.table.find_or_make("a").phase = SENT
+    validate(core)
+    return core
+
+
+def hold(core, key):
+    state = core.table.states[key]
+    state.phase = HELD
+    core.held[state] = None
+
+
+def count_for(core, function):
+    core.table.states["a"].function = function
+    function.n_wanted = 1
+    return function
+
+
+def fetch(core, *states, holder="tcp://w:1", nbytes=0):
+    core.last_request += 1
+    core.fetches[core.last_request] = Fetch(holder, list(states), nbytes)
+    core.n_fetches[holder] = core.n_fetches.get(holder, 0) + 1
+    core.nbytes_in_flight += nbytes
+
+
+F = FunctionRecord(b"f" * 16, b"<f>", "f")
+
+BREAKAGES = {
+    "states are filed by their key": lambda core, a: setattr(a, "key", "b"),
+    "states in the table have futures": lambda core, a: setattr(a, "n_references", 0),
+    "a state has a failure iff it failed": lambda core, a: setattr(a, "failure", ["exception", ""]),
+    "only finished states have data": lambda core, a: setattr(a, "blob", b"1"),
+    "a result is pickled or not": lambda core, a: [
+        setattr(a, name, value)
+        for name, value in (("status", "finished"), ("blob", b"1"), ("value", 1))
+    ],
+    "watchers wait for what is not here": lambda core, a: [
+        setattr(a, name, value)
+        for name, value in (("status", "finished"), ("blob", b"1"), ("watchers", Watcher(True)))
+    ],
+    "no submission is open between events": lambda core, a: setattr(core, "open_nbytes", 1),
+    "all held states are known": lambda core, a: core.held.update({FutureState("b"): None}),
+    "held are the states of that phase": lambda core, a: setattr(a, "phase", HELD),
+    "nothing is held while linked": lambda core, a: hold(core, "a"),
+    "only sent states count for functions": lambda core, a: [
+        count_for(core, F),
+        setattr(a, "phase", "gone"),
+    ],
+    "functions count their states": lambda core, a: setattr(count_for(core, F), "n_wanted", 2),
+    "a client at its end is not linked": lambda core, a: setattr(core, "end", ["client-closed"]),
+    "all is answered for while linked": lambda core, a: setattr(core, "unanswered", {"a": None}),
+    "barriers are in order": lambda core, a: [
+        core.barriers.update({"a": 2, "b": 1}),
+        setattr(core, "last_request", 2),
+    ],
+    "what is let go has no barrier yet": lambda core, a: [
+        core.barriers.update({"a": 0}),
+        core.let_go.update({"a": None}),
+    ],
+    "requests are numbered": lambda core, a: setattr(core, "check", core.last_request + 1),
+    "no fetch queue is empty": lambda core, a: core.fetch_queues.update({"tcp://w:1": {}}),
+    "a state is fetched once": lambda core, a: core.fetching.update({a: None}),
+    "requests are counted by holder": lambda core, a: core.n_fetches.update({"tcp://w:1": 1}),
+    "requests of a holder are few": lambda core, a: [
+        fetch(core) for _ in range(fetching.MAX_REQUESTS_PER_HOLDER + 1)
+    ],
+    "bytes in flight are counted": lambda core, a: setattr(core, "nbytes_in_flight", 1),
+    "the scheduler is asked for data while linked": lambda core, a: [
+        fetch(core, holder=THROUGH_SCHEDULER),
+        setattr(core, "is_linked", False),
+    ],
+    "reasons of holders are few": lambda core, a: core.unreachable_reasons.update(
+        {f"tcp://w:{i}": "no route" for i in range(fetching.MAX_REASONS + 1)}
+    ),
+    "no batch is left between events": lambda core, a: core.touched.append(Watcher(True)),
+    "watchers of the cluster want more workers": lambda core, a: core.cluster_watchers.append(
+        (Watcher(False), 0)
+    ),
+    "confirmations are asked for while linked": lambda core, a: core.confirmations.append(
+        (Watcher(False), 0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_a_broken_invariant_is_named(core, name):
+    BREAKAGES[name](core, core.table.states["a"])
+    with pytest.raises(InvalidState, match=f"^{name}; found"):
+        validate(core)
+
+
+def test_every_invariant_is_broken_by_a_test():
+    assert list(INVARIANTS) == list(BREAKAGES)
+
+
+def test_the_error_describes_the_state_that_breaks_the_invariant(core):
+    core.table.states["a"].blob = b"1"
+    with pytest.raises(InvalidState) as caught:
+        validate(core)
+    assert "phase: 'sent'" in str(caught.value)
+    assert "blob: True" in str(caught.value)
+
+
+def test_a_description_shows_no_results():
+    state = FutureState("a")
+    assert state.value is NO_VALUE
+    assert "value: False" in state.describe()
