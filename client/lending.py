@@ -53,9 +53,9 @@ class Loan:
         self._unconfirmed = dict(lenders)
         for lender in lenders:
             lender.post(Confirm(_Confirmation(self, lender)))
-            if lender.is_closed:  # perhaps it was not heard any more
+            if lender.is_closed:  # perhaps the request came too late to be handled
                 self.confirmed(lender)
-        self._borrower.wait_for_loan(self)
+        self._borrower.post(self)
         self._borrower.post(submission)
         self._borrower.post(Confirm(_Keeper(self._futures)))
 

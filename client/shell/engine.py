@@ -1,9 +1,10 @@
 """The client's shell: a queue for what users do, the core, and the connections around it.
 
-User threads call `post`, from which the loop takes everything at once; the loop is woken at most
-once for each time it does. After each event `_drain` sends what the core wrote and does what it
-asks for: one frame a loop turn, nothing while the connection is not writable. Futures hold the
-engine, not the client.
+User threads call `post`; the loop takes what is in the queue as one event, or as one for each slice
+of it, so that a million releases hold up nothing else in this loop. The loop is woken at most once
+for each time that it reads the queue. After each event `_drain` does what the core asks for: one
+frame per turn of the loop, and none while the connection is not writable. Futures hold the engine,
+not the client.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ..core.events import (
 from ..core.operations import note_unreadable
 from ..core.state import ClientState
 from ..core.table import FutureTable
-from ..core.tasks import FutureState
+from ..core.tasks import FutureState, TaskColumns
 from ..lending import Loan
 from .data_links import DataLinks
 from .link import SchedulerLink
@@ -50,11 +51,12 @@ from .watchers import AsyncWaiter, ThreadWaiter, Waiter
 logger: Final = logging.getLogger("weft.client")
 
 _CLOSE_TIMEOUT_S: Final = 2.0
-#: How long a release may wait for company after the scheduler was heard of.
+#: How long a release may wait for company after an event.
 _SWEEP_S: Final = 0.01
 #: How often the core looks at its deadlines.
 _TICK_S: Final = 0.25
-
+#: Operations, and rows of `map`, that one turn of the loop hands to the core.
+SLICE: Final = 10_000
 
 #: How long a future that is pickled waits until the scheduler has its task.
 _CONFIRM_TIMEOUT_S: Final = 10.0
@@ -67,7 +69,7 @@ def _close_in_fork() -> None:
     """Close what a forked child has inherited: its loop's thread stayed with the parent."""
     for engine in list(_engines):
         engine.is_closed = True
-        # Nobody would come: what is posted (releases, by finalizers) stays in the queue.
+        # No loop would come: what is posted (releases, by finalizers) stays in the queue.
         engine._is_woken = True
 
 
@@ -89,7 +91,7 @@ class Engine:
         self.client_id = client_id
         #: The caller's own loop is the client's, and so nothing may block.
         self.is_asynchronous = is_asynchronous
-        #: Returns the client, or None if nobody holds it any more.
+        #: Returns the client, or None if it is not held any more.
         self.client = client
         self.name = name
         self.loop = loop
@@ -102,15 +104,13 @@ class Engine:
         _engines.add(self)
         #: What users did and the core has not seen; any thread appends.
         self._operations: deque[Any] = deque()
-        #: The loans among them, each appended before and removed after it stands there.
-        self._loans: deque[Loan] = deque()
         #: Times that the queue was read, and up to which of them the scheduler has read the rest.
         self._n_flushes = 0
         self._confirmed = -1
-        #: A flush is due. Set by whoever wakes the loop, cleared before the queue is read.
+        #: A flush is due. Set by the thread that wakes the loop, cleared before the queue is read.
         self._is_woken = False
-        #: A sweep is due. Cleared before the sweep reads the queue: whoever appends and then sees
-        #: it set knows that the sweep is still to come.
+        #: A sweep is due. Cleared before the sweep reads the queue: a thread that appends and then
+        #: sees it set knows that the sweep is still to come.
         self._is_sweeping = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._thread_id = 0
@@ -143,11 +143,11 @@ class Engine:
             # First the mark, then the call: the flush, which may come at once, takes it away.
             self._is_woken = True
             if threading.get_ident() == self._thread_id:
-                self.loop.call_soon(self._flush)
+                self.loop.call_soon(self._on_woken)
             else:
-                self.loop.call_soon_threadsafe(self._flush)
+                self.loop.call_soon_threadsafe(self._on_woken)
         except RuntimeError:
-            # The loop is closed, and so is the client. The mark stays: nobody need try again.
+            # The loop is closed, and so is the client. The mark stays: trying again is no use.
             if not self.loop.is_closed():
                 self._is_woken = False
                 raise
@@ -164,7 +164,7 @@ class Engine:
         """Post an operation that `waiter` is part of, and wait. Return whether it was done in time.
 
         Raises:
-            ClientClosed: nobody would answer.
+            ClientClosed: there would be no answer.
         """
         check_seconds(timeout, "timeout")
         self._check_may_block()
@@ -229,7 +229,7 @@ class Engine:
         """Attach to keys that are perhaps in use, for the user's thread; see `FutureTable.attach`.
 
         Raises:
-            ValueError: a key is in use for another task, by a future that nobody let go.
+            ValueError: a key is in use for another task, by a future that was not let go.
             ClientClosed: while it waited to know.
         """
         try:
@@ -241,7 +241,8 @@ class Engine:
     def settle(self) -> None:
         """Wait until the core has seen what was posted before."""
         if threading.get_ident() == self._thread_id:
-            self._flush()
+            while self._flush():
+                pass
         else:
             waiter = ThreadWaiter(1, wants_data=False)
             self.wait(waiter, WatchCluster(waiter, 0), None)
@@ -270,13 +271,8 @@ class Engine:
                 # The request came with the next flush at the earliest, behind all that was in it.
                 self._confirmed = n_flushes + 1
 
-    def wait_for_loan(self, loan: Loan) -> None:
-        """Handle nothing that is posted from now on before `loan.is_ready`; any thread."""
-        self._loans.append(loan)
-        self.post(loan)
-
     def go_on(self) -> None:
-        """Look whether the loan that is waited for is ready; any thread."""
+        """Look whether the loan that the queue waits for is ready; any thread."""
         if not self._is_woken:
             self._wake()
 
@@ -343,7 +339,7 @@ class Engine:
 
     def _set_when_unused(self, callback: Callable[[], None]) -> None:
         self._when_unused = callback
-        self._flush()
+        self._on_woken()
         self._check_unused()
 
     def _check_unused(self) -> None:
@@ -355,35 +351,44 @@ class Engine:
     def _count_pending(self) -> int:
         return sum(state.status == "pending" for state in self.core.table.snapshot())
 
-    def _flush(self) -> None:
+    def _on_woken(self) -> None:
+        if self._flush() and not self._is_woken:
+            self._wake()
+
+    def _flush(self) -> bool:
+        """Hand a slice of the queue to the core; return whether more can be taken at once.
+
+        Nothing behind a loan is taken before the loan is ready.
+        """
         self._is_woken = False
         queue = self._operations
-        n = len(queue)
-        if n:
-            self._n_flushes += 1
-            pop = queue.popleft
-            operations = self._until_loan(n) if self._loans else [pop() for _ in range(n)]
-            self.core.handle(Operations(operations), time.monotonic())
-            self._drain()
-
-    def _until_loan(self, n: int) -> list[Any]:
-        """Take up to `n` operations, as far as no loan is waited for."""
-        queue = self._operations
+        n = n_left = len(queue)
+        if not n:
+            return False
+        self._n_flushes += 1
         operations: list[Any] = []
-        for _ in range(n):
-            if queue[0].__class__ is Loan:
-                if not (queue[0].is_ready or self.is_closed):
-                    break
-                queue.popleft()
-                self._loans.popleft()
-            else:
-                operations.append(queue.popleft())
-        return operations
+        n_rows = 0
+        while n_left and n_rows < SLICE:
+            operation = queue.popleft()
+            n_left -= 1
+            n_rows += 1
+            cls = operation.__class__
+            if cls is TaskColumns:
+                n_rows += len(operation.states)
+            elif cls is Loan:
+                if not (operation.is_ready or self.is_closed):
+                    queue.appendleft(operation)
+                    n_left = 0
+                continue
+            operations.append(operation)
+        self.core.handle(Operations(operations), time.monotonic())
+        self._drain()
+        return n_left > 0
 
     def _sweep(self) -> None:
         self._is_sweeping = False
         if self._operations:
-            self._flush()
+            self._on_woken()
 
     def _on_event(self, event: Event) -> None:
         self.core.handle(event, time.monotonic())
@@ -420,15 +425,17 @@ class Engine:
         self._check_unused()
 
     async def close(self, reason: str = "the client was closed") -> None:
-        """Say goodbye. What is pending is cancelled; what is here stays readable."""
+        """End the session. What is pending is cancelled; what is here stays readable."""
         if self._ticker is not None:
             self._ticker.cancel()
-        self._flush()
+        while self._flush():
+            pass
         self.is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._is_sweeping = False
-        self._flush()
+        while self._flush():
+            pass
         self._on_event(Closed())
         try:
             if self.data is not None:
@@ -436,7 +443,7 @@ class Engine:
             if self.link is not None:
                 await self.link.close(reason, _CLOSE_TIMEOUT_S)
         finally:
-            if self.link is not None:  # also when this is cancelled: the scheduler must hear of it
+            if self.link is not None:  # also when this is cancelled: the scheduler must see it
                 self.link.abort()
             with self._callbacks_lock:
                 if self._callbacks is not None:

@@ -107,7 +107,7 @@ def test_a_borrower_that_is_closed_waits_for_nothing(cluster, lender):
         engine = borrower._engine
         loan = Loan(engine, [])
         loan._unconfirmed[engine] = None  # nobody will confirm it
-        engine.wait_for_loan(loan)
+        engine.post(loan)
         future = borrower.submit(inc, 1)
     assert future.status == "cancelled"
 
