@@ -35,10 +35,10 @@ _TASKS = "".join(["ta", "sks"])
 #: Reentrant: a destructor that runs meanwhile may close a client.
 _lock = threading.RLock()
 #: In the order in which they came; changed under the lock.
-_entries: list[_Entry] = []
+_entries: list[_OpenClient] = []
 
 
-class _Entry:
+class _OpenClient:
     """A client that is open and the default, or the current one of some thread."""
 
     __slots__ = ("before", "client", "is_default", "pid", "undo")
@@ -93,7 +93,7 @@ def register(client: Client, *, is_default: bool) -> None:
     """Let dask use a client: in all threads, or only where `as_current` names it."""
     module = _loaded_config()
     with _lock:
-        entry = _Entry(client, is_default)
+        entry = _OpenClient(client, is_default)
         _entries.append(entry)
         if module is not None:
             _configure(module, entry)
@@ -114,7 +114,7 @@ def give_back(client: Client, *, is_default: bool) -> None:
             sys.meta_path.remove(_hook)
 
 
-def _remove(entry: _Entry) -> None:
+def _remove(entry: _OpenClient) -> None:
     at = _entries.index(entry)
     del _entries[at]
     if entry.undo is None:
@@ -171,7 +171,7 @@ def _loaded_config() -> ModuleType | None:
     return module if hasattr(module, "refresh") else None
 
 
-def _configure(module: Any, entry: _Entry) -> None:
+def _configure(module: Any, entry: _OpenClient) -> None:
     before = module.get("scheduler", None)
     if before is _current_client:
         return

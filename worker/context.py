@@ -31,11 +31,11 @@ class WorkerContext:
         return f"<WorkerContext of {self.name!r} at {self.address}>"
 
 
-class _Local(threading.local):
+class _ThreadContext(threading.local):
     context: WorkerContext | None = None
 
 
-_local = _Local()
+_local = _ThreadContext()
 
 
 def get_worker() -> WorkerContext:

@@ -104,7 +104,7 @@ class _TooLarge(Exception):
     """Ends the pickling."""
 
 
-class _Counter:
+class _CountingFile:
     """A file that keeps nothing."""
 
     def __init__(self, most: float) -> None:
@@ -138,7 +138,7 @@ def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
 
     # Neither is exact: what was never touched is not resident, and shared parts count twice.
     resident = min(nbytes, psutil.Process().memory_info().rss)
-    counter = _Counter(TERMINATE_FRACTION * memory_limit - resident)
+    counter = _CountingFile(TERMINATE_FRACTION * memory_limit - resident)
     try:
         pickle.Pickler(counter, PROTOCOL, buffer_callback=buffer_taker([])).dump(value)
     except _TooLarge:

@@ -52,7 +52,7 @@ _BY_LOOP = 0
 _BY_THREAD = 1
 
 
-class _Reader:
+class _DataReader:
     """What one connection has asked for and was not sent yet, in order."""
 
     __slots__ = ("is_busy", "nbytes", "requests")
@@ -81,7 +81,7 @@ class DataServer:
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         #: {connection: what waits for it}; only connections for which something waits.
-        self._readers: dict[Connection, _Reader] = {}
+        self._readers: dict[Connection, _DataReader] = {}
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
@@ -111,7 +111,7 @@ class DataServer:
         """Send a `KeysData` with what is here of `keys`, as soon as the connection takes it."""
         reader = self._readers.get(connection)
         if reader is None:
-            reader = self._readers[connection] = _Reader()
+            reader = self._readers[connection] = _DataReader()
         reader.requests.append((request, keys))
         reader.nbytes += _request_nbytes(keys)
         self._go_on(connection, reader)
@@ -119,7 +119,7 @@ class DataServer:
             text = f"it asks and does not read: {len(reader.requests)} requests wait for it"
             connection.fail(StuckPeer(text, connection.peer_address))
 
-    def _go_on(self, connection: Connection, reader: _Reader) -> None:
+    def _go_on(self, connection: Connection, reader: _DataReader) -> None:
         while reader.requests and connection.writable and not reader.is_busy:
             request, keys = reader.requests.popleft()
             reader.nbytes -= _request_nbytes(keys)
@@ -149,7 +149,7 @@ class DataServer:
     async def _serve_large(
         self,
         connection: Connection,
-        reader: _Reader,
+        reader: _DataReader,
         request: int,
         keys: list[str],
         found: list[tuple[str, int, int]],

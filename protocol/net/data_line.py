@@ -36,7 +36,7 @@ _IDLE_S: Final = 60.0
 _MAX_LINES: Final = 128
 
 
-class _Line:
+class _WorkerLine:
     """The connection to one worker, until it is closed for whatever reason."""
 
     def __init__(self, lines: DataLines, address: str) -> None:
@@ -169,7 +169,7 @@ class DataLines:
         self._on_failed = on_failed
         self._connect_timeout_s = connect_timeout_s
         #: {address: line}; the one that was used last comes last.
-        self._by_address: dict[str, _Line] = {}
+        self._by_address: dict[str, _WorkerLine] = {}
         self._is_closed = False
 
     def ask(self, address: str, request: int, keys: list[str]) -> None:
@@ -179,7 +179,7 @@ class DataLines:
         line = self._by_address.pop(address, None)
         if line is None:
             self._make_room()
-            line = _Line(self, address)
+            line = _WorkerLine(self, address)
         self._by_address[address] = line
         line.ask(request, keys)
 

@@ -102,7 +102,7 @@ class SessionOwner(Protocol):
         """End: no further attempt is made. An `InternalError` stands for a bug of this process."""
 
 
-class _Line:
+class _SessionLine:
     """One connection, from the attempt on."""
 
     def __init__(self, runner: SessionRunner) -> None:
@@ -152,7 +152,7 @@ class SessionRunner:
         self.address = ""
         self.security: Security | None = None
         #: The current connection; None between two of them.
-        self._line: _Line | None = None
+        self._line: _SessionLine | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         #: Done when no further attempt is made: with None after `leave` or `abort`.
@@ -272,7 +272,7 @@ class SessionRunner:
         self._drain()
 
     async def _connect(self, timeout_s: float) -> None:
-        line = _Line(self)
+        line = _SessionLine(self)
         try:
             address, security, line.connection = await self._open(line, timeout_s)
             self.address, self.security = address, security
@@ -295,7 +295,7 @@ class SessionRunner:
                 self.session.on_connected(self._loop.time())
                 self._guard(self._drain)
 
-    def _on_attempt_failed(self, line: _Line, error: WeftError) -> None:
+    def _on_attempt_failed(self, line: _SessionLine, error: WeftError) -> None:
         if self._line is line:
             self._abandon()
         self._attempt = None
@@ -303,7 +303,7 @@ class SessionRunner:
             self.session.on_failed(error, self._loop.time())
             self._drain()
 
-    async def _open(self, line: _Line, timeout_s: float) -> tuple[str, Security, Connection]:
+    async def _open(self, line: _SessionLine, timeout_s: float) -> tuple[str, Security, Connection]:
         """Connect to the first address that answers; they may be others each time."""
         from .transport import connect  # not earlier: `import weft` need not wait for it
 
@@ -345,7 +345,9 @@ class SessionRunner:
 
     # --- What connections deliver -----------------------------------------------------------------
 
-    def _on_messages(self, line: _Line, connection: Connection, messages: list[Message]) -> None:
+    def _on_messages(
+        self, line: _SessionLine, connection: Connection, messages: list[Message]
+    ) -> None:
         if not line.is_welcomed:
             first, *messages = messages
             if not isinstance(first, Welcome):

@@ -210,7 +210,7 @@ def _assigns_outside(code: types.CodeType) -> bool:
 # --- Writing --------------------------------------------------------------------------------------
 
 
-class _Entry:
+class _PickledGroup:
     """A pickled group."""
 
     __slots__ = ("head", "marks", "memo", "observed")
@@ -256,9 +256,9 @@ def _take_member(i: int) -> bytes:
 
 #: {ids of the members: entry}. An entry holds its members, so their ids are not used again.
 #: Bounded; the oldest entry is dropped first.
-_entries: dict[tuple[int, ...], _Entry] = {}
+_entries: dict[tuple[int, ...], _PickledGroup] = {}
 #: {types of the arguments of a call: the entry that the last such call used}. Bounded likewise.
-group_hints: Final[dict[tuple[type, ...], _Entry]] = {}
+group_hints: Final[dict[tuple[type, ...], _PickledGroup]] = {}
 
 #: {function or class: whether it may be a member}. What is met for the first time is not in here,
 #: and left to cloudpickle: a lambda that is made for one call would gain nothing.
@@ -301,7 +301,7 @@ def _types_of(obj: Any) -> tuple[type, ...]:
 
 
 def _dump_with(
-    entry: _Entry, obj: object, buffer_callback: Callable[[pickle.PickleBuffer], bool]
+    entry: _PickledGroup, obj: object, buffer_callback: Callable[[pickle.PickleBuffer], bool]
 ) -> bytes:
     """Pickle `obj`, without the header that `entry.head` has."""
     file = io.BytesIO()
@@ -412,13 +412,13 @@ def _is_fixed(member: Any) -> bool:
     return True
 
 
-def _find_entry(members: list[Any]) -> _Entry:
+def _find_entry(members: list[Any]) -> _PickledGroup:
     key = tuple(map(id, members))
     entry = _entries.get(key)
     if entry is not None and entry.observed.is_unchanged():
         return entry
     try:
-        entry = _Entry(tuple(members))
+        entry = _PickledGroup(tuple(members))
     except _NotFixed:
         for member in members:
             _met[member] = _is_fixed(member)

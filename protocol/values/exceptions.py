@@ -179,7 +179,7 @@ def _pickled_if_it_comes_back(candidate: object) -> bytes:
     return blob if comes_back and len(blob) <= _MAX_BLOB_NBYTES else b""
 
 
-class _Pickler(pickle.Pickler):
+class _ExceptionPickler(pickle.Pickler):
     """Pickles exceptions by their own reducers, even if tblib has registered one for all of them:
     tblib's loses the text of UnicodeDecodeError.
     """
@@ -191,7 +191,7 @@ class _Pickler(pickle.Pickler):
 def _dumps(obj: object) -> bytes:
     try:
         file = io.BytesIO()
-        _Pickler(file, PROTOCOL).dump(obj)
+        _ExceptionPickler(file, PROTOCOL).dump(obj)
         blob = file.getvalue()
         if len(blob) < TINY_NBYTES or not needs_cloudpickle(blob):
             return blob

@@ -70,7 +70,7 @@ IMMUTABLE_TYPES = frozenset(
 )
 
 
-class _Entry:
+class _PickledFunction:
     """A pickled function, and the conditions for using it again."""
 
     __slots__ = ("code", "defaults", "kwdefaults", "ref", "result", "watched")
@@ -89,7 +89,7 @@ class _Entry:
 
 #: {id(function): entry}. An entry leaves before its function's id can be used again: its weak
 #: reference calls back, or it holds the function itself. Bounded; the oldest entry makes room.
-_entries: dict[int, _Entry] = {}
+_entries: dict[int, _PickledFunction] = {}
 
 
 def dumps_function(func: Callable[..., Any]) -> tuple[bytes, bytes]:
@@ -158,7 +158,7 @@ def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
     result = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
     is_function = isinstance(func, types.FunctionType)
     if is_frozen or (is_function and len(blob) > _TRUSTED_NBYTES):
-        entry = _Entry()
+        entry = _PickledFunction()
         entry.ref = _reference(func, strong=by_name)
         entry.result = result
         entry.code = None if by_name or not is_function else code

@@ -68,7 +68,7 @@ _pickle_dumps = pickle.dumps
 _pickle_loads = pickle.loads
 
 
-class _Local(threading.local):
+class _ThreadPickling(threading.local):
     """The state of pickling and unpickling in this thread.
 
     Class attributes are the values of a thread that never set its own.
@@ -82,7 +82,7 @@ class _Local(threading.local):
     values: Sequence[Any] | None = None
 
 
-_local = _Local()
+_local = _ThreadPickling()
 
 
 # --- Values ---------------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ def _refuse_ext(code: int, _data: object) -> object:
     raise ValueError(f"extension type {code}")
 
 
-class _Counter:
+class _ContainerBudget:
     __slots__ = ("_left", "_values_left")
 
     def __init__(self) -> None:
@@ -281,7 +281,7 @@ class _Counter:
 def _unpack(payload: memoryview) -> Any:
     nbytes = payload.nbytes
     # One hook for both: called with each finished list and with each finished dict.
-    counter = _Counter() if nbytes > _UNCOUNTED_BYTES else None
+    counter = _ContainerBudget() if nbytes > _UNCOUNTED_BYTES else None
     try:
         return msgpack.unpackb(
             payload,

@@ -178,7 +178,7 @@ def read_graph(
         if not isinstance(dsk, Mapping):
             raise GraphError(f"a graph is a mapping of keys to tasks, not {_named(dsk)}")
         dsk = dict(dsk)
-    reader = _Reader(dsk, task_class, node_types, is_observed)
+    reader = _GraphReader(dsk, task_class, node_types, is_observed)
     outputs = reader.read_outputs(keys)
     reader.read_all()
     graph = Graph(outputs, reader.tasks, reader.sources, reader.found, reader.literal_uses)
@@ -188,7 +188,7 @@ def read_graph(
     return graph
 
 
-class _Reader:
+class _GraphReader:
     """The tables of one reading."""
 
     def __init__(

@@ -61,7 +61,7 @@ def run_pulling(
     """
     if not graph.tasks:
         return graph.results()
-    run = _Run(graph, executor, n_workers, relay)
+    run = _PullingRun(graph, executor, n_workers, relay)
     try:
         if run.is_caller_pulling:
             run.pull_as_caller()
@@ -95,7 +95,7 @@ def run_pulling(
         del error
 
 
-class _Run:
+class _PullingRun:
     """A graph under way."""
 
     def __init__(

@@ -48,7 +48,7 @@ def run_submitting(
         BaseException: what the first task that failed has raised. Those that run go on, and their
             results are dropped; no other starts.
     """
-    run = _Run(executor)
+    run = _SubmittingRun(executor)
     ready = graph.sources
     dropped: list[Any] = []
     try:
@@ -80,7 +80,7 @@ def run_submitting(
     return graph.results()
 
 
-class _Run:
+class _SubmittingRun:
     """The calls under way."""
 
     def __init__(self, executor: Executor) -> None:

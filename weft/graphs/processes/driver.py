@@ -93,7 +93,7 @@ def run_on_processes(
         with paused_collector():
             encoded = Encoded(graph)
         is_started = True
-        _Run(run_id, crew, encoded, chunksize, rerun_exceptions_locally, observer).go()
+        _CrewRun(run_id, crew, encoded, chunksize, rerun_exceptions_locally, observer).go()
     except BaseException as exc:
         graph.unlink()
         if isinstance(exc, Exception):
@@ -111,7 +111,7 @@ def run_on_processes(
     return graph.results()
 
 
-class _Run:
+class _CrewRun:
     """A graph under way."""
 
     def __init__(

@@ -4,7 +4,7 @@ What it owns: what a worker is sent for a task, and what tasks have in common an
 
 - The payload of a task is the pickle of `(func, args, refs)`. References to other tasks are their
   numbers. Functions are numbers too: they are pickled once for a graph and sent once to a worker,
-  also those that are met inside of arguments, if they cannot be imported (`_Pickler`).
+  also those that are met inside of arguments, if they cannot be imported (`_CallPickler`).
 - Large literals are shared by all tasks that refer to the same object, and go through shared
   memory, when the first worker needs them. They appear in the graph as tasks that have finished.
   That holds for arguments, for items of containers that hold references, and for the large buffers
@@ -188,7 +188,7 @@ class Encoded:
         try:
             try:
                 file = io.BytesIO()
-                _Pickler(self, file, take).dump(call)
+                _CallPickler(self, file, take).dump(call)
                 data = file.getvalue()
                 if not needs_cloudpickle(data):
                     if self._met:
@@ -280,7 +280,7 @@ class Encoded:
         return literal
 
 
-class _Pickler(pickle.Pickler):
+class _CallPickler(pickle.Pickler):
     """Pickles functions and classes that cannot be imported as numbers of functions."""
 
     def __init__(self, encoded: Encoded, file: io.BytesIO, take: Callable[..., bool]) -> None:

@@ -68,7 +68,7 @@ INITIALIZER = -1
 _RESULT = "the result"
 
 
-class _Run:
+class _WorkerRun:
     """One graph, as far as this worker is concerned."""
 
     def __init__(self, run_id: int, directory: str) -> None:
@@ -121,7 +121,7 @@ class Server:
         #: What the main thread is to do next; None = leave.
         self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         #: The one that messages are about. The main thread may still be in an earlier one.
-        self._run: _Run | None = None
+        self._run: _WorkerRun | None = None
 
     def serve(self) -> None:
         """Work until the parent says LEAVE or is gone.
@@ -169,7 +169,7 @@ class Server:
     def _obey(self, message: link.Message) -> None:
         op = message[0]
         if op == link.BEGIN:
-            self._run = _Run(message[1], message[2])
+            self._run = _WorkerRun(message[1], message[2])
             self._todo.put(partial(self._begin, self._run, message[3]))
             return
         run = self._run
@@ -194,7 +194,7 @@ class Server:
 
     def _add_chunk(
         self,
-        run: _Run,
+        run: _WorkerRun,
         functions: dict[int, Any],
         imports: list[tuple[int, Any]],
         items: list[Item],
@@ -227,7 +227,7 @@ class Server:
         run.chunks.append(chunk)
         self._todo.put(partial(self._run_chunk, run, chunk))
 
-    def _export(self, run: _Run, number: int) -> None:
+    def _export(self, run: _WorkerRun, number: int) -> None:
         try:
             value = _as_sent(run.tables.values[number], run.directory)
         except BaseException as exc:
@@ -235,7 +235,7 @@ class Server:
         else:
             self._channel.send(link.EXPORTED, run.id, number, value)
 
-    def _give_back(self, run: _Run, first: int) -> None:
+    def _give_back(self, run: _WorkerRun, first: int) -> None:
         """Return the tasks from `first` on, or if that was started, those that were not."""
         returned: list[int] = []
         for items in reversed(run.chunks):
@@ -251,7 +251,7 @@ class Server:
 
     # --- The main thread --------------------------------------------------------------------------
 
-    def _begin(self, run: _Run, context: Any) -> None:
+    def _begin(self, run: _WorkerRun, context: Any) -> None:
         if self._on_context is not None and context is not None:
             try:
                 self._on_context(context)
@@ -262,7 +262,7 @@ class Server:
         stored.current.tables = run.tables
         self._channel.send(link.READY, run.id)
 
-    def _run_chunk(self, run: _Run, items: deque[Item]) -> None:
+    def _run_chunk(self, run: _WorkerRun, items: deque[Item]) -> None:
         if run.is_over:
             return
         try:
@@ -271,7 +271,7 @@ class Server:
             self._note[0] = NO_TASK
         self._report_mine(run, n_chunks=1)
 
-    def _run_items(self, run: _Run, items: deque[Item]) -> None:
+    def _run_items(self, run: _WorkerRun, items: deque[Item]) -> None:
         note, tables = self._note, run.tables
         values, functions = tables.values, tables.functions
         finished, take = run.finished, items.popleft
@@ -333,13 +333,13 @@ class Server:
                 self._report_mine(run)
                 began_s = reported_s = perf_counter()
 
-    def _report_mine(self, run: _Run, n_chunks: int = 0) -> None:
+    def _report_mine(self, run: _WorkerRun, n_chunks: int = 0) -> None:
         """Do what `_report` does, and tell how long tasks took. For the main thread."""
         durations, run.durations = run.durations, {}
         self._report(run, durations, n_chunks)
 
     def _report(
-        self, run: _Run, durations: dict[int, list[Any]] | None = None, n_chunks: int = 0
+        self, run: _WorkerRun, durations: dict[int, list[Any]] | None = None, n_chunks: int = 0
     ) -> None:
         """Tell what has finished since the last report."""
         flush_output()
@@ -365,7 +365,7 @@ class Server:
             told = (numbers, values, sizes, durations or {}, n_chunks)
             self._channel.send(link.FINISHED, run.id, *told)
 
-    def _fail(self, run: _Run, number: int, exc: BaseException) -> None:
+    def _fail(self, run: _WorkerRun, number: int, exc: BaseException) -> None:
         packed = pack_exception(exc, UNNAMED, UNNAMED)
         with self._channel.lock:
             if not run.is_over:
@@ -373,7 +373,7 @@ class Server:
                 run.is_over = True
                 self._channel.send(link.FAILED, run.id, number, packed)
 
-    def _fail_to_send(self, run: _Run, number: int, exc: BaseException) -> None:
+    def _fail_to_send(self, run: _WorkerRun, number: int, exc: BaseException) -> None:
         if not isinstance(exc, SerializationError):
             self._fail(run, number, exc)
             return
