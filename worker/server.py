@@ -445,8 +445,8 @@ class WorkerServer:
 
     def _crashed(self, error: BaseException) -> None:
         """End all: a slot's thread ended by a bug, and its tasks would hang. On any thread."""
+        self._fail(error)  # first: after some bugs the logger fails as well
         logger.error("a thread of the worker ended", exc_info=error)
-        self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """End because of a bug: the process at once, or a worker that shares it in order."""
