@@ -1,27 +1,27 @@
-"""Every invariant that the comments of `tasks`, `peers`, `state`, `transitions` state, in order.
+"""Every invariant that the comments of `tasks`, `peers`, `state`, `transitions` state, by its name.
 
-For tests and the simulator, between two calls of `handle`; O(everything). A failure is a bug of
-ours, whatever peers sent: it raises `InvalidState` with the story of the task concerned.
-
-Must never change anything, and looks only at what the comments promise, not at how it is kept up.
+For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns what
+breaks it: a bug of weft, whatever peers sent. Nothing here changes anything, and an invariant looks
+only at what the comments promise, not at how it is kept up.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.payload import blob_nbytes
-from .peers import WorkerHandle
+from .peers import ClientHandle, WorkerHandle
 from .placement import may_run
 from .prefixes import MIN_DURATION_NS
 from .priority import level_of
 from .refusals import MAX_REFUSED
 from .tasks import (
     ERRED,
+    FORGOTTEN,
     MEMORY,
     NO_WORKER,
     PROCESSING,
@@ -29,6 +29,7 @@ from .tasks import (
     RELEASED,
     WAITING,
     SchedulerTask,
+    State,
     TaskClass,
 )
 from .transitions import ACTIVE
@@ -37,403 +38,560 @@ if TYPE_CHECKING:
     from .state import SchedulerState
 
 #: Resource amounts are floats; what is free is exact to this much.
-_TOLERANCE = 1e-6
+_TOLERANCE: Final = 1e-6
+#: Tasks whose story an error tells.
+_MAX_STORIES: Final = 10
 
 
 def validate(state: SchedulerState) -> None:
-    """Assert every invariant.
+    """Check every invariant.
 
     Raises:
-        InvalidState: one does not hold; names it, what was found, and tells the task's story.
+        InvalidState: some do not hold. The text names each with what breaks it; the story is that
+            of the tasks concerned.
     """
-    _validate_functions(state)
-    _validate_classes(state)
-    for key, task in state.tasks.items():
-        if task.key != key:
-            fail(state, f"tasks[key].key == key, {key}", task)
-        _validate_links(state, task)
-        _validate_task(state, task)
-    _validate_acyclic(state)
-    _validate_workers(state)
-    _validate_clients(state)
-    _validate_containers(state)
-    _validate_counters(state)
+    broken = list(violations(state))
+    if broken:
+        tasks = dict.fromkeys(task for _, item in broken for task in _tasks_in(item))
+        story = [line for task in [*tasks][:_MAX_STORIES] for line in state.story.of(task.key)]
+        raise InvalidState("; ".join(f"{name}: found {item!r}" for name, item in broken), story)
 
 
-def check(
-    state: SchedulerState,
-    holds: bool,
-    text: str,
-    task: SchedulerTask | None = None,
-    found: Any = "",
-) -> None:
-    """Raise `InvalidState` unless `holds`."""
-    if not holds:
-        fail(state, text, task, found)
+def violations(state: SchedulerState) -> Iterator[tuple[str, object]]:
+    """Yield the name of each invariant that does not hold, with each item that breaks it."""
+    for name, broken_by in INVARIANTS.items():
+        for item in broken_by(state):
+            yield name, item
 
 
-def fail(
-    state: SchedulerState, text: str, task: SchedulerTask | None = None, found: Any = ""
-) -> NoReturn:
-    """Say which invariant does not hold, of which task, and what was found instead."""
-    story = () if task is None else state.story.of(task.key)
-    subject = "" if task is None else f"{task!r}: "
-    raise InvalidState(f"{subject}{text}" + (f"; found {found}" if found != "" else ""), story)
+def _tasks_in(item: object) -> list[SchedulerTask]:
+    items = item if isinstance(item, tuple) else (item,)
+    return [task for task in items if isinstance(task, SchedulerTask)]
 
 
-# -- tasks.py -------------------------------------------------------------------------------------
-def _validate_functions(state: SchedulerState) -> None:
-    for name, prefix in state.prefixes.items():
-        check(state, prefix.name == name, "prefixes are filed by name")
-        check(state, prefix.estimate_ns >= MIN_DURATION_NS, "a duration estimate has a minimum")
-    n_functions = Counter(function.prefix for function in state.functions.values())
-    for prefix, n in n_functions.items():
-        check(state, state.prefixes[prefix.name] is prefix, "prefixes of functions are known")
-        found = prefix.n_functions
-        check(state, found == n, f"n_functions of prefix {prefix.name} is {n}", found=found)
-    idle_prefixes = state.prefixes.idle
-    for name, prefix in state.prefixes.items():
-        is_idle = prefix not in n_functions and name not in state.prefixes.shown
-        check(
-            state, (prefix in idle_prefixes) == is_idle, f"prefix {name}: idle iff of no function"
-        )
-    n_tasks = Counter(task.group.function for task in state.tasks.values())
-    for function_id, function in state.functions.items():
-        check(state, function.function_id == function_id, "functions are filed by id")
-        n = n_tasks.pop(function, 0)
-        check(state, function.n_tasks == n, f"function.n_tasks is {n}", found=function.n_tasks)
-        is_idle = function in state.idle_functions
-        check(state, is_idle == (n == 0), f"{function.prefix.name} is idle iff no task uses it")
-        for ws in function.workers:
-            check(state, state.workers.get(ws.peer) is ws, f"function.workers: {ws} is registered")
-    check(state, not n_tasks, "the functions of all tasks are known", found=list(n_tasks))
-    idle = state.idle_functions
-    known = all(state.functions.get(f.function_id) is f for f in idle)
-    check(state, known, "idle functions are known")
-    check(state, len(idle) <= state.max_idle_functions, "idle functions are few", found=len(idle))
-    nbytes = sum(blob_nbytes(function.blob) for function in idle)
-    found = state.idle_functions_nbytes
-    check(state, found == nbytes, f"idle_functions_nbytes is {nbytes}", found=found)
+# -- counting and comparing -----------------------------------------------------------------------
+def _unless(holds: bool, found: object) -> list[object]:
+    return [] if holds else [found]
 
 
-def _validate_classes(state: SchedulerState) -> None:
-    default = state.default_class
-    check(state, state.classes.get(default.key) is default, "the default class stays")
-    tasks: dict[TaskClass, list[SchedulerTask]] = {}
-    for task in state.tasks.values():
-        tasks.setdefault(task.group.task_class, []).append(task)
-    for key, task_class in state.classes.items():
-        check(state, task_class.key == key, "classes are filed by key")
-        members = tasks.pop(task_class, [])
-        n, found = len(members), task_class.n_tasks
-        check(state, found == n, f"class {task_class.restrictions}: n_tasks is {n}", found=found)
-        is_kept = n > 0 or task_class is default
-        check(state, is_kept, f"class {task_class.restrictions} of no task is dropped")
-        _validate_queue(state, task_class, members)
-        _validate_members(state, task_class)
-    check(state, not tasks, "the classes of all tasks are known", found=list(tasks))
+def _differences(found: Iterable[Any], expected: Iterable[Any]) -> list[Any]:
+    """Return the members that one of two collections has more often than the other."""
+    n_found, n_expected = Counter([*found]), Counter([*expected])
+    return [*(n_found - n_expected), *(n_expected - n_found)]
 
 
-def _validate_queue(
-    state: SchedulerState, task_class: TaskClass, tasks: Sequence[SchedulerTask]
-) -> None:
-    items = task_class.queue.items()
-    check(state, len(items) == len(task_class.queue), "len(queue) counts the live entries")
-    _same(state, "queue == tasks in state queued", items, [t for t in tasks if t.state == QUEUED])
-    task_class.queue.validate()
-    lanes = task_class.queue.rotation.lanes
-    lost = [t for t in items if (level_of(t.priority), t.group.client) not in lanes]
-    check(state, not lost, "each client has its own lane at each user priority", found=lost)
-    aside = [t for t in tasks if t.state == NO_WORKER]
-    _same(state, "unrunnable == tasks in state no_worker", task_class.unrunnable, aside)
-    if task_class.members:
-        odd = [t for t in aside if t not in state.out_of_reach]
-        check(state, not odd, "no task is set aside while a worker may run it", found=odd)
-    else:
-        check(state, not items, "no task is queued while nobody may run it", found=items)
-    in_ready = task_class in state.ready
-    check(state, in_ready == bool(items), "ready == classes with a queued task")
-    if items and task_class.open:
-        text = "no task is queued while a worker has room for it"
-        fail(state, text, items[0], list(task_class.open))
+def _tasks(state: SchedulerState, *names: str) -> Collection[SchedulerTask]:
+    tasks = state.tasks.values()
+    return [task for task in tasks if task.state in names] if names else tasks
 
 
-def _validate_members(state: SchedulerState, task_class: TaskClass) -> None:
+def _unknown(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> list[SchedulerTask]:
+    return [task for task in tasks if state.tasks.get(task.key) is not task]
+
+
+def _repeated(items: Sequence[object]) -> bool:
+    return len(items) > 1 and len(set(items)) != len(items)
+
+
+def _is_needed(task: SchedulerTask) -> bool:
+    return task.n_waiters > 0 or len(task.wanted_by) > 0
+
+
+def _is_registered(state: SchedulerState, ws: WorkerHandle | None) -> bool:
+    return ws is not None and state.workers.get(ws.peer) is ws
+
+
+def _missing(task: SchedulerTask) -> list[SchedulerTask]:
+    return [dependency for dependency in task.dependencies if dependency.state != MEMORY]
+
+
+def _dependents(state: SchedulerState) -> list[tuple[SchedulerTask, SchedulerTask]]:
+    return [(task, d) for task in state.tasks.values() for d in task.dependents or ()]
+
+
+def _dependencies(state: SchedulerState) -> list[tuple[SchedulerTask, SchedulerTask]]:
+    return [(task, d) for task in state.tasks.values() for d in task.dependencies]
+
+
+def _wanting(state: SchedulerState) -> list[tuple[SchedulerTask, ClientHandle]]:
+    return [(task, client) for task in state.tasks.values() for client in task.wanted_by]
+
+
+def _processing(state: SchedulerState) -> list[tuple[WorkerHandle, int, SchedulerTask]]:
+    workers = state.workers.values()
+    return [(ws, attempt, task) for ws in workers for attempt, task in ws.processing.items()]
+
+
+def _copies(state: SchedulerState) -> list[tuple[WorkerHandle, SchedulerTask]]:
+    return [(ws, task) for ws in state.workers.values() for task in ws.has_what]
+
+
+def _in_cycles(state: SchedulerState) -> list[SchedulerTask]:
+    n_left = {task: len(task.dependencies) for task in state.tasks.values()}
+    stack = [task for task, n in n_left.items() if not n]
+    while stack:
+        task = stack.pop()
+        del n_left[task]
+        for dependent in task.dependents or ():
+            if dependent in n_left:
+                n_left[dependent] -= 1
+                if not n_left[dependent]:
+                    stack.append(dependent)
+    return [*n_left]
+
+
+def _unlike_waiting_on(task: SchedulerTask) -> bool:
+    missing, waiting_on = _missing(task), task.waiting_on or ()
+    return len(waiting_on) != len(missing) or any(d not in waiting_on for d in missing)
+
+
+# -- classes and what they hold -------------------------------------------------------------------
+def _members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     workers = [ws for ws in state.workers.values() if not ws.is_leaving]
     members = [ws for ws in workers if may_run(ws, task_class)]
     if not members and task_class.allow_other_workers:
         members = [ws for ws in workers if may_run(ws, task_class, strictly=False)]
-    _same(state, "members == workers that stay and may run the class", task_class.members, members)
-    symmetric = all(task_class in ws.classes for ws in members)
-    check(state, symmetric, "members are symmetric with the classes of workers")
-    with_room = [ws for ws in members if ws.has_room_for(task_class)]
-    lively = [ws for ws in with_room if ws in task_class.open or not ws.is_stuck(state.now)]
-    _same(state, "open == members with room, except stuck ones", task_class.open, lively)
+    return members
 
 
-def _validate_links(state: SchedulerState, task: SchedulerTask) -> None:
-    tasks = state.tasks
-    dependencies = task.dependencies
-    if dependencies and len(set(dependencies)) != len(dependencies):
-        fail(state, "dependencies are unique", task, dependencies)
-    for dependency in dependencies:
-        if tasks.get(dependency.key) is not dependency:
-            fail(state, "its dependencies are known", task, dependency)
-        if dependency.dependents is None or task not in dependency.dependents:
-            fail(state, "its dependencies name it as dependent", task, dependency)
-    n_waiters = 0
-    dependents = task.dependents
-    if dependents is not None:
-        if not dependents:
-            fail(state, "dependents: None = empty", task)
-        for dependent in dependents:
-            if tasks.get(dependent.key) is not dependent:
-                fail(state, "its dependents are known", task, dependent)
-            if task not in dependent.dependencies:
-                fail(state, "its dependents name it as dependency", task, dependent)
-            n_waiters += dependent.state in ACTIVE
-    if task.n_waiters != n_waiters:
-        fail(state, f"n_waiters is {n_waiters}", task, task.n_waiters)
-    wanted_by = task.wanted_by
-    if len(wanted_by) > 1 and len(set(wanted_by)) != len(wanted_by):
-        fail(state, "wanted_by is unique", task, wanted_by)
-    for client in wanted_by:
-        if task not in client.wants or state.clients.get(client.client_id) is not client:
-            fail(state, "wanted_by is symmetric with wants of clients", task, client)
+def _lively(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
+    with_room = [ws for ws in _members(state, task_class) if ws.has_room_for(task_class)]
+    return [ws for ws in with_room if ws in task_class.open or not ws.is_stuck(state.now)]
 
 
-def _validate_task(state: SchedulerState, task: SchedulerTask) -> None:
-    name = task.state
-    is_active = name in ACTIVE
-    needed = task.n_waiters > 0 or len(task.wanted_by) > 0
-    if is_active:
-        missing = [d for d in task.dependencies if d.state != MEMORY]
-        if name == WAITING:
-            if not missing:
-                fail(state, "a waiting task waits for something", task)
-            waiting_on = task.waiting_on or ()
-            if len(waiting_on) != len(missing) or any(d not in waiting_on for d in missing):
-                fail(state, f"waiting_on == inputs not in memory, {missing}", task, waiting_on)
-        elif name != PROCESSING and missing:
-            fail(state, "a task that could run has its inputs", task, missing)
-        # Else it would run for nobody, or wait for what nobody makes.
-        if not needed:
-            fail(state, "an active task is needed", task)
-        for dependency in missing:
-            if dependency.state not in ACTIVE:
-                fail(state, "what an active task misses is being made", task, dependency)
-    if task.waiting_on is not None and name != WAITING:
-        fail(state, "waiting_on is None unless waiting", task, task.waiting_on)
-    if (task.ticket > 0) != (name == QUEUED):
-        fail(state, "ticket > 0 iff queued", task, task.ticket)
-    if (task.worker is not None) != (name == PROCESSING):
-        fail(state, "worker iff processing", task, task.worker)
-    if (len(task.replicas) > 0) != (name == MEMORY):
-        fail(state, "replicas iff in memory", task, task.replicas)
-    if (task.failure is not None) != (name == ERRED):
-        fail(state, "failure iff erred", task, task.failure)
-    if (task.attempt > 0) != (name in {PROCESSING, MEMORY}):
-        fail(state, "attempt > 0 iff processing or in memory", task, task.attempt)
-    if task.attempt >= state.next_attempt:
-        fail(state, "its attempt was given out", task, task.attempt)
-    if name == PROCESSING:
-        _validate_processing(state, task)
-    elif task.estimate_ns:
-        fail(state, "estimate_ns is 0 unless processing", task, task.estimate_ns)
-    if name == MEMORY:
-        for ws in task.replicas:
-            if state.workers.get(ws.peer) is not ws or task not in ws.has_what:
-                fail(state, "replicas are symmetric with has_what of workers", task, ws)
-        if len(task.replicas) > 1 and len(set(task.replicas)) != len(task.replicas):
-            fail(state, "replicas are unique", task, task.replicas)
-        if not needed:
-            fail(state, "data is kept while it is needed", task)
-    elif name == ERRED:
-        if task.n_waiters or not task.wanted_by:
-            fail(state, "a failure is wanted, and nobody waits for the task", task)
-    elif name == RELEASED:
-        if task.n_waiters or (task.wanted_by and not task.delivered):
-            fail(state, "nobody needs a released task", task)
-        if not (task.dependents or task.wanted_by):
-            fail(state, "a released task is the lineage of something", task)
-    elif not is_active:
-        fail(state, "a known task has a state", task)
+def _of_class(
+    state: SchedulerState,
+    found: Callable[[TaskClass], Iterable[Any]],
+    expected: Callable[[TaskClass], Iterable[Any]],
+) -> list[tuple[TaskClass, object]]:
+    """Return what differs between two collections of each class."""
+    classes = state.classes.values()
+    return [(c, item) for c in classes for item in _differences(found(c), expected(c))]
 
 
-def _validate_processing(state: SchedulerState, task: SchedulerTask) -> None:
-    ws = task.worker
-    assert ws is not None
-    if state.workers.get(ws.peer) is not ws or ws.processing.get(task.attempt) is not task:
-        fail(state, "its worker is registered and lists it", task, ws)
-    if task.estimate_ns < MIN_DURATION_NS:
-        fail(state, "estimate_ns is its share of the occupancy", task, task.estimate_ns)
-    if not may_run(
-        ws, task.group.task_class, strictly=not task.group.task_class.allow_other_workers
-    ):
-        fail(state, "its worker may run it", task, ws)
+def _by_class(state: SchedulerState, name: State) -> Callable[[TaskClass], list[SchedulerTask]]:
+    tasks: dict[TaskClass, list[SchedulerTask]] = {}
+    for task in _tasks(state, name):
+        tasks.setdefault(task.group.task_class, []).append(task)
+    return lambda task_class: tasks.get(task_class, [])
 
 
-def _validate_acyclic(state: SchedulerState) -> None:
-    n_missing = {task: len(task.dependencies) for task in state.tasks.values()}
-    stack = [task for task, n in n_missing.items() if not n]
-    n_seen = 0
-    while stack:
-        n_seen += 1
-        for dependent in stack.pop().dependents or ():
-            n_missing[dependent] -= 1
-            if not n_missing[dependent]:
-                stack.append(dependent)
-    check(state, n_seen == len(n_missing), "the graph has no cycle")
+def _miscounted_classes(state: SchedulerState) -> list[tuple[str, int, int]]:
+    n = Counter(task.group.task_class for task in state.tasks.values())
+    classes = state.classes.values()
+    return [(c.restrictions, c.n_tasks, n[c]) for c in classes if c.n_tasks != n[c]]
 
 
-# -- peers.py -------------------------------------------------------------------------------------
-def _validate_workers(state: SchedulerState) -> None:
-    for peer, ws in state.workers.items():
-        check(state, ws.peer == peer, "workers are filed by peer")
-        check(state, state.roles.get(peer) is Role.WORKER, f"the connection of {ws} is open")
-        for attempt, task in ws.processing.items():
-            if task.worker is not ws or task.attempt != attempt:
-                fail(state, f"processing of {ws} lists its tasks by attempt", task, attempt)
-            _known(state, task, "processing")
-        occupancy_ns = sum(task.estimate_ns for task in ws.processing.values())
-        found: object = ws.occupancy_ns
-        check(state, found == occupancy_ns, f"occupancy of {ws} is {occupancy_ns}", found=found)
-        for task in ws.has_what:
-            if ws not in task.replicas:
-                fail(state, f"has_what of {ws} lists only its data", task)
-            _known(state, task, "has_what")
-        nbytes = sum(task.nbytes for task in ws.has_what)
-        check(state, ws.nbytes == nbytes, f"nbytes of {ws} is {nbytes}", found=ws.nbytes)
-        _validate_resources(state, ws)
-        for task_class in ws.classes:
-            listed = state.classes.get(task_class.key) is task_class and ws in task_class.members
-            check(state, listed, f"classes of {ws} are symmetric with members")
-        is_free = not (ws.is_leaving and ws.classes)
-        check(state, is_free, f"{ws} runs nothing new when it leaves", found=list(ws.classes))
-        check(state, ws.alone == (ws,), f"alone of {ws} is itself")
+def _broken_queues(state: SchedulerState) -> Iterator[object]:
+    for task_class in state.classes.values():
+        try:
+            task_class.queue.validate()
+        except AssertionError as error:
+            yield task_class.restrictions, error
 
 
-def _validate_resources(state: SchedulerState, ws: WorkerHandle) -> None:
-    held: Counter[str] = Counter()
-    for task in ws.processing.values():
-        for name, amount in task.group.task_class.resources:
-            held[name] += amount  # type: ignore[assignment]  # a Counter of floats
-    for attempt, resources in ws.zombies.items():
-        check(state, attempt not in ws.processing, f"attempt {attempt} of {ws} was dropped")
-        for name, amount in resources:
-            held[name] += amount  # type: ignore[assignment]
-    check(state, set(held) <= set(ws.resources), f"{ws} has the resources that are held there")
-    for name, total in ws.resources.items():
-        free = ws.free_resources[name]
-        check(state, free >= 0, f"free {name} of {ws} is never negative", found=free)
-        gone = abs(total - held[name] - free)
-        check(state, gone < _TOLERANCE, f"free + held {name} of {ws} is {total}", found=free)
-
-
-def _validate_clients(state: SchedulerState) -> None:
-    for client_id, client in state.clients.items():
-        check(state, client.client_id == client_id, "clients are filed by id")
-        is_here = client.peer is not None
-        check(state, (client.lost_at is None) == is_here, f"{client} is lost iff not connected")
-        if client.peer is not None:
-            filed = state.clients_by_peer.get(client.peer) is client
-            check(state, filed, f"{client} is filed by its connection")
-        for task in client.wants:
-            if client not in task.wanted_by:
-                fail(state, f"wants of {client} is symmetric with wanted_by", task)
-            _known(state, task, "wants")
-        check(state, client.alone == (client,), f"alone of {client} is itself")
-
-
-# -- state.py -------------------------------------------------------------------------------------
-def _validate_containers(state: SchedulerState) -> None:
-    by_id = {ws.worker_id: ws for ws in state.workers.values()}
-    check(state, state.workers_by_id == by_id, "workers_by_id == workers")
-    by_address = {ws.address: ws for ws in state.workers.values()}
-    check(state, state.workers_by_address == by_address, "workers_by_address == workers")
-    for peer, client in state.clients_by_peer.items():
-        check(state, client.peer == peer, f"clients_by_peer: {client}")
-        check(state, state.roles.get(peer) is Role.CLIENT, f"the connection of {client} is open")
-        check(state, state.clients.get(client.client_id) is client, f"{client} is registered")
-    for peer, supervisor in state.supervisors.items():
-        check(state, supervisor.peer == peer, "supervisors are filed by peer")
-        is_open = state.roles.get(peer) is Role.SUPERVISOR
-        check(state, is_open, "the connection of a supervisor is open")
-    registered = {*state.workers, *state.clients_by_peer, *state.supervisors}
-    others = [peer for peer in state.roles if peer not in registered]
-    expected = [peer for peer in others if state.roles[peer] is not Role.VIEWER]
-    _same(state, "strangers == open, not registered", state.strangers, expected)
-    times = list(state.strangers.values())
-    check(state, times == sorted(times), "strangers are in order of time", found=times)
-    n_refusals = len(state.refusals)
-    check(state, n_refusals <= MAX_REFUSED, "refusals are bounded", found=n_refusals)
-    whens = [refusal.when for refusal in state.refusals.values()]
-    check(state, whens == sorted(whens), "refusals are in order of time", found=whens)
-    workers = state.workers.values()
-    idle = [ws for ws in workers if not ws.n_busy and not ws.is_leaving]
-    _same(state, "idle == workers that stay and process nothing", state.idle, idle)
-    loaded = [
-        ws for ws in workers if ws.processing and ws.n_busy > ws.nthreads and not ws.is_leaving
+def _without_lane(state: SchedulerState) -> list[SchedulerTask]:
+    return [
+        task
+        for task_class in state.classes.values()
+        for task in task_class.queue.items()
+        if (level_of(task.priority), task.group.client) not in task_class.queue.rotation.lanes
     ]
-    _same(state, "loaded == workers with more tasks than threads", state.loaded, loaded)
-    check(state, not state.ahead, "ahead is empty between events", found=list(state.ahead))
-    check(state, not state.touched, "touched is empty between events", found=list(state.touched))
-    for task_class in state.ready:
-        known = state.classes.get(task_class.key) is task_class
-        check(state, known, "ready lists known classes", found=task_class.restrictions)
-    for task in state.n_exceptions:
-        _known(state, task, "n_exceptions")
-        most = task.group.retries
-        within = 0 < state.n_exceptions[task] <= most
-        check(state, within, f"an exception is retried at most {most} times", task)
-    for task in state.deaths:
-        _known(state, task, "deaths")
-        check(state, task.state != ERRED, "what has failed starts to count deaths anew", task)
-    for task in state.out_of_reach:
-        _known(state, task, "out_of_reach")
-    for lost, ws in [(i, entry[1]) for i, entry in state.lost_workers.items()]:
-        check(state, ws.worker_id == lost, "lost_workers are filed by id")
-        check(state, state.workers.get(ws.peer) is not ws, f"{ws} is lost and registered")
-    check(state, state.relays.keys() == state.relay_workers.keys(), "each relay has its worker")
-    for request, relay in state.relays.items():
-        check(state, request in relay.waiting_for, "a relay waits for each of its requests")
-        ws = state.relay_workers[request]
-        check(state, state.workers.get(ws.peer) is ws, f"the relay's worker {ws} is registered")
 
 
-def _validate_counters(state: SchedulerState) -> None:
-    failures = [task.failure for task in state.tasks.values() if task.failure is not None]
-    n_kept = len({id(failure) for failure in failures})
-    found = len(state.failures)
-    check(state, found == n_kept, f"failures counts {n_kept} of erred tasks", found=found)
+# -- functions and resources ----------------------------------------------------------------------
+def _unknown_prefixes(state: SchedulerState) -> list[str]:
+    known = dict(state.prefixes.items())
+    prefixes = [function.prefix for function in state.functions.values()]
+    return [prefix.name for prefix in prefixes if known.get(prefix.name) is not prefix]
+
+
+def _miscounted_prefixes(state: SchedulerState) -> list[tuple[str, int, int]]:
+    n = Counter(function.prefix for function in state.functions.values())
+    items = state.prefixes.items()
+    return [(name, p.n_functions, n[p]) for name, p in items if p.n_functions != n[p]]
+
+
+def _miscounted_functions(state: SchedulerState) -> list[tuple[str, int, int]]:
+    n = Counter(task.group.function for task in state.tasks.values())
+    functions = state.functions.values()
+    return [(f.prefix.name, f.n_tasks, n[f]) for f in functions if f.n_tasks != n[f]]
+
+
+def _unlike_idle_prefixes(state: SchedulerState) -> list[str]:
+    used = {function.prefix for function in state.functions.values()}
+    idle, shown = state.prefixes.idle, state.prefixes.shown
+    items = state.prefixes.items()
+    return [name for name, p in items if (p in idle) != (p not in used and name not in shown)]
+
+
+def _unlike_idle_functions(state: SchedulerState) -> list[str]:
+    used = {task.group.function for task in state.tasks.values()}
+    functions = state.functions.values()
+    return [f.prefix.name for f in functions if (f in state.idle_functions) == (f in used)]
+
+
+def _held(ws: WorkerHandle) -> dict[str, float]:
+    held: dict[str, float] = {}
+    of_tasks = [task.group.task_class.resources for task in ws.processing.values()]
+    for resources in (*of_tasks, *ws.zombies.values()):
+        for name, amount in resources:
+            held[name] = held.get(name, 0.0) + amount
+    return held
+
+
+def _misheld(state: SchedulerState) -> list[object]:
+    found: list[object] = []
+    for ws in state.workers.values():
+        held = _held(ws)
+        for name, total in ws.resources.items():
+            free = ws.free_resources.get(name, 0.0)
+            if abs(total - held.get(name, 0.0) - free) >= _TOLERANCE:
+                found.append((ws, name, free))
+    return found
+
+
+# -- containers -----------------------------------------------------------------------------------
+def _strangers(state: SchedulerState) -> list[int]:
+    registered = {*state.workers, *state.clients_by_peer, *state.supervisors}
+    roles = state.roles.items()
+    return [peer for peer, role in roles if role is not Role.VIEWER and peer not in registered]
+
+
+def _loaded(state: SchedulerState) -> list[WorkerHandle]:
+    staying = [ws for ws in state.workers.values() if not ws.is_leaving]
+    return [ws for ws in staying if ws.processing and ws.n_busy > ws.nthreads]
+
+
+def _miscounted_states(state: SchedulerState) -> list[tuple[str, int, int]]:
     counters = state.counters
     n: Counter[str] = Counter(task.state for task in state.tasks.values())
-    for name, found in (
-        (MEMORY, counters.n_memory),
-        (ERRED, counters.n_erred),
-        (RELEASED, counters.n_released),
-    ):
-        check(state, found == n[name], f"counters.n_{name} is {n[name]}", found=found)
+    counted = {
+        MEMORY: counters.n_memory,
+        ERRED: counters.n_erred,
+        RELEASED: counters.n_released,
+    }
+    return [(name, found, n[name]) for name, found in counted.items() if found != n[name]]
 
 
-# -- helpers --------------------------------------------------------------------------------------
-def _known(state: SchedulerState, task: SchedulerTask, where: str) -> None:
-    if state.tasks.get(task.key) is not task:
-        fail(state, f"{where} lists known tasks", task)
+def _n_failures(state: SchedulerState) -> int:
+    failures = (task.failure for task in state.tasks.values())
+    return len({id(failure) for failure in failures if failure is not None})
 
 
-def _same(
-    state: SchedulerState,
-    text: str,
-    found: Iterable[Any],
-    expected: Iterable[Any],
-    task: SchedulerTask | None = None,
-) -> None:
-    """Check that two collections have the same members, each once."""
-    found, expected = list(found), list(expected)
-    if len(found) == len(expected) and set(found) == set(expected):
-        return
-    odd = [item for item in found if item not in expected]
-    odd += [item for item in expected if item not in found]
-    about = task or next((item for item in odd if isinstance(item, SchedulerTask)), None)
-    check(state, False, text, about, f"{found[:10]} instead of {expected[:10]}")
+def _in_order(times: Iterable[float]) -> list[object]:
+    times = list(times)
+    return _unless(times == sorted(times), times)
+
+
+# -- the invariants -------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    # Functions.
+    "prefixes are filed by name": lambda s: [n for n, p in s.prefixes.items() if p.name != n],
+    "the estimate of a prefix has a minimum": lambda s: [
+        name for name, prefix in s.prefixes.items() if prefix.estimate_ns < MIN_DURATION_NS
+    ],
+    "prefixes of functions are known": _unknown_prefixes,
+    "n_functions counts the functions of a prefix": _miscounted_prefixes,
+    "a prefix is idle iff it has no function and is not shown": _unlike_idle_prefixes,
+    "functions are filed by id": lambda s: [
+        f.prefix.name for id, f in s.functions.items() if f.function_id != id
+    ],
+    "functions of tasks are known": lambda s: [
+        t
+        for t in _tasks(s)
+        if s.functions.get(t.group.function.function_id) is not t.group.function
+    ],
+    "function.n_tasks counts the tasks of a function": _miscounted_functions,
+    "a function is idle iff no task uses it": _unlike_idle_functions,
+    "workers of a function are registered": lambda s: [
+        ws for f in s.functions.values() for ws in f.workers if not _is_registered(s, ws)
+    ],
+    "idle functions are known": lambda s: [
+        f.prefix.name for f in s.idle_functions if s.functions.get(f.function_id) is not f
+    ],
+    "idle functions are few": lambda s: _unless(
+        len(s.idle_functions) <= s.max_idle_functions, len(s.idle_functions)
+    ),
+    "idle_functions_nbytes is the sum of their blobs": lambda s: _unless(
+        s.idle_functions_nbytes == sum(blob_nbytes(f.blob) for f in s.idle_functions),
+        s.idle_functions_nbytes,
+    ),
+    # Classes.
+    "the default class stays": lambda s: _unless(
+        s.classes.get(s.default_class.key) is s.default_class, s.classes
+    ),
+    "classes are filed by key": lambda s: [key for key, c in s.classes.items() if c.key != key],
+    "classes of tasks are known": lambda s: [
+        t for t in _tasks(s) if s.classes.get(t.group.task_class.key) is not t.group.task_class
+    ],
+    "class.n_tasks counts the tasks of a class": _miscounted_classes,
+    "a class without tasks is dropped, but for the default class": lambda s: [
+        c.restrictions for c in s.classes.values() if not c.n_tasks and c is not s.default_class
+    ],
+    "the queue of a class holds its queued tasks, once": lambda s: _of_class(
+        s, lambda c: c.queue.items(), _by_class(s, QUEUED)
+    ),
+    "len(queue) counts the live entries": lambda s: [
+        (c.restrictions, len(c.queue))
+        for c in s.classes.values()
+        if len(c.queue) != len(c.queue.items())
+    ],
+    "lanes of a queue are sorted, counted and in the rotation": _broken_queues,
+    "each client has a lane of its own at each user priority": _without_lane,
+    "unrunnable holds the tasks of a class in state no_worker": lambda s: _of_class(
+        s, lambda c: c.unrunnable, _by_class(s, NO_WORKER)
+    ),
+    "no task is set aside while a worker may run it and reach its inputs": lambda s: [
+        t for t in _tasks(s, NO_WORKER) if t.group.task_class.members and t not in s.out_of_reach
+    ],
+    "no task is queued while no worker may run it": lambda s: [
+        c.restrictions for c in s.classes.values() if c.queue and not c.members
+    ],
+    "no task is queued while a worker has room for it": lambda s: [
+        (*c.queue.items()[:1], *c.open) for c in s.classes.values() if c.queue and c.open
+    ],
+    "ready lists the classes with a queued task": lambda s: [
+        c.restrictions for c in s.classes.values() if (c in s.ready) != bool(c.queue)
+    ],
+    "ready lists known classes": lambda s: [
+        c.restrictions for c in s.ready if s.classes.get(c.key) is not c
+    ],
+    "members are the workers that stay and may run the class": lambda s: _of_class(
+        s, lambda c: c.members, lambda c: _members(s, c)
+    ),
+    "a member of a class has the class among its own": lambda s: [
+        (ws, c.restrictions) for c in s.classes.values() for ws in c.members if c not in ws.classes
+    ],
+    "open are the members with room, except stuck ones": lambda s: _of_class(
+        s, lambda c: c.open, lambda c: _lively(s, c)
+    ),
+    # Links between tasks, and between tasks and clients.
+    "tasks are filed by key": lambda s: [t for key, t in s.tasks.items() if t.key != key],
+    "dependencies are unique": lambda s: [t for t in _tasks(s) if _repeated(t.dependencies)],
+    "dependencies are known": lambda s: _unknown(s, (d for _, d in _dependencies(s))),
+    "a dependency has the task among its dependents": lambda s: [
+        (t, d) for t, d in _dependencies(s) if t not in (d.dependents or ())
+    ],
+    "dependents are None if empty": lambda s: [t for t in _tasks(s) if t.dependents == {}],
+    "dependents are known": lambda s: _unknown(s, (d for _, d in _dependents(s))),
+    "a dependent has the task among its dependencies": lambda s: [
+        (t, d) for t, d in _dependents(s) if t not in d.dependencies
+    ],
+    "the graph has no cycle": _in_cycles,
+    "n_waiters counts the active dependents": lambda s: [
+        (t, t.n_waiters)
+        for t in _tasks(s)
+        if t.n_waiters != sum(d.state in ACTIVE for d in t.dependents or ())
+    ],
+    "wanted_by is unique": lambda s: [t for t in _tasks(s) if _repeated(t.wanted_by)],
+    "clients of wanted_by are known": lambda s: [
+        (t, client) for t, client in _wanting(s) if s.clients.get(client.client_id) is not client
+    ],
+    "a client of wanted_by has the task among its wants": lambda s: [
+        (t, client) for t, client in _wanting(s) if t not in client.wants
+    ],
+    # States of tasks.
+    "a known task has a state, and is not forgotten": lambda s: [
+        t for t in _tasks(s) if t.state not in get_args(State) or t.state == FORGOTTEN
+    ],
+    "a waiting task waits for a dependency": lambda s: [
+        t for t in _tasks(s, WAITING) if not _missing(t)
+    ],
+    "waiting_on holds the dependencies that are not in memory": lambda s: [
+        (t, t.waiting_on) for t in _tasks(s, WAITING) if _unlike_waiting_on(t)
+    ],
+    "waiting_on is None unless waiting": lambda s: [
+        t for t in _tasks(s) if t.waiting_on is not None and t.state != WAITING
+    ],
+    "a task that could run has its inputs": lambda s: [
+        (t, *_missing(t)) for t in _tasks(s, QUEUED, NO_WORKER) if _missing(t)
+    ],
+    # An unneeded one would run although no client or task reads its result.
+    "an active task is needed": lambda s: [t for t in _tasks(s, *ACTIVE) if not _is_needed(t)],
+    "an input that an active task lacks is being made": lambda s: [
+        (t, d) for t in _tasks(s, *ACTIVE) for d in _missing(t) if d.state not in ACTIVE
+    ],
+    "ticket > 0 iff queued": lambda s: [
+        t for t in _tasks(s) if (t.ticket > 0) != (t.state == QUEUED)
+    ],
+    "worker iff processing": lambda s: [
+        t for t in _tasks(s) if (t.worker is not None) != (t.state == PROCESSING)
+    ],
+    "replicas iff in memory": lambda s: [
+        t for t in _tasks(s) if (len(t.replicas) > 0) != (t.state == MEMORY)
+    ],
+    "failure iff erred": lambda s: [
+        t for t in _tasks(s) if (t.failure is not None) != (t.state == ERRED)
+    ],
+    "attempt > 0 iff processing or in memory": lambda s: [
+        (t, t.attempt) for t in _tasks(s) if (t.attempt > 0) != (t.state in {PROCESSING, MEMORY})
+    ],
+    "the attempt of a task was given out": lambda s: [
+        (t, t.attempt) for t in _tasks(s) if t.attempt >= s.next_attempt
+    ],
+    "the worker of a processing task is registered": lambda s: [
+        (t, t.worker) for t in _tasks(s, PROCESSING) if not _is_registered(s, t.worker)
+    ],
+    "the worker of a processing task lists it": lambda s: [
+        (t, t.worker)
+        for t in _tasks(s, PROCESSING)
+        if t.worker is not None and t.worker.processing.get(t.attempt) is not t
+    ],
+    "the worker of a processing task may run it": lambda s: [
+        (t, t.worker)
+        for t in _tasks(s, PROCESSING)
+        if t.worker is not None
+        and not may_run(
+            t.worker, t.group.task_class, strictly=not t.group.task_class.allow_other_workers
+        )
+    ],
+    "the estimate of a processing task has a minimum": lambda s: [
+        (t, t.estimate_ns) for t in _tasks(s, PROCESSING) if t.estimate_ns < MIN_DURATION_NS
+    ],
+    "estimate_ns is 0 unless processing": lambda s: [
+        (t, t.estimate_ns) for t in _tasks(s) if t.estimate_ns and t.state != PROCESSING
+    ],
+    "replicas are at registered workers": lambda s: [
+        (t, ws) for t in _tasks(s, MEMORY) for ws in t.replicas if not _is_registered(s, ws)
+    ],
+    "a worker of replicas has the task in has_what": lambda s: [
+        (t, ws) for t in _tasks(s, MEMORY) for ws in t.replicas if t not in ws.has_what
+    ],
+    "replicas are unique": lambda s: [t for t in _tasks(s, MEMORY) if _repeated(t.replicas)],
+    "data is kept only while it is needed": lambda s: [
+        t for t in _tasks(s, MEMORY) if not _is_needed(t)
+    ],
+    "a failure is kept only while it is wanted": lambda s: [
+        t for t in _tasks(s, ERRED) if not t.wanted_by
+    ],
+    "no task waits for a failed one": lambda s: [t for t in _tasks(s, ERRED) if t.n_waiters],
+    "no task and no client needs a released task": lambda s: [
+        t for t in _tasks(s, RELEASED) if t.n_waiters or (t.wanted_by and not t.delivered)
+    ],
+    "a released task is known as lineage, or as wanted": lambda s: [
+        t for t in _tasks(s, RELEASED) if not (t.dependents or t.wanted_by)
+    ],
+    # Workers.
+    "workers are filed by peer": lambda s: [ws for p, ws in s.workers.items() if ws.peer != p],
+    "the connection of a worker is open": lambda s: [
+        ws for peer, ws in s.workers.items() if s.roles.get(peer) is not Role.WORKER
+    ],
+    "processing files the tasks of a worker by attempt": lambda s: [
+        item
+        for item in _processing(s)
+        if item[2].worker is not item[0] or item[2].attempt != item[1]
+    ],
+    "processing lists known tasks": lambda s: _unknown(s, (t for _, _, t in _processing(s))),
+    "occupancy_ns is the sum over processing": lambda s: [
+        (ws, ws.occupancy_ns)
+        for ws in s.workers.values()
+        if ws.occupancy_ns != sum(task.estimate_ns for task in ws.processing.values())
+    ],
+    "has_what lists only data of its worker": lambda s: [
+        (t, ws) for ws, t in _copies(s) if ws not in t.replicas
+    ],
+    "has_what lists known tasks": lambda s: _unknown(s, (t for _, t in _copies(s))),
+    "nbytes of a worker is the sum over has_what": lambda s: [
+        (ws, ws.nbytes)
+        for ws in s.workers.values()
+        if ws.nbytes != sum(task.nbytes for task in ws.has_what)
+    ],
+    "a dropped attempt is not processed": lambda s: [
+        (ws, a) for ws in s.workers.values() for a in ws.zombies if a in ws.processing
+    ],
+    "a worker has the resources that are held there": lambda s: [
+        (ws, name) for ws in s.workers.values() for name in _held(ws) if name not in ws.resources
+    ],
+    "free resources are never negative": lambda s: [
+        (ws, name) for ws in s.workers.values() for name, n in ws.free_resources.items() if n < 0
+    ],
+    "free and held resources of a worker are all that it has": _misheld,
+    "a class of a worker has it among its members": lambda s: [
+        (ws, c.restrictions)
+        for ws in s.workers.values()
+        for c in ws.classes
+        if s.classes.get(c.key) is not c or ws not in c.members
+    ],
+    "a worker that leaves is in no class": lambda s: [
+        ws for ws in s.workers.values() if ws.is_leaving and ws.classes
+    ],
+    "alone of a worker is itself": lambda s: [ws for ws in s.workers.values() if ws.alone != (ws,)],
+    "workers_by_id files the workers": lambda s: _differences(
+        s.workers_by_id.items(), [(ws.worker_id, ws) for ws in s.workers.values()]
+    ),
+    "workers_by_address files the workers": lambda s: _differences(
+        s.workers_by_address.items(), [(ws.address, ws) for ws in s.workers.values()]
+    ),
+    "idle are the workers that stay and process nothing": lambda s: _differences(
+        s.idle, [ws for ws in s.workers.values() if not ws.n_busy and not ws.is_leaving]
+    ),
+    "loaded are the workers with more tasks than threads": lambda s: _differences(
+        s.loaded, _loaded(s)
+    ),
+    "lost workers are filed by id": lambda s: [
+        lost for lost, entry in s.lost_workers.items() if entry[1].worker_id != lost
+    ],
+    "a lost worker is not registered": lambda s: [
+        entry[1] for entry in s.lost_workers.values() if _is_registered(s, entry[1])
+    ],
+    # Clients and other peers.
+    "clients are filed by id": lambda s: [c for id, c in s.clients.items() if c.client_id != id],
+    "a client is lost iff it is not connected": lambda s: [
+        c for c in s.clients.values() if (c.lost_at is None) == (c.peer is None)
+    ],
+    "a connected client is filed by its connection": lambda s: [
+        c
+        for c in s.clients.values()
+        if c.peer is not None and s.clients_by_peer.get(c.peer) is not c
+    ],
+    "clients_by_peer files known clients by peer": lambda s: [
+        c
+        for peer, c in s.clients_by_peer.items()
+        if c.peer != peer or s.clients.get(c.client_id) is not c
+    ],
+    "the connection of a client is open": lambda s: [
+        c for peer, c in s.clients_by_peer.items() if s.roles.get(peer) is not Role.CLIENT
+    ],
+    "wants of a client is symmetric with wanted_by": lambda s: [
+        (t, c) for c in s.clients.values() for t in c.wants if c not in t.wanted_by
+    ],
+    "wants lists known tasks": lambda s: _unknown(
+        s, (t for c in s.clients.values() for t in c.wants)
+    ),
+    "alone of a client is itself": lambda s: [c for c in s.clients.values() if c.alone != (c,)],
+    "supervisors are filed by peer": lambda s: [
+        peer for peer, supervisor in s.supervisors.items() if supervisor.peer != peer
+    ],
+    "the connection of a supervisor is open": lambda s: [
+        peer for peer in s.supervisors if s.roles.get(peer) is not Role.SUPERVISOR
+    ],
+    "strangers are open and not registered": lambda s: _differences(s.strangers, _strangers(s)),
+    "strangers are in order of time": lambda s: _in_order(s.strangers.values()),
+    "refusals are few": lambda s: _unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),
+    "refusals are in order of time": lambda s: _in_order(r.when for r in s.refusals.values()),
+    # Relays, counts, and containers that are empty between events.
+    "each relay has its worker": lambda s: _differences(s.relays, s.relay_workers),
+    "a relay waits for each of its requests": lambda s: [
+        request for request, relay in s.relays.items() if request not in relay.waiting_for
+    ],
+    "the worker of a relay is registered": lambda s: [
+        ws for ws in s.relay_workers.values() if not _is_registered(s, ws)
+    ],
+    "ahead is empty between events": lambda s: s.ahead,
+    "touched is empty between events": lambda s: s.touched,
+    "n_exceptions lists known tasks": lambda s: _unknown(s, s.n_exceptions),
+    "a task is retried at most so often as it may": lambda s: [
+        (t, n) for t, n in s.n_exceptions.items() if not 0 < n <= t.group.retries
+    ],
+    "deaths lists known tasks": lambda s: _unknown(s, s.deaths),
+    "a task that failed starts to count deaths anew": lambda s: [
+        t for t in s.deaths if t.state == ERRED
+    ],
+    "out_of_reach lists known tasks": lambda s: _unknown(s, s.out_of_reach),
+    "failures counts those of erred tasks": lambda s: _unless(
+        len(s.failures) == _n_failures(s), len(s.failures)
+    ),
+    "counters count the tasks in memory, erred and released": _miscounted_states,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from itertools import product
 from random import Random
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.protocol.errors import InvalidState, InvalidTransition
+from weft.protocol.errors import InvalidTransition
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.state import Closed, Received, SchedulerState, Tick
 from weft.scheduler.core.tasks import FORGOTTEN, RELEASED, State
@@ -357,53 +356,3 @@ def test_the_fused_lanes_equal_the_moves_of_the_table(seed):
                 for board in (pair.fast, pair.slow):
                     board.now += 1.0
                 pair.event(Tick())
-
-
-# -- validate itself ------------------------------------------------------------------------------
-#: {what names the invariant in the error: what breaks it}
-BREAKAGES: dict[str, Callable[[Board], Any]] = {
-    "n_waiters is 1": lambda b: setattr(b.task("in"), "n_waiters", 7),
-    "occupancy of": lambda b: setattr(b.task("t").worker, "occupancy_ns", 1),
-    "nbytes of": lambda b: setattr(b.task("in").replicas[0], "nbytes", 1),
-    "its worker is registered and lists it": lambda b: b.task("t").worker.processing.clear(),
-    "replicas are symmetric with has_what": lambda b: b.task("in").replicas[0].has_what.clear(),
-    "wanted_by is symmetric with wants": lambda b: next(
-        iter(b.state.clients.values())
-    ).wants.clear(),
-    "dependents: None = empty": lambda b: b.task("in").dependents.clear(),
-    "queue == tasks in state queued": lambda b: setattr(b.task("t"), "state", "queued"),
-    "counters.n_memory is 1": lambda b: setattr(b.state.counters, "n_memory", 5),
-    "idle == workers that stay and process nothing": lambda b: (
-        b.state.idle.clear() or b.state.idle.update({b.task("t").worker: None})
-    ),
-    "open == members with room": lambda b: b.state.default_class.open.clear(),
-    "members == workers that stay": lambda b: b.state.default_class.members.clear(),
-    "n_tasks is 3": lambda b: setattr(b.state.default_class, "n_tasks", 9),
-    "function.n_tasks is 3": lambda b: setattr(b.task("t").group.function, "n_tasks", 9),
-    "its dependents are known": lambda b: setattr(b.task("t"), "key", "other"),
-    "its attempt was given out": lambda b: setattr(b.task("in"), "attempt", 1 << 40),
-    "free + held r of": lambda b: b.task("t").worker.free_resources.update(r=0.5),
-    "function.n_tasks is 2": lambda b: (
-        b.state.n_exceptions.update({Board().client and b.task("t"): 1}) or b.state.tasks.pop("t")
-    ),
-}
-
-
-@pytest.mark.parametrize("invariant", BREAKAGES)
-def test_validate_names_the_invariant_that_does_not_hold(invariant):
-    board = Board()
-    board_with("processing", board)
-    board.finish(board.where("in"), "in")
-    BREAKAGES[invariant](board)
-    with pytest.raises(InvalidState, match=re.escape(invariant)):
-        validate(board.state)
-
-
-def test_validate_tells_the_story_of_the_task():
-    board = Board()
-    board_with("processing", board)
-    board.task("t").n_waiters = 9
-    with pytest.raises(InvalidState) as caught:
-        validate(board.state)
-    assert "n_waiters is 1" in caught.value.text
-    assert any("assigned to" in line for line in caught.value.story)

@@ -1,0 +1,324 @@
+"""validate.py: for each invariant, a state that breaks it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from weft.protocol.errors import InvalidState
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.peers import ClientHandle
+from weft.scheduler.core.prefixes import Prefix
+from weft.scheduler.core.refusals import MAX_REFUSED
+from weft.scheduler.core.tasks import Function, SchedulerTask, TaskClass
+from weft.scheduler.core.validate import INVARIANTS, validate
+
+from ..builders import Board, graph
+
+
+def busy_board() -> Board:
+    """Return a board with a task in each state but forgotten, and with peers of each role.
+
+    Most keys name the state of their task. "processing" reads "memory"; "waiting" reads it;
+    "unwanted" has read "released".
+    """
+    board = Board(max_idle_functions=1)
+    alice = board.client("alice")
+    board.client("bob")
+    board.supervisor("sup")
+    board.connect(Role.CLIENT)
+    worker = board.worker("w", supervisor_id="sup", resources={"r": 1.0})
+    board.send(alice, graph("gone", function="idle"))
+    board.finish(worker, "gone")
+    board.send(alice, m.ReleaseKeys(keys=["gone"]))
+    board.send(alice, graph("released -> unwanted", "failed", function="g"))
+    board.finish(worker, "released")
+    board.finish(worker, "unwanted")
+    board.send(alice, m.ReleaseKeys(keys=["released"]))
+    board.raise_(worker, "failed")
+    board.send(alice, graph("memory -> processing", "retried", retries=1))
+    board.finish(worker, "memory")
+    board.raise_(worker, "retried")
+    board.send(alice, graph("holds", resources={"r": 1.0}))
+    board.send(alice, graph("queued -> waiting", resources={"r": 1.0}))
+    board.send(alice, graph("aside", workers=["nowhere"]))
+    return board
+
+
+class Broken:
+    """A board's state to break, with short names for what is in it."""
+
+    def __init__(self) -> None:
+        board = busy_board()
+        self.board = board
+        self.state = board.state
+        self.task = board.task
+        (self.w,) = board.state.workers.values()
+        self.alice, self.bob = board.state.clients.values()
+        (self.sup,) = board.state.supervisors.values()
+        (self.idle,) = board.state.idle_functions
+        self.classy = board.task("queued").group.task_class
+        self.function = board.task("processing").group.function
+
+    def stranger(self) -> SchedulerTask:
+        return SchedulerTask("stranger", self.task("processing").group, b"", 0)
+
+    def set(self, key: str, field: str, value: Any) -> None:
+        setattr(self.task(key), field, value)
+
+
+def break_lane(b: Broken) -> None:
+    next(iter(b.classy.queue.rotation.lanes.values())).n += 1
+
+
+def break_cycle(b: Broken) -> None:
+    processing, memory = b.task("processing"), b.task("memory")
+    memory.dependencies = (processing,)
+    processing.dependents = {memory: None}
+
+
+def lose(b: Broken, worker_id: str) -> None:
+    b.state.lost_workers[worker_id] = (b.state.now, b.w, {}, {})
+
+
+def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
+    b.state.relays[5] = SimpleNamespace(waiting_for=waiting_for)  # type: ignore[assignment]
+    b.state.relay_workers[5] = worker  # type: ignore[assignment]
+
+
+def refuse(b: Broken, *whens: float) -> None:
+    for n, when in enumerate(whens):
+        b.state.refusals["w", str(n)] = SimpleNamespace(when=when)  # type: ignore[assignment]
+
+
+BREAKAGES: dict[str, Callable[[Broken], Any]] = {
+    # Functions.
+    "prefixes are filed by name": lambda b: setattr(b.function.prefix, "name", "other"),
+    "the estimate of a prefix has a minimum": lambda b: setattr(
+        b.function.prefix, "estimate_ns", 1
+    ),
+    "prefixes of functions are known": lambda b: setattr(b.function, "prefix", Prefix("new")),
+    "n_functions counts the functions of a prefix": lambda b: setattr(
+        b.function.prefix, "n_functions", 9
+    ),
+    "a prefix is idle iff it has no function and is not shown": lambda b: (
+        b.state.prefixes.idle.update({b.function.prefix: None})
+    ),
+    "functions are filed by id": lambda b: setattr(b.function, "function_id", b"other"),
+    "functions of tasks are known": lambda b: setattr(
+        b.task("aside").group, "function", Function(b"new", b"", b.function.prefix)
+    ),
+    "function.n_tasks counts the tasks of a function": lambda b: setattr(b.function, "n_tasks", 9),
+    "a function is idle iff no task uses it": lambda b: b.state.idle_functions.clear(),
+    "workers of a function are registered": lambda b: b.function.workers.update({Broken().w: None}),
+    "idle functions are known": lambda b: b.state.functions.pop(b.idle.function_id),
+    "idle functions are few": lambda b: setattr(b.state, "max_idle_functions", 0),
+    "idle_functions_nbytes is the sum of their blobs": lambda b: setattr(
+        b.state, "idle_functions_nbytes", 1
+    ),
+    # Classes.
+    "the default class stays": lambda b: b.state.classes.pop(()),
+    "classes are filed by key": lambda b: setattr(b.classy, "key", ("other",)),
+    "classes of tasks are known": lambda b: b.state.classes.pop(b.classy.key),
+    "class.n_tasks counts the tasks of a class": lambda b: setattr(b.classy, "n_tasks", 9),
+    "a class without tasks is dropped, but for the default class": lambda b: b.state.classes.update(
+        x=TaskClass(("x",), ("x",), False, ())
+    ),
+    "the queue of a class holds its queued tasks, once": lambda b: b.set(
+        "memory", "state", "queued"
+    ),
+    "len(queue) counts the live entries": lambda b: setattr(b.classy.queue, "n", 9),
+    "lanes of a queue are sorted, counted and in the rotation": break_lane,
+    "each client has a lane of its own at each user priority": lambda b: setattr(
+        b.task("queued").group, "client", 99
+    ),
+    "unrunnable holds the tasks of a class in state no_worker": lambda b: b.task(
+        "aside"
+    ).group.task_class.unrunnable.clear(),
+    "no task is set aside while a worker may run it and reach its inputs": lambda b: b.task(
+        "aside"
+    ).group.task_class.members.update({b.w: None}),
+    "no task is queued while no worker may run it": lambda b: b.classy.members.clear(),
+    "no task is queued while a worker has room for it": lambda b: b.classy.open.update({b.w: None}),
+    "ready lists the classes with a queued task": lambda b: b.state.ready.clear(),
+    "ready lists known classes": lambda b: b.state.ready.update(
+        {TaskClass(("x",), ("x",), False, ()): None}
+    ),
+    "members are the workers that stay and may run the class": lambda b: (
+        b.state.default_class.members.clear()
+    ),
+    "a member of a class has the class among its own": lambda b: b.w.classes.clear(),
+    "open are the members with room, except stuck ones": lambda b: (
+        b.state.default_class.open.clear()
+    ),
+    # Links between tasks, and between tasks and clients.
+    "tasks are filed by key": lambda b: b.set("processing", "key", "other"),
+    "dependencies are unique": lambda b: b.set(
+        "processing", "dependencies", (b.task("memory"),) * 2
+    ),
+    "dependencies are known": lambda b: b.state.tasks.pop("memory"),
+    "a dependency has the task among its dependents": lambda b: b.set("memory", "dependents", None),
+    "dependents are None if empty": lambda b: b.set("memory", "dependents", {}),
+    "dependents are known": lambda b: b.state.tasks.pop("processing"),
+    "a dependent has the task among its dependencies": lambda b: b.set(
+        "processing", "dependencies", ()
+    ),
+    "the graph has no cycle": break_cycle,
+    "n_waiters counts the active dependents": lambda b: b.set("memory", "n_waiters", 7),
+    "wanted_by is unique": lambda b: b.set("memory", "wanted_by", (b.alice, b.alice)),
+    "clients of wanted_by are known": lambda b: b.state.clients.pop("alice"),
+    "a client of wanted_by has the task among its wants": lambda b: b.alice.wants.clear(),
+    # States of tasks.
+    "a known task has a state, and is not forgotten": lambda b: b.set(
+        "processing", "state", "forgotten"
+    ),
+    "a waiting task waits for a dependency": lambda b: b.set("waiting", "dependencies", ()),
+    "waiting_on holds the dependencies that are not in memory": lambda b: b.set(
+        "waiting", "waiting_on", {b.task("memory"): None}
+    ),
+    "waiting_on is None unless waiting": lambda b: b.set("queued", "waiting_on", {}),
+    "a task that could run has its inputs": lambda b: b.set(
+        "queued", "dependencies", (b.task("holds"),)
+    ),
+    "an active task is needed": lambda b: b.set("waiting", "wanted_by", ()),
+    "an input that an active task lacks is being made": lambda b: b.set(
+        "waiting", "dependencies", (b.task("released"),)
+    ),
+    "ticket > 0 iff queued": lambda b: b.set("processing", "ticket", 1),
+    "worker iff processing": lambda b: b.set("processing", "worker", None),
+    "replicas iff in memory": lambda b: b.set("memory", "replicas", ()),
+    "failure iff erred": lambda b: b.set("failed", "failure", None),
+    "attempt > 0 iff processing or in memory": lambda b: b.set("queued", "attempt", 1),
+    "the attempt of a task was given out": lambda b: b.set("memory", "attempt", 1 << 60),
+    "the worker of a processing task is registered": lambda b: b.set(
+        "processing", "worker", Broken().w
+    ),
+    "the worker of a processing task lists it": lambda b: b.w.processing.clear(),
+    "the worker of a processing task may run it": lambda b: b.w.resources.clear(),
+    "the estimate of a processing task has a minimum": lambda b: b.set(
+        "processing", "estimate_ns", 1
+    ),
+    "estimate_ns is 0 unless processing": lambda b: b.set("memory", "estimate_ns", 1),
+    "replicas are at registered workers": lambda b: b.state.workers.clear(),
+    "a worker of replicas has the task in has_what": lambda b: b.w.has_what.clear(),
+    "replicas are unique": lambda b: b.set("memory", "replicas", (b.w, b.w)),
+    "data is kept only while it is needed": lambda b: b.set("unwanted", "wanted_by", ()),
+    "a failure is kept only while it is wanted": lambda b: b.set("failed", "wanted_by", ()),
+    "no task waits for a failed one": lambda b: b.set("failed", "n_waiters", 1),
+    "no task and no client needs a released task": lambda b: b.set("released", "n_waiters", 1),
+    "a released task is known as lineage, or as wanted": lambda b: b.set(
+        "released", "dependents", None
+    ),
+    # Workers.
+    "workers are filed by peer": lambda b: setattr(b.w, "peer", 99),
+    "the connection of a worker is open": lambda b: b.state.roles.pop(b.w.peer),
+    "processing files the tasks of a worker by attempt": lambda b: b.w.processing.update(
+        {77: b.task("processing")}
+    ),
+    "processing lists known tasks": lambda b: b.w.processing.update({77: b.stranger()}),
+    "occupancy_ns is the sum over processing": lambda b: setattr(b.w, "occupancy_ns", 1),
+    "has_what lists only data of its worker": lambda b: b.w.has_what.update(
+        {b.task("processing"): None}
+    ),
+    "has_what lists known tasks": lambda b: b.w.has_what.update({b.stranger(): None}),
+    "nbytes of a worker is the sum over has_what": lambda b: setattr(b.w, "nbytes", 1),
+    "a dropped attempt is not processed": lambda b: b.w.zombies.update(
+        {b.task("processing").attempt: ()}
+    ),
+    "a worker has the resources that are held there": lambda b: b.w.zombies.update(
+        {77: (("other", 1.0),)}
+    ),
+    "free resources are never negative": lambda b: b.w.free_resources.update(r=-1.0),
+    "free and held resources of a worker are all that it has": lambda b: b.w.free_resources.update(
+        r=0.5
+    ),
+    "a class of a worker has it among its members": lambda b: b.classy.members.clear(),
+    "a worker that leaves is in no class": lambda b: setattr(b.w, "is_leaving", True),
+    "alone of a worker is itself": lambda b: setattr(b.w, "alone", ()),
+    "workers_by_id files the workers": lambda b: b.state.workers_by_id.clear(),
+    "workers_by_address files the workers": lambda b: b.state.workers_by_address.update(x=b.w),
+    "idle are the workers that stay and process nothing": lambda b: b.state.idle.update(
+        {b.w: None}
+    ),
+    "loaded are the workers with more tasks than threads": lambda b: b.state.loaded.clear(),
+    "lost workers are filed by id": lambda b: lose(b, "other"),
+    "a lost worker is not registered": lambda b: lose(b, b.w.worker_id),
+    # Clients and other peers.
+    "clients are filed by id": lambda b: setattr(b.alice, "client_id", "other"),
+    "a client is lost iff it is not connected": lambda b: setattr(b.alice, "lost_at", 1.0),
+    "a connected client is filed by its connection": lambda b: b.state.clients_by_peer.clear(),
+    "clients_by_peer files known clients by peer": lambda b: b.state.clients_by_peer.update(
+        {99: b.alice}
+    ),
+    "the connection of a client is open": lambda b: b.state.roles.pop(b.alice.peer),
+    "wants of a client is symmetric with wanted_by": lambda b: b.bob.wants.update(
+        {b.task("memory"): None}
+    ),
+    "wants lists known tasks": lambda b: b.bob.wants.update({b.stranger(): None}),
+    "alone of a client is itself": lambda b: setattr(
+        b.alice, "alone", (ClientHandle("x", "x", 9),)
+    ),
+    "supervisors are filed by peer": lambda b: setattr(b.sup, "peer", 99),
+    "the connection of a supervisor is open": lambda b: b.state.roles.pop(b.sup.peer),
+    "strangers are open and not registered": lambda b: b.state.strangers.clear(),
+    "strangers are in order of time": lambda b: b.state.strangers.update({99: 1.0}),
+    "refusals are few": lambda b: refuse(b, *range(MAX_REFUSED + 1)),
+    "refusals are in order of time": lambda b: refuse(b, 2.0, 1.0),
+    # Relays, counts, and containers that are empty between events.
+    "each relay has its worker": lambda b: b.state.relay_workers.update({5: b.w}),
+    "a relay waits for each of its requests": lambda b: relay(b, {}, b.w),
+    "the worker of a relay is registered": lambda b: relay(b, {5: []}, Broken().w),
+    "ahead is empty between events": lambda b: b.state.ahead.update({b.task("waiting"): None}),
+    "touched is empty between events": lambda b: b.state.touched.update({b.w: None}),
+    "n_exceptions lists known tasks": lambda b: b.state.n_exceptions.update({b.stranger(): 1}),
+    "a task is retried at most so often as it may": lambda b: b.state.n_exceptions.update(
+        {b.task("retried"): 2}
+    ),
+    "deaths lists known tasks": lambda b: b.state.deaths.update({b.stranger(): []}),
+    "a task that failed starts to count deaths anew": lambda b: b.state.deaths.update(
+        {b.task("failed"): []}
+    ),
+    "out_of_reach lists known tasks": lambda b: b.state.out_of_reach.update(
+        {b.stranger(): (1, 0.0, 0.0)}
+    ),
+    "failures counts those of erred tasks": lambda b: b.state.failures.add(["exception", "new"]),
+    "counters count the tasks in memory, erred and released": lambda b: setattr(
+        b.state.counters, "n_memory", 99
+    ),
+}
+
+
+def test_the_board_has_a_task_in_each_state():
+    board = busy_board()
+    names = ["released", "waiting", "queued", "processing", "memory"]
+    assert board.states(*names, "aside", "failed", "gone") == [*names, "no_worker", "erred", "-"]
+    assert list(board.state.n_exceptions) == [board.task("retried")]
+    validate(board.state)
+
+
+def test_each_invariant_is_broken_once():
+    assert list(BREAKAGES) == list(INVARIANTS)
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_a_broken_invariant_is_named(name):
+    broken = Broken()
+    BREAKAGES[name](broken)
+    with pytest.raises(InvalidState) as caught:
+        validate(broken.state)
+    assert f"{name}: found " in caught.value.text
+
+
+def test_the_error_names_all_that_is_broken_and_tells_the_story_of_the_tasks():
+    board = busy_board()
+    board.task("processing").n_waiters = 9
+    board.task("memory").nbytes += 1
+    with pytest.raises(InvalidState) as caught:
+        validate(board.state)
+    assert "n_waiters counts the active dependents: found (<SchedulerTask" in caught.value.text
+    assert "nbytes of a worker is the sum over has_what: found " in caught.value.text
+    assert any("assigned to" in line for line in caught.value.story)
