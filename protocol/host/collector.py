@@ -11,9 +11,10 @@ from contextlib import contextmanager
 def paused_collector() -> Iterator[None]:
     """Let no automatic collection start in this block, which makes many objects and no garbage.
 
-    Each would go over the new objects, find them alive and move them on, dozens of times a batch,
-    until collections of everything follow: at a million futures that was half the time of `map`.
-    Collections that became due are made up for, as one, after the block. No user code runs in it.
+    Each collection would visit the new objects, find them alive and move them to an older
+    generation, dozens of times per batch, and full collections would follow: at a million futures
+    that was half the time of `map`. If collections became due meanwhile, one is made after the
+    block. No user code runs in it.
     """
     if not gc.isenabled():
         yield

@@ -1,4 +1,4 @@
-"""What a process reports about itself when it registers, and the scheduler when it answers."""
+"""Facts that a process reports when it registers, and the scheduler in its answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def process_facts() -> dict[str, Any]:
-    """Return the facts about this process that its peers show, and compare before they use it."""
+    """Return facts about this process, which its peers display and check for compatibility."""
     return {
         "python": platform.python_version(),
         "pid": os.getpid(),

@@ -1,7 +1,7 @@
-"""How many cores and how much memory this process may use, which is not what the machine has.
+"""How many cores and how much memory this process may use, which may be less than the machine has.
 
-The one place that knows, for the graph engines and for clusters alike. Affinity counts, and so do
-the limits of the control groups that we are in, which is how containers and batch systems say it.
+The graph engines and the clusters both use this module. The CPU affinity counts, and so do the
+limits of the control groups that this process is in, which containers and batch systems set.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def memory_limit() -> int | None:
 
 @functools.cache
 def _cpu_quota() -> int | None:
-    # Remembered: a graph engine asks at each start, and reading files takes longer than that.
+    # Cached: a graph engine asks at each start, and reading files takes longer than its start.
     names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     quotas = _limits("cpu", ("cpu.max",), names)
     return min((-(-quota // period) for quota, period in quotas if quota > 0), default=None)
 
 
 def _limits(controller: str, unified: tuple[str], separate: tuple[str, ...]) -> list[list[int]]:
-    """Read the limits of our groups, of either version of the kernel's interface."""
+    """Read the limits of this process's groups, in either version of the kernel's interface."""
     found = []
     for folder in _groups(controller):
         for names in (unified, separate):
@@ -50,13 +50,13 @@ def _limits(controller: str, unified: tuple[str], separate: tuple[str, ...]) -> 
                 words = " ".join((folder / name).read_text() for name in names).split()
                 found.append([int(word) for word in words])
             except (OSError, ValueError):
-                # Not there, or "max"
+                # The file does not exist, or contains "max".
                 continue
     return found
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of our control groups and of those around them, whose limits count too."""
+    """Yield the folders of this process's control groups and their parents, which limit it too."""
     try:
         lines = _OWN_GROUPS.read_text().splitlines()
     except OSError:
@@ -67,7 +67,7 @@ def _groups(controller: str) -> Iterator[Path]:
             continue
         root = _GROUPS / controller if names else _GROUPS
         parts = path.strip("/").split("/")
-        # In a container the path may be the host's: then only the root is there, and is our group.
+        # In a container the path may be the host's: then only the root exists, and is this group.
         depth = 0 if ".." in parts else len(parts)
         for n in range(depth, -1, -1):
             yield root.joinpath(*parts[:n])

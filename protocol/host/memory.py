@@ -8,15 +8,16 @@ import sys
 
 
 def return_memory() -> None:
-    """Return what is free but kept: by the interpreter's free lists, and by the C library's heap.
+    """Return memory that is free but kept by the interpreter's free lists or the C library's heap.
 
-    A free list holds a few thousand small objects that lie anywhere, and each keeps the megabyte
-    around it. A full collection empties the lists; it takes as long as there are live objects, so
-    call this where there are few. The heap is only trimmed where the C library can do so (glibc).
+    A free list holds a few thousand small objects at arbitrary addresses, and each keeps the
+    megabyte around it. A full collection empties the lists; its time grows with the number of live
+    objects, so call this when there are few. The heap is trimmed only if the C library can do so
+    (glibc).
     """
     gc.collect()
     if sys.platform.startswith("linux"):
         import ctypes
 
-        with contextlib.suppress(OSError, AttributeError):  # another C library
+        with contextlib.suppress(OSError, AttributeError):  # another C library has no such function
             ctypes.CDLL(None).malloc_trim(0)

@@ -1,6 +1,6 @@
-"""Whether this process is a worker's: there tasks run, and there is no client.
+"""Whether this process is a worker process, which runs tasks and has no client.
 
-Only for what errors say. It is set once, before the first task; a cluster without processes does
+Used only for error texts. It is set once, before the first task; a cluster without processes does
 not set it.
 """
 
@@ -10,11 +10,11 @@ _is_worker = False
 
 
 def set_worker_process() -> None:
-    """Note that tasks run here, and nothing else."""
-    global _is_worker  # noqa: PLW0603 - one fact about the process is what is meant
+    """Record that this process runs tasks and nothing else."""
+    global _is_worker  # noqa: PLW0603 - it is a fact about the whole process
     _is_worker = True
 
 
 def is_worker_process() -> bool:
-    """Whether tasks run here, and nothing else."""
+    """Return whether this process runs tasks and nothing else."""
     return _is_worker

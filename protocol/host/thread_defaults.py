@@ -1,11 +1,11 @@
-"""How many threads numerical libraries start in a process that runs tasks."""
+"""The number of threads that numerical libraries start in a process that runs tasks."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: More threads than the process has tasks would compete for the same cores. Applied only where the
-#: user has set nothing.
+#: With more threads than the process runs tasks, they would compete for the same cores. Applied
+#: only to variables that the user has not set.
 THREAD_DEFAULTS: Final = {
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
