@@ -1,4 +1,4 @@
-"""What every connection offers, whatever carries it: the border between shells and transports."""
+"""The interface of every connection, whatever its transport: what the shells depend on."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ __all__ = ["Connection", "Handler"]
 
 
 class Handler(Protocol):
-    """Whoever a connection delivers to. All calls come from the loop's thread."""
+    """The object that a connection delivers to. All calls come from the loop's thread."""
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """Messages came, in the order in which they were sent; at least one.
+        """Handle at least one message, in the order in which the peer sent them.
 
-        A `RemoteProtocolError` that this raises closes the connection, as any fault of the peer.
+        A `RemoteProtocolError` that this raises closes the connection, like any fault of the peer.
         """
 
     def on_writable(self, connection: Connection) -> None:
-        """`connection.writable` is true again."""
+        """Continue sending: `connection.writable` is true again."""
 
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
-        """The connection is gone: the last call, and there is exactly one.
+        """Handle the end of the connection. This is called exactly once, as the last call.
 
-        `error` is None when this end called `close` or `abort`, and its own when it called `fail`.
+        `error` is None when this end called `close` or `abort`; after `fail` it is the error that
+        was given there.
         """
 
 
 class Connection(abc.ABC):
-    """An authenticated connection, both ways. For the loop's thread only.
+    """An authenticated connection in both directions. For the loop's thread only.
 
     Attributes:
         peer_role: what the other end proved to be.
         cluster_id: the cluster that both ends belong to.
         address: the address of this connection, as it was listened at or connected to.
-        peer_address: the other end's; in a TCP server, that of one socket, not where it listens.
-        wire: numbers of the frames; set `wire.epoch` and `wire.session` once they are known.
-        writable: False while so much waits to be written that it is better to wait with more.
+        peer_address: the other end's address; in a TCP server, that of the socket, not where the
+            peer listens.
+        wire: the counters of the frames; set `wire.epoch` and `wire.session` once they are known.
+        writable: False while so much waits to be written that the caller should not send more.
         receiving: a frame from the other end has begun and is not complete.
         closed: nothing can be sent or received any more; `on_closed` has come or will come.
         bytes_in, bytes_out, frames_in, frames_out: since the connection exists.
@@ -62,14 +64,14 @@ class Connection(abc.ABC):
 
     @property
     def receiving(self) -> bool:
-        """See above; never true where frames come whole."""
+        """See above; always False for a connection on which frames arrive whole."""
         return False
 
     @abc.abstractmethod
     def send(self, messages: Sequence[Message]) -> None:
         """Write messages at once. They and their blobs must not be changed any more.
 
-        On a closed connection this does nothing: the handler hears, or has heard, of the close.
+        On a closed connection this does nothing: `on_closed` was called or will be.
 
         Raises:
             LocalProtocolError: a message is beyond a limit; none of them was sent.
@@ -77,10 +79,10 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     def pause_reading(self) -> None:
-        """Deliver no more than what has been read, until `resume_reading`. Twice is as once.
+        """Stop delivering, except what has been read already, until `resume_reading`.
 
-        While it lasts, the end of the connection may go unnoticed. A connection that holds nothing
-        back for its reader (in-process) may go on.
+        A second call has no further effect. While reading is paused, the end of the connection may
+        go unnoticed. An in-process connection, which has no buffer, may continue to deliver.
         """
 
     @abc.abstractmethod
@@ -89,7 +91,7 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close once everything sent is written, after some seconds in any case."""
+        """Close when all that was sent is written, at the latest after some seconds."""
 
     @abc.abstractmethod
     def abort(self) -> None:
@@ -97,7 +99,7 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     def fail(self, error: CommError | ProtocolError) -> None:
-        """Close at once because of `error`: a listening end logs one line, the handler hears it."""
+        """Close at once with `error`: a listening end logs it, `on_closed` receives it."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"

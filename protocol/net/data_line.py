@@ -2,8 +2,8 @@
 
 Workers fetch inputs from each other over these lines, and clients fetch large results. A request is
 answered by exactly one call: `on_answer` with what came, or `on_failed` when the worker cannot be
-reached, goes away, breaks the rules, is silent for too long or is given up by the caller. Requests
-that were made before the connection was there are sent when it is.
+reached, closes the connection, breaks the protocol, is silent for too long or is given up by the
+caller. Requests made before the connection is open are sent when it opens.
 """
 
 from __future__ import annotations
@@ -26,38 +26,39 @@ __all__ = ["DataLines"]
 
 _log: Final = logging.getLogger("weft.data")
 
-#: A worker that owes an answer and has sent nothing for this long is given up. Generous: one whose
-#: task holds the interpreter lock answers late, and asking elsewhere does not make it faster.
+#: A worker that owes an answer and has sent nothing for this long is given up. The time is long,
+#: because a worker whose task holds the interpreter lock answers late, and no other way to it is
+#: faster.
 _SILENCE_S: Final = 60.0
 _LOOKS: Final = 12
-#: A line on which nothing is asked is closed after this.
+#: A line without open requests is closed after this time.
 _IDLE_S: Final = 60.0
-#: Lines that are kept although nothing is asked; above it the one unused for longest is closed.
+#: How many lines without open requests are kept; beyond that the least recently used is closed.
 _MAX_LINES: Final = 128
 
 
 class _WorkerLine:
-    """The connection to one worker, until it is closed for whatever reason."""
+    """The connection to one worker, until it is closed."""
 
     def __init__(self, lines: DataLines, address: str) -> None:
         self.address = address
         self._lines = lines
-        #: {request: keys}: sent, or to be sent once connected, and not answered.
+        #: {request: keys} of the open requests: sent, or to be sent once connected.
         self.asked: dict[int, list[str]] = {}
         self._connection: Connection | None = None
         self._silence = Silence(_LOOKS)
-        #: For the next look while something is asked, else for the end of the idle time.
+        #: For the next check while requests are open, else for the end of the idle time.
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.connecting = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
-        # Imported here: most clients fetch nothing directly, and it takes milliseconds to import.
+        # Imported here, because it takes milliseconds and most clients fetch nothing directly.
         from .transport import connect
 
         lines = self._lines
-        # A worker's data port shows a certificate of its own, so there is none to pin; the token's
-        # proof is bound to the certificate that was shown.
+        # A worker's data port shows a certificate that the worker made, so there is none to pin;
+        # the proof of the token is bound to the certificate that was shown.
         security = dataclasses.replace(
             lines._security(), certificate_pem=None, private_key_pem=None
         )
@@ -79,7 +80,7 @@ class _WorkerLine:
         self._watch()
 
     def ask(self, request: int, keys: list[str]) -> None:
-        """Ask now, or as soon as there is a connection."""
+        """Send the request now, or as soon as there is a connection."""
         is_first = not self.asked
         self.asked[request] = keys
         if self._connection is not None:
@@ -88,7 +89,7 @@ class _WorkerLine:
                 self._watch()
 
     def _watch(self) -> None:
-        """Begin anew to wait for answers, or for the end of the idle time."""
+        """Restart the timer: for answers if requests are open, else for the idle time."""
         if self._timer is not None:
             self._timer.cancel()
         if not self.asked:
@@ -101,7 +102,7 @@ class _WorkerLine:
         assert self._connection is not None
         n_received = self._connection.bytes_in + self._connection.frames_in
         is_silent = self._silence.look(n_received)
-        # A worker in this process cannot be away while this runs.
+        # A worker in this process cannot be unreachable while this code runs.
         if is_silent and not self.address.startswith("inproc:"):
             self.close(f"no answer within {_SILENCE_S:g} s")
         else:
@@ -127,7 +128,7 @@ class _WorkerLine:
         self._end("the connection was closed" if error is None else str(error))
 
     def close(self, reason: str) -> None:
-        """Close the connection, or stop connecting; what is asked fails."""
+        """Close the connection, or stop connecting; open requests fail."""
         self.connecting.cancel()
         if self._connection is not None:
             self._connection.abort()
@@ -156,19 +157,19 @@ class DataLines:
         *,
         connect_timeout_s: float,
     ) -> None:
-        """Prepare; nothing is opened before something is asked.
+        """Prepare; a connection is opened with the first request to its worker.
 
         Args:
             security: returns what proves who this process is, at the time of each connection.
             on_answer: called with the address and the answer.
             on_failed: called with the address, the request and the reason.
-            connect_timeout_s: for one connection, the proof included.
+            connect_timeout_s: for one connection, including its handshake.
         """
         self._security = security
         self._on_answer = on_answer
         self._on_failed = on_failed
         self._connect_timeout_s = connect_timeout_s
-        #: {address: line}; the one that was used last comes last.
+        #: {address: line}, the most recently used one last.
         self._by_address: dict[str, _WorkerLine] = {}
         self._is_closed = False
 
@@ -184,10 +185,10 @@ class DataLines:
         line.ask(request, keys)
 
     def give_up(self, address: str, reason: str) -> None:
-        """Close the line to the worker at `address`, if there is one; what is asked fails.
+        """Close the line to the worker at `address`, if there is one; open requests fail.
 
-        For a worker that the scheduler has lost: one that is suspended keeps its connections, and
-        would only be given up for its silence.
+        Called for a worker that the scheduler has lost: a suspended process keeps its connections
+        open, so that its requests would otherwise fail only after the time for silence.
         """
         line = self._by_address.get(address)
         if line is not None:

@@ -1,4 +1,4 @@
-"""Limits for an awaitable, which a cancellation always gets through."""
+"""Time limits for an awaitable that never lose a cancellation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 async def within(seconds: float, awaitable: Awaitable[T]) -> T:
-    """Await for at most so long.
+    """Await for at most `seconds`.
 
     `asyncio.wait_for` loses a cancellation before Python 3.12 if what it waits for ends in the same
-    turn of the loop (python/cpython#86296): a task that tries again until it is cancelled then
-    tries for ever. Here the cancellation counts, and an error that came with it is dropped.
+    turn of the loop (python/cpython#86296): a task that tries again until it is cancelled would
+    then try for ever. Here the cancellation counts, and an error of the same turn is dropped.
 
     Raises:
         TimeoutError: it took too long; what was awaited has been cancelled, and has ended.
@@ -33,13 +33,13 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
 async def unless(
     over: asyncio.Future[Any], awaitable: Awaitable[T], grace_s: float = 0.0
 ) -> T | None:
-    """Await until it ends or something else is over; return None then, whatever it came to.
+    """Await until it ends, or until `over` is done; return None in that case.
 
     Args:
-        over: what makes the awaitable of no use.
-        awaitable: what is wanted.
-        grace_s: so long it may then go on to its own end: one that is cut short may look like a
-            fault to somebody else.
+        over: when it is done, the result is not needed any more.
+        awaitable: what to await.
+        grace_s: how long the awaitable may then continue before it is cancelled: a handshake that
+            is broken off, for instance, looks like a fault to the peer.
 
     Raises:
         BaseException: whatever the awaitable raises.

@@ -1,8 +1,8 @@
-"""Connections inside one process and one loop: messages are handed over as the objects they are.
+"""Connections inside one process and one loop, on which message objects are passed unencoded.
 
-Nothing is encoded, so nothing is checked, and holding a reference to this process's registry is all
-the authentication there is. Otherwise these behave like any connection: messages arrive in a later
-turn of the loop, in order, and the end of a connection is told to both sides exactly once.
+Nothing is encoded, so nothing is checked, and access to this process's registry is the only
+authentication. Otherwise these behave like any connection: messages arrive in order in a later turn
+of the loop, and each side is notified of the end of the connection exactly once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .connection import Connection, Handler
 
 __all__ = ["InprocConnection", "InprocServer", "connect_inproc"]
 
-#: {name: server that accepts at it}. All and only open ones.
+#: {name: server that accepts at it}: exactly the open servers.
 _servers: Final[dict[str, InprocServer]] = {}
 
 
 class InprocConnection(Connection):
-    """See `Connection`. Always writable; its byte counters stay 0, a frame is one `send`."""
+    """A `Connection` that is always writable; byte counters stay 0, a frame is one `send`."""
 
     def __init__(self, address: str, peer_role: Role, cluster_id: bytes) -> None:
         self.address = self.peer_address = address
@@ -47,7 +47,7 @@ class InprocConnection(Connection):
         self._handler: Handler | None = None
         self._other: InprocConnection | None = None
         self._on_gone: Callable[[Connection], None] | None = None
-        #: Came and not yet delivered. While it is not empty, `_deliver` is due.
+        #: Received and not yet delivered. While it is not empty, `_deliver` is scheduled.
         self._inbox: list[Message] = []
 
     def attach(
@@ -73,7 +73,7 @@ class InprocConnection(Connection):
         other._inbox += messages
 
     def pause_reading(self) -> None:
-        """Do nothing: what was sent is in this process already."""
+        """Do nothing: there is no buffer outside this process to fill."""
 
     def resume_reading(self) -> None:
         """Do nothing."""
@@ -123,7 +123,7 @@ class InprocConnection(Connection):
 
 
 class InprocServer:
-    """Accepts at a name of this process's registry."""
+    """A server that accepts connections at a name of this process's registry."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class InprocServer:
         _servers[name] = self
 
     def accept(self, role: Role, handler: Handler) -> InprocConnection:
-        """Make a pair of connections and return the connecting end's."""
+        """Make a pair of connections and return the one of the connecting end."""
         if asyncio.get_running_loop() is not self._loop:
             raise LocalProtocolError("an inproc:// connection joins two ends of one event loop")
         if role not in self._accepted_roles:
@@ -161,17 +161,17 @@ class InprocServer:
         return near
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         if _servers.get(self._name) is self:
             del _servers[self._name]
 
 
 def connect_inproc(name: str, role: Role, server_role: Role, handler: Handler) -> InprocConnection:
-    """Connect to the server of this name.
+    """Connect to the server at this name.
 
     Raises:
-        ConnectRefused: there is none.
-        WrongRole: it is something else, or does not accept `role`.
+        ConnectRefused: there is no such server.
+        WrongRole: the server has another role, or does not accept `role`.
     """
     address = f"inproc://{name}"
     server = _servers.get(name)

@@ -1,13 +1,12 @@
-"""Accepting connections, with bounds on those that have not proved anything yet.
+"""Accepts connections, and limits those that are not authenticated yet. A shell.
 
-A shell. Everything here happens before a peer is authenticated, so it is written for peers that are
-malicious, broken or many: a connection costs a deadline and a few hundred bytes, their number is
-bounded in all and per host, and whatever goes wrong is one line in the log (their number is bounded
-too), never a traceback.
+Everything here happens before a peer is authenticated, so peers may be malicious, broken or
+numerous: a connection costs one timer and a few hundred bytes, the number of connections is limited
+in total and per host, and a failure is logged as one line (limited in number too), never as a
+traceback.
 
-Sockets are accepted here, not by `loop.create_server`: that one does not tell of connections that
-are still in their TLS handshake, nor of those that fail in it, and these must be counted and logged
-like any other.
+Sockets are accepted here, not by `loop.create_server`, which does not report connections whose TLS
+handshake is not complete or fails; these must be counted and logged like any other.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ logger: Final = logging.getLogger("weft.transport")
 
 _LOGGED_PER_WINDOW: Final = 10
 _WINDOW_S: Final = 60.0
-#: How long to leave new connections alone when none can be accepted.
+#: The pause before the next attempt when no connection can be accepted.
 _PAUSE_S: Final = 1.0
 _ACCEPTED_PER_TURN: Final = 16
 
@@ -63,7 +62,7 @@ OnConnection = Callable[[Connection], Handler]
 
 
 class RefusalLog:
-    """Logs refusals, at most ten a minute; the others are counted and their number is logged."""
+    """Logs refusals, at most ten per minute, and the number of those that it left out."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -84,7 +83,7 @@ class RefusalLog:
             self._suppressed += 1
 
     def end_window(self) -> None:
-        """Log what was suppressed, and begin anew with the next refusal."""
+        """Log how many refusals were left out, and begin a new minute with the next one."""
         if self._window is not None:
             self._window.cancel()
             self._window = None
@@ -99,10 +98,10 @@ def one_line(value: object) -> str:
 
 
 class Listener:
-    """Where connections are accepted, until `close`.
+    """A listening end, which accepts connections until `close`.
 
     Attributes:
-        address: with the real port.
+        address: where it listens, with the actual port.
         connections: those that are authenticated and open.
         auth_failures: how many connections were refused before they were authenticated.
     """
@@ -136,18 +135,18 @@ class Listener:
         self._max_unauthenticated = max_unauthenticated
         self._max_unauthenticated_per_host = max_unauthenticated_per_host
         self._unfinished = unfinished
-        #: Connections that have proved nothing yet, with their host ("" = not bounded by host).
+        #: {connection: host} of those not authenticated; "" = no limit per host applies.
         self._unauthenticated: dict[StreamConnection, str] = {}
         #: {host: how many of _unauthenticated are from it}. No zeros.
         self._n_by_host: dict[str, int] = {}
-        #: Every connection that was accepted and is not gone.
+        #: Every connection that was accepted and has not ended.
         self._alive: dict[StreamConnection, None] = {}
-        #: The socket of each connection that is not set up: not yet a transport, or TLS under way.
+        #: The socket of each connection that has no transport yet, or is in its TLS handshake.
         self._setups: dict[asyncio.Task[None], socket.socket] = {}
         #: Set by the last of _alive while `close` waits.
         self._all_gone: asyncio.Future[None] | None = None
         self._sockets: list[socket.socket] = []
-        #: Those of _sockets that are not watched for a moment.
+        #: The listening sockets that are not watched during the pause after a failure.
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._socket_file: SocketFile | None = None
         self._inproc: InprocServer | None = None
@@ -158,7 +157,7 @@ class Listener:
         self._counted = [0, 0, 0, 0]
         self._log = RefusalLog("")
 
-    # --- Counters: open connections and former ones -----------------------------------------------
+    # --- Counters, of open and of ended connections -----------------------------------------------
 
     @property
     def bytes_in(self) -> int:
@@ -190,10 +189,10 @@ class Listener:
         c[2] += connection.frames_in
         c[3] += connection.frames_out
 
-    # --- Life -------------------------------------------------------------------------------------
+    # --- Opening and closing ----------------------------------------------------------------------
 
     async def start(self, text: str, *, allow_plaintext: bool) -> None:
-        """Begin to accept at an address. Called once, by `listen`."""
+        """Start accepting at an address. Called once, by `listen`."""
         address = parse_address(text)
         if address.scheme == "inproc":
             self._inproc = InprocServer(
@@ -233,7 +232,7 @@ class Listener:
     async def close(self) -> None:
         """Stop accepting, close every connection accepted here, and wait until they are gone.
 
-        What was sent is written first; a peer that does not read is given a few seconds for it.
+        What was sent is written first, but for a peer that does not read only a few seconds long.
         """
         if not self._closed:
             self._closed = True
@@ -243,7 +242,7 @@ class Listener:
             for connection in list(self._unauthenticated):
                 connection.discard()
             for sock in self._setups.values():
-                # Not by cancelling the task: uvloop then forgets the socket. This ends it as well.
+                # Cancelling the task would leak the socket under uvloop. This ends the task, too.
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
             for other in list(self.connections):
@@ -267,15 +266,15 @@ class Listener:
 
     # --- Accepting --------------------------------------------------------------------------------
 
-    # By hand, because asyncio's `sock_accept` loses a connection when it is cancelled at the wrong
-    # moment.
+    # asyncio's `sock_accept` loses a connection when it is cancelled just after it was accepted,
+    # so the sockets are watched here.
 
     def _watch(self, listening: socket.socket) -> None:
         self._pauses.pop(listening, None)
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        # A few at a time: during a flood there is always another one, and others have their turn.
+        # A few per turn of the loop, so that a flood of connections does not hold up all else.
         for _ in range(_ACCEPTED_PER_TURN):
             try:
                 sock, peer = listening.accept()
@@ -297,7 +296,7 @@ class Listener:
         address = _peer_address(self._scheme, sock, peer)
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         if host and is_loopback(host):
-            # All processes of this machine, a local cluster of any size, come from there.
+            # All processes of this machine connect from there, for instance a large local cluster.
             host = ""
         n, n_of_host = len(self._unauthenticated), self._n_by_host.get(host, 0)
         if n >= self._max_unauthenticated or n_of_host >= self._max_unauthenticated_per_host:
@@ -335,7 +334,7 @@ class Listener:
         error = None if task.cancelled() else task.exception()
         if connection.is_connected:
             return
-        # asyncio does not tell the protocol when TLS failed, or the task was cancelled.
+        # asyncio does not notify the protocol when TLS failed or the task was cancelled.
         if isinstance(error, ConnectionResetError):
             connection.connection_lost(error)
         elif error is not None:
@@ -343,10 +342,10 @@ class Listener:
         connection.connection_lost(None)
 
     def belong_to(self, token: bytes, cluster_id: bytes) -> None:
-        """Accept peers of this cluster from now on; connections that are open stay."""
+        """Accept only peers of this cluster from now on; open connections are not affected."""
         self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
 
-    # --- What connections tell (stream.Owner) -----------------------------------------------------
+    # --- Calls of the connections (stream.Owner) --------------------------------------------------
 
     def on_transport(self, connection: StreamConnection, transport: asyncio.Transport) -> None:
         """See `stream.Owner`."""
@@ -371,7 +370,7 @@ class Listener:
         """See `stream.Owner`."""
         if not connection.authenticated:
             if isinstance(error, CommClosed):
-                # Nothing was said: a health probe, or a client that has given up.
+                # The peer sent nothing: a health probe, or a client that has given up.
                 logger.debug("%s: %s left without a word", self.address, connection.peer_address)
                 return
             self.auth_failures += 1
@@ -421,7 +420,7 @@ class Listener:
 
 def _peer_address(scheme: str, sock: socket.socket, peer: object) -> str:
     if scheme == "unix" and hasattr(socket, "SO_PEERCRED"):
-        # A connecting Unix socket has no name; the kernel tells whose it is.
+        # A connecting Unix socket has no name; the kernel reports which process it belongs to.
         credentials = struct.Struct("iii")
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
         pid, uid, _ = credentials.unpack(raw)
@@ -450,22 +449,22 @@ async def listen(
         address: `tcp://host:port`, `tls://host:port`, `unix:///path` or `inproc://name`.
         role: what this end is.
         accepted_roles: who may connect.
-        security: with a cluster id; for TLS with certificate and key.
-        on_connection: called with each authenticated connection; returns who handles it.
+        security: must have a cluster id; for TLS, certificate and key as well.
+        on_connection: called with each authenticated connection; returns its handler.
         limits: of the frames that peers send.
         handshake_timeout_s: for the whole handshake of a connection.
-        progress_timeout_s: a frame may pause this long, and not twice as long; a frame that takes
-            longer has to come at 2 KiB/s.
-        max_unauthenticated: connections whose handshake is not done, in all.
-        max_unauthenticated_per_host: the same from one host, except this one.
-        unfinished: where the memory of half received frames is counted and limited, for several
-            listeners together; None = for this one alone.
-        allow_plaintext: let `tcp://` be reachable from other machines, which then are trusted with
-            everything that is sent.
+        progress_timeout_s: the pause within a frame that is always allowed; twice as long never
+            is. A frame that takes longer in all must arrive at 2 KiB/s at least.
+        max_unauthenticated: limit of connections whose handshake is not complete.
+        max_unauthenticated_per_host: the same for each host, except this one.
+        unfinished: counts and limits the memory of half received frames, for several listeners
+            together; None = for this one alone.
+        allow_plaintext: allow a `tcp://` address that other machines can reach. Everything is then
+            readable on the network.
 
     Raises:
         CommError: the address cannot be listened at.
-        ConfigError: it is none, or needs TLS.
+        ConfigError: the address is malformed, or needs TLS.
     """
     listener = Listener(
         role=role,

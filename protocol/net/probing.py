@@ -1,6 +1,6 @@
-"""Ask whether anybody listens at an address: for error texts, never for decisions about a cluster.
+"""Checks whether a process listens at an address, for error texts only.
 
-A shell that blocks for a moment; nothing is sent, so it needs no token.
+A shell that blocks for a moment. It sends nothing, so it needs no token.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 from ..errors import ConfigError
 from ..wire.address import parse_address
 
-#: An answer that takes longer is taken for a yes: something drops what is sent there.
+#: After this time without an answer the address counts as used: a firewall may drop packets.
 _TIMEOUT_S: Final = 1.0
 
 
 def why_nobody_answers(address: str) -> str:
-    """Say what is wrong with `address`: nobody listens, or its name is unknown; "" = nothing."""
+    """Return why `address` is of no use (no listener, or an unknown name); "" = no problem."""
     try:
         parsed = parse_address(address if "://" in address else f"tcp://{address}")
     except ConfigError:

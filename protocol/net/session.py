@@ -1,11 +1,11 @@
 """Runs a `Session` (`wire/session.py`) on an event loop: connections, the one timer, messages.
 
-A worker, a supervisor and a client each own one `SessionRunner` and give it a `SessionOwner`: what
-to register with, what a heartbeat holds, and whom messages concern. When to connect, to give up on
-a silent scheduler or to try again is decided by the machine.
+A worker, a supervisor and a client each own one `SessionRunner` and give it a `SessionOwner`, which
+makes the registration and the heartbeats and handles the messages. The `Session` decides when to
+connect, when to give up a silent scheduler and when to try again.
 
-What comes late from a connection that was given up cannot touch the next one: each connection has a
-handler of its own, and only that of the current one delivers.
+Messages that arrive late on a connection that was given up cannot affect the next one: each
+connection has a handler of its own, and only that of the current connection delivers.
 """
 
 from __future__ import annotations
@@ -50,60 +50,60 @@ from .deadline import within
 
 __all__ = ["Finder", "SessionOwner", "SessionRunner"]
 
-#: Returns where the scheduler is now, the best address first, and how to prove who we are.
+#: Returns the scheduler's current addresses, the best one first, and the cluster's secret.
 Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
 
 _log: Final = logging.getLogger("weft.session")
 
-#: How long an attempt may go on that is of no use any more: a handshake that breaks off would be a
-#: warning in the scheduler's log.
+#: How long an attempt may continue that is not needed any more: the scheduler would log a warning
+#: for a handshake that is broken off.
 _SETTLE_S: Final = 0.5
 #: How long the scheduler may take to answer a goodbye by closing the connection.
 _GOODBYE_S: Final = 1.0
-#: Of a goodbye, which may quote what the scheduler sent at length.
+#: Length of a goodbye's reason, which may quote what the scheduler sent.
 _MAX_REASON_CHARS: Final = 1000
 
 
 class SessionOwner(Protocol):
-    """What a process does with its session. All calls come from the loop's thread."""
+    """The owner of a session, which uses it. All calls come from the loop's thread."""
 
     async def prepare(self, connection: Connection, address: str, security: Security) -> None:
-        """Do what must be done before the registration, which needs the answer's cluster."""
+        """Do what must precede the registration and needs the cluster's id."""
 
     def registration(self, number: int, last_epoch: int) -> Message:
         """Return the first message of this process's `number`-th session."""
 
     def heartbeat(self) -> list[Message]:
-        """Return what is sent at each beat."""
+        """Return the messages of one heartbeat."""
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
-        """Begin: the session is open, and `outage` is over."""
+        """Start using the session, which is open now; an `outage` is over."""
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """Handle what came in an open session, heartbeats left out.
+        """Handle the messages of an open session, except heartbeats.
 
-        A `RemoteProtocolError` that this raises ends the connection, as any fault of the peer. Any
-        other exception of an owner's method is a bug: the session is over, see `on_over`.
+        A `RemoteProtocolError` that this raises ends the connection, like any fault of the peer.
+        Any other exception of an owner's method is a bug and ends the session, see `on_over`.
         """
 
     def on_writable(self, connection: Connection) -> None:
-        """Go on sending: the connection takes messages again."""
+        """Continue sending: the connection takes messages again."""
 
     def on_lost(self, reason: WeftError) -> None:
-        """Give up what belonged to the session. Another one may follow."""
+        """Drop what belonged to the session. Another session may follow."""
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
-        """Take note that an attempt failed; another one follows."""
+        """Handle a failed attempt, for instance by logging it; another one follows."""
 
     def on_outage(self, outage: Outage, left_s: float) -> None:
         """Report that the scheduler has been away for some time."""
 
     def on_over(self, end: GiveUp) -> None:
-        """End: no further attempt is made. An `InternalError` stands for a bug of this process."""
+        """Handle the end: no further attempt follows. An `InternalError` means a bug."""
 
 
 class _SessionLine:
-    """One connection, from the attempt on."""
+    """One connection, from the start of the attempt on."""
 
     def __init__(self, runner: SessionRunner) -> None:
         self._runner = runner
@@ -115,7 +115,7 @@ class _SessionLine:
         """See `Handler`."""
         if self is self._runner._line:
             self._runner._guard(self._runner._on_messages, self, connection, messages)
-        # Else what belonged to that session is dropped, and so is what was sent in it.
+        # The messages of an earlier session are dropped, like all else that belonged to it.
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`."""
@@ -132,23 +132,23 @@ class _SessionLine:
 
 
 class SessionRunner:
-    """At most one connection at a time. For the loop's thread only."""
+    """Runs a session with at most one connection at a time. For the loop's thread only."""
 
     def __init__(self, session: Session, owner: SessionOwner, find: Finder, *, role: Role) -> None:
-        """Prepare; `start` begins.
+        """Prepare; `start` makes the first attempt.
 
         Args:
-            session: decides; nobody else may call it.
-            owner: whose session it is.
-            find: asked before each attempt; a `ConfigError` of it counts as a failed one.
-            role: what this process is.
+            session: makes the decisions; only this runner may call it.
+            owner: makes and handles the messages of the session.
+            find: called before each attempt; its `ConfigError` counts as a failed attempt.
+            role: the role of this process.
         """
         self.session = session
         self._owner = owner
         self._find = find
         self._role = role
         self._loop = asyncio.get_running_loop()
-        #: Where the scheduler was found last, and by what; "" before the first connection.
+        #: The address of the last connection, and its source; "" before the first one.
         self.address = ""
         self.security: Security | None = None
         #: The current connection; None between two of them.
@@ -170,7 +170,7 @@ class SessionRunner:
         self._drain()
 
     def fail(self, error: CommError | ProtocolError) -> None:
-        """Give up the connection because of `error`, and come back if the machine says so."""
+        """Give up the connection because of `error`, and reconnect if the `Session` decides so."""
         if self._line is not None:
             self._abandon()
             self._on_closed(error)
@@ -190,8 +190,8 @@ class SessionRunner:
         try:
             if line.is_welcomed:  # before the welcome nothing but the registration may be sent
                 line.connection.send([Bye(reason=reason[:_MAX_REASON_CHARS])])
-                # The scheduler closes when it has read this. If this end closed first, a message on
-                # its way here would fail there, and end the connection with the goodbye unread.
+                # The scheduler closes when it has read this. If this end closed first, a message
+                # on its way here would fail and end the connection with the goodbye unread.
                 await asyncio.wait([line.closed], timeout=min(_GOODBYE_S, timeout_s))
             line.connection.close()
             await within(max(deadline - self._loop.time(), 0.0), asyncio.shield(line.closed))
@@ -213,11 +213,11 @@ class SessionRunner:
         if not self.over.done():
             self.over.set_result(None)
 
-    # --- What the machine asks for ----------------------------------------------------------------
+    # --- Actions of the session -------------------------------------------------------------------
 
     def _drain(self) -> None:
         # An action may lead to the next event at once, and so to another drain within this one:
-        # each takes what is there, and order holds.
+        # each takes away the whole list, so that the order is kept.
         while self.session.actions:
             actions, self.session.actions = self.session.actions, []
             for action in actions:
@@ -277,7 +277,7 @@ class SessionRunner:
             address, security, line.connection = await self._open(line, timeout_s)
             self.address, self.security = address, security
             self._line = line
-            if self.session.phase == "connecting":  # it may leave already
+            if self.session.phase == "connecting":  # the owner may be leaving already
                 await self._owner.prepare(line.connection, address, security)
                 if self._line is not line:
                     raise CommClosed("the connection to the scheduler ended", address)
@@ -304,8 +304,8 @@ class SessionRunner:
             self._drain()
 
     async def _open(self, line: _SessionLine, timeout_s: float) -> tuple[str, Security, Connection]:
-        """Connect to the first address that answers; they may be others each time."""
-        from .transport import connect  # not earlier: `import weft` need not wait for it
+        """Connect to the first address that answers; the addresses may change between attempts."""
+        from .transport import connect  # imported late, to keep `import weft` light
 
         addresses, security = self._find()
         failure: WeftError = ConfigError("no address of a scheduler is known")
@@ -326,7 +326,7 @@ class SessionRunner:
         raise failure
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
-        """Call; let a bug of this process end its session for good, and not leave it half done."""
+        """Call a method of the owner; an unexpected exception is a bug, and ends the session."""
         try:
             call(*args)
         except RemoteProtocolError:
@@ -343,7 +343,7 @@ class SessionRunner:
         self.session.on_bug(error, self._loop.time())
         self._drain()
 
-    # --- What connections deliver -----------------------------------------------------------------
+    # --- Calls of the connections -----------------------------------------------------------------
 
     def _on_messages(
         self, line: _SessionLine, connection: Connection, messages: list[Message]
@@ -355,7 +355,7 @@ class SessionRunner:
                 return
             connection.wire.epoch, connection.wire.session = first.epoch, first.session
             line.is_welcomed = True
-            # The machine first: the owner may already end the session, or have a bug.
+            # The `Session` comes first: the owner may end the session at once, or raise.
             outage = self.session.outage
             assert outage is not None
             self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())

@@ -1,4 +1,4 @@
-"""Sockets below the transports: bound and listening; the traps of each family are handled here."""
+"""Makes bound and listening sockets, and handles the peculiarities of each address family."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKLOG: Final = 1024
 
 
 async def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Listen at every address that `host` has, all at one port; 0 = any that is free.
+    """Listen at every address that `host` has, all at one port; 0 = any free one.
 
     Raises:
         CommError: the address cannot be listened at.
@@ -42,7 +42,7 @@ async def bind_tcp(host: str, port: int) -> list[socket.socket]:
 
 
 class SocketFile:
-    """The file of a Unix socket that listens; removed with it, unless it is another's by then."""
+    """The file of a listening Unix socket, removed with it unless it was replaced meanwhile."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class SocketFile:
         self._identity = (status.st_dev, status.st_ino)
 
     def remove(self) -> None:
-        """Remove the file, if it is there and is the one that was made."""
+        """Remove the file, if it still is the one that this process made."""
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(self._path)
             if (status.st_dev, status.st_ino) == self._identity:
@@ -58,7 +58,7 @@ class SocketFile:
 
 
 def bind_unix(path: str) -> tuple[socket.socket, SocketFile]:
-    """Listen at a path. The file is for this user only; a dead process's one is replaced.
+    """Listen at a path, for this user only; the file of a dead process is replaced.
 
     Raises:
         CommError: the path cannot be listened at.
@@ -69,7 +69,7 @@ def bind_unix(path: str) -> tuple[socket.socket, SocketFile]:
         sock.bind(path)
         file = SocketFile(path)
         try:
-            # Nobody can connect before `listen`, so nobody gets in before this.
+            # No other user can connect in between, because no connection succeeds before `listen`.
             os.chmod(path, 0o600)
             sock.listen(_BACKLOG)
             sock.setblocking(False)
@@ -83,7 +83,7 @@ def bind_unix(path: str) -> tuple[socket.socket, SocketFile]:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove the socket file that a process which was killed has left at `path`."""
+    """Remove the socket file that a killed process left at `path`."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return
@@ -96,15 +96,15 @@ def _remove_stale(path: str) -> None:
         except ConnectionRefusedError:
             os.unlink(path)
         except BlockingIOError:
-            # Somebody listens, and is busy; `bind` gives the error.
+            # A process listens and is busy; `bind` raises the error.
             return
 
 
 async def host_on_the_way_to(host: str, port: int) -> str:
-    """Return this machine's address as another one sees it.
+    """Return this machine's address on the way to another one.
 
     Raises:
-        CommError: there is no way there.
+        CommError: there is no route.
     """
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -114,10 +114,10 @@ async def host_on_the_way_to(host: str, port: int) -> str:
 
 
 def outward_host(wildcard: str) -> str:
-    """Return this machine's address on the way out, or its name if there is no way out.
+    """Return this machine's address on its default route, or its name if there is no such route.
 
     Args:
-        wildcard: "0.0.0.0" or "::", every interface of which family.
+        wildcard: "0.0.0.0" or "::", which chooses the address family.
     """
     family, far = (
         (socket.AF_INET6, "2001:db8::1") if wildcard == "::" else (socket.AF_INET, "192.0.2.1")
@@ -130,5 +130,5 @@ def outward_host(wildcard: str) -> str:
 
 def _own_end(family: int, name: Any) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        sock.connect(name)  # of a datagram socket: asks for the route, sends nothing
+        sock.connect(name)  # connecting a datagram socket only looks up the route and sends nothing
         return str(sock.getsockname()[0])

@@ -1,11 +1,11 @@
 """One connection over a byte stream (TCP, TLS or a Unix socket): handshake first, then frames.
 
 A shell: it moves bytes between an asyncio transport and the cores `handshake`, `framing` and
-`wire`, and turns time into deadlines. It decides nothing else. Who may connect and who hears of it
-is its *owner*'s business (`listen.Listener`, `transport._Connecting`).
+`wire`, and turns time into deadlines. It decides nothing else: its *owner* (`listen.Listener`,
+`transport._Connecting`) chooses the handshake and the handler.
 
-Before the handshake is done the transport is handed a buffer of exactly the bytes that the
-handshake wants, so that nothing unauthenticated is ever held beyond that.
+Until the handshake is complete the transport gets a buffer of exactly the bytes that the handshake
+needs next, so that no more than these are held for a peer that is not authenticated.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from .unfinished import MIN_RATE, Trickle, UnfinishedFrames
 
 __all__ = ["Owner", "StreamConnection", "tls_reason"]
 
-#: `writable` becomes False above HIGH and True again below LOW bytes that wait to be written.
+#: `writable` becomes False above HIGH bytes that wait to be written, and True again below LOW.
 _HIGH_BYTES: Final = 1 << 20
 _LOW_BYTES: Final = 256 << 10
 #: How long `close` waits for a peer that does not read.
 _CLOSE_TIMEOUT_S: Final = 5.0
-#: A machine that vanished while nothing was on its way to it is noticed after about this long.
+#: A machine that vanished while nothing was being sent to it is noticed after about this time.
 _DEAD_PEER_S: Final = 30
-#: Into so many parts a time limit is divided; see `wire.session.Silence`.
+#: The number of parts that a time limit is divided into; see `wire.session.Silence`.
 _LOOKS: Final = 5
 
 # Plain asyncio: before 3.12 `writelines` joins everything; its first releases with sendmsg never
 # pause the protocol (fixed in 3.12.9 and 3.13.2).
 _HAS_WRITELINES: Final = sys.version_info >= (3, 13, 2) or (3, 12, 9) <= sys.version_info < (3, 13)
-#: Where `writelines` is of no use, smaller parts are joined and larger ones written one by one.
+#: Without a usable `writelines`, smaller parts are joined and larger ones written one by one.
 _JOIN_BYTES: Final = 64 << 10
 
 
 class Owner(Protocol):
-    """What a connection asks of whoever made it."""
+    """The object that made a connection, which the connection calls while it is set up."""
 
     def on_transport(self, connection: StreamConnection, transport: asyncio.Transport) -> None:
-        """The socket is connected, TLS is done: call `connection.begin`, or `fail`."""
+        """Call `connection.begin` or `fail`: the socket is connected, with TLS if it is used."""
 
     def on_authenticated(self, connection: StreamConnection) -> Handler:
-        """The handshake is done; deliver to this handler."""
+        """Return the handler to deliver to: the handshake is complete."""
 
     def on_failed(self, connection: StreamConnection, error: CommError | ProtocolError) -> None:
-        """The connection ends, either before it was authenticated or for what the peer sent."""
+        """Handle an end before authentication, or because of what the peer sent."""
 
     def on_gone(self, connection: StreamConnection) -> None:
-        """The last call."""
+        """Handle the end of the connection. This is the last call."""
 
 
 class _Memory(threading.local):
-    """Receive memory that all connections of one thread, and so of one loop, share."""
+    """The receive buffer that all connections of one thread, and so of one loop, share."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(MEMORY_BYTES))
@@ -75,7 +75,7 @@ _memory = _Memory()
 
 
 class StreamConnection(Connection, asyncio.BufferedProtocol):
-    """See `Connection`. Made by a connecting or listening owner, who hands it to asyncio."""
+    """A `Connection` that a connecting or listening owner makes and passes to asyncio."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._decoder: FrameDecoder | None = None
         self._error: CommError | ProtocolError | None = None
         self._is_gone = False
-        #: Why it is not read from: the handler asked for that, or there is no room (`unfinished`).
+        #: Why it is not read from: the handler paused it, or memory is short (`unfinished`).
         self._is_paused = self._is_held_up = False
         self._reads = True
         self._progress_timeout_s = progress_timeout_s
@@ -112,20 +112,20 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._watch_handshake(handshake_timeout_s, _LOOKS)
         self._progress: asyncio.TimerHandle | None = None
-        #: Where the memory of a half received frame is counted; None = nowhere: this end asked for
-        #: what comes, and limits what it asks for.
+        #: Counts the memory of half received frames; None = it is not counted, because this end
+        #: requested what arrives and limits its requests.
         self._unfinished = unfinished
-        #: As it stands there, and of which frame.
+        #: The number of bytes that was last counted there, and the frame that it belongs to.
         self._held = self._held_frame = 0
 
     @property
     def receiving(self) -> bool:
-        """Whether a frame has begun and is not complete. See `Connection.receiving`."""
+        """Return whether a frame has begun and is not complete. See `Connection.receiving`."""
         return self._decoder is not None and self._decoder.half_received
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is, or was, a transport: then `connection_lost` comes from asyncio."""
+        """Whether there is or was a transport; then asyncio calls `connection_lost`."""
         return self._transport is not None
 
     # --- Opening ----------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self.fail(error)
             return
         if handshake.error is not None:
-            # The reason was written just now; let it go out.
+            # The reason was written just now: let it be sent.
             self.fail(handshake.error, flush=True)
         elif handshake.done:
             self._on_authenticated(handshake)
@@ -179,14 +179,14 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._handler = self._owner.on_authenticated(self)
 
     def _watch_handshake(self, timeout_s: float, n_looks: int) -> None:
-        # In parts, so that a loop that was held up for longer still reads what has come meanwhile.
+        # In parts, so that a loop that was blocked for longer first reads what arrived meanwhile.
         self._deadline = None
         if n_looks:
             self._deadline = self._loop.call_later(
                 timeout_s / _LOOKS, self._watch_handshake, timeout_s, n_looks - 1
             )
         elif self.closed:
-            # It failed before, and the parting words were not read.
+            # It failed before, and the peer did not read the reason in time.
             self._abort_transport()
         else:
             self.fail(HandshakeError(f"the handshake was not done within {timeout_s:g} s"))
@@ -197,7 +197,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         """Called by asyncio."""
         if self._decoder is not None:
             return self._decoder.get_buffer(sizehint)
-        # At least one: asyncio forbids an empty buffer. What comes after a failure is dropped.
+        # At least one byte: asyncio forbids an empty buffer. Bytes after a failure are dropped.
         want = self._handshake.bytes_wanted if self._handshake is not None else 1
         return self._scratch[: max(want, 1)]
 
@@ -226,13 +226,13 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         if self._unfinished is None:
             return
         if self._held and self.frames_in != self._held_frame:
-            # That was of an earlier frame, and the age of a frame decides.
+            # The count was of an earlier frame, and frames are ordered by their age.
             self._unfinished.update(self, 0, 0)
         self._held, self._held_frame = nbytes, self.frames_in
         self._unfinished.update(self, nbytes, next_nbytes)
 
     def _deliver(self, frame: Frame) -> bool:
-        """Hand on a frame's messages; return whether the handler left the connection open."""
+        """Deliver a frame's messages; return whether the handler left the connection open."""
         self.frames_in += 1
         messages = self.wire.decode(frame)
         if messages:
@@ -251,12 +251,12 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._read_or_not()
 
     def hold_up(self) -> None:
-        """Leave what comes in the socket until there is room: see `unfinished`."""
+        """Stop reading until there is memory for more: see `unfinished`."""
         self._is_held_up = True
         self._read_or_not()
 
     def go_on(self) -> None:
-        """Read again: there is room."""
+        """Read again: there is memory."""
         self._is_held_up = False
         self._read_or_not()
 
@@ -271,14 +271,14 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _watch_progress(self, silence: Silence, trickle: Trickle) -> None:
-        # One timer while there are half frames, not one a read.
+        # One timer while frames are incomplete, not one per read.
         self._progress = None
         if self.closed or self._decoder is None or not self._decoder.half_received:
             return
         timeout_s = self._progress_timeout_s
         min_rate = MIN_RATE if self._unfinished is None else self._unfinished.min_rate
         if not self._reads:
-            silence = Silence(_LOOKS)  # it is this end that does not read
+            silence = Silence(_LOOKS)  # this end does not read
         elif silence.look(self.bytes_in):
             self.fail(RemoteProtocolError(f"a frame stopped halfway for {timeout_s:g} s"))
             return
@@ -309,7 +309,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self.bytes_out += len(parts[0])
             self._transport.write(parts[0])
             return
-        # Views, because asyncio's TLS slices what it has not yet written.
+        # Memory views, because asyncio's TLS slices what it has not yet written.
         views = list(map(_view, parts))
         self.bytes_out += sum(map(len, views))
         if self._writes_lines:
@@ -345,7 +345,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._abort_transport()
 
     def discard(self) -> None:
-        """Abort, and let nobody hear of it: for an owner who gives up before it handed it on."""
+        """Abort without calling the owner, which gives up the connection before its use."""
         self._handler = None
         self._cancel_deadline()
         self.abort()
@@ -387,7 +387,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         if self._held:
             self._count_held(0, 0)
         if sys.version_info < (3, 11) and self._transport is not None:
-            # Its TLS transport does not note that the other end has closed it, and warns later.
+            # asyncio's TLS transport does not notice that the other end closed it, and warns later.
             self._transport.close()
         handler, self._handler = self._handler, None
         try:
@@ -400,7 +400,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         if self._handshake is not None and self.bytes_in:
             return self._handshake.on_eof()
         if isinstance(exc, ssl.SSLError) and not self.authenticated:
-            # In TLS 1.3 the server is done before it hears that the client refuses.
+            # In TLS 1.3 the server completes its handshake before the client can refuse.
             return HandshakeError(f"TLS: {tls_reason(exc)}")
         if not self.authenticated:
             return CommClosed("the connection was closed before its handshake", self.peer_address)
@@ -410,7 +410,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         return CommClosed(f"{how}: {exc}" if exc else how, self.peer_address)
 
     def _abort_transport(self) -> None:
-        # asyncio's transports fail when they are aborted after their end.
+        # An asyncio transport raises when it is aborted after its end.
         if self._transport is not None and not self._is_gone:
             self._transport.abort()
 
@@ -421,7 +421,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
 
 
 def tls_reason(error: BaseException) -> str:
-    """Say in a few words why TLS failed."""
+    """Return a short reason why TLS failed."""
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return (reason or str(error) or type(error).__name__).replace("_", " ").lower()
 
@@ -435,7 +435,7 @@ def _view(part: Buffer) -> memoryview:
 
 
 def _writes_lines(transport: asyncio.Transport) -> bool:
-    """Whether `writelines` of this transport neither joins its parts nor forgets to pause."""
+    """Return whether this transport's `writelines` does not join its parts and pauses writing."""
     if not type(transport).__module__.startswith("asyncio."):
         return True
     if transport.get_extra_info("ssl_object") is not None:
@@ -448,7 +448,7 @@ def _write_one_by_one(transport: asyncio.Transport, parts: Sequence[bytes | memo
     nbytes = 0
     for part in parts:
         if transport.is_closing():
-            return  # lost just now, which asyncio would warn of after some more parts
+            return  # lost just now; asyncio would log warnings for further writes
         if len(part) < _JOIN_BYTES and nbytes < _JOIN_BYTES:
             small.append(part)
             nbytes += len(part)
@@ -475,11 +475,11 @@ def _set_options(transport: asyncio.Transport) -> None:
             (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _DEAD_PEER_S // 3),
             (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _DEAD_PEER_S // 6),
             (socket.IPPROTO_TCP, "TCP_KEEPCNT", 4),
-            # No TCP_USER_TIMEOUT: it also ends the connection of a peer that is there and does not
-            # read for so long, such as a worker whose task holds the interpreter lock.
+            # TCP_USER_TIMEOUT is not used: it also ends the connection to a live peer that does not
+            # read for that time, such as a worker whose task holds the interpreter lock.
         ]
     else:
-        # Unix sockets are not tuned.
+        # The kernel does not tune the buffers of Unix sockets.
         options = [
             (socket.SOL_SOCKET, "SO_SNDBUF", _HIGH_BYTES),
             (socket.SOL_SOCKET, "SO_RCVBUF", _HIGH_BYTES),

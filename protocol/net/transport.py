@@ -1,4 +1,4 @@
-"""Connections between weft processes: `connect` and `listen`, and what they give.
+"""Connections between weft processes: `connect` and `listen`, and the types they return.
 
 The interface is in connection.py, byte streams are in stream.py, accepting is in listen.py, and
 connections within one process are in inproc.py.
@@ -46,26 +46,26 @@ async def connect(
     limits: FrameLimits | None = None,
     progress_timeout_s: float = 30.0,
 ) -> Connection:
-    """Connect to a listening weft process and prove each to the other who they are.
+    """Connect to a listening weft process; both ends prove that they know the cluster's token.
 
-    `handler` may get messages before this returns, but never anything if this raises.
+    `handler` may get messages before this returns, but is never called if this raises.
 
     Args:
         address: `tcp://host:port`, `tls://host:port`, `unix:///path` or `inproc://name`.
-        role: what this end is.
-        server_role: what the other end must be.
-        security: the cluster's secret; with a certificate, that one is pinned.
-        handler: whom to deliver to.
-        timeout_s: for everything together.
+        role: the role of this end.
+        server_role: the role that the other end must have.
+        security: the cluster's secret; if it has a certificate, that one is pinned.
+        handler: receives the messages and the end of the connection.
+        timeout_s: for the whole attempt, including the handshake.
         limits: of the frames that the other end sends.
-        progress_timeout_s: a frame may pause this long, and not twice as long.
+        progress_timeout_s: the pause within a frame that is always allowed; twice as long never is.
 
     Raises:
-        ConnectRefused: nobody listens there.
+        ConnectRefused: no process listens there.
         ConnectTimeout: it took too long.
-        CommError: another failure of the network.
-        HandshakeError: or a subclass; trying again will not help.
-        ConfigError: the address is none.
+        CommError: the network failed in another way.
+        HandshakeError: the ends do not fit together; trying again will not help.
+        ConfigError: the address is malformed.
     """
     target = parse_address(address)
     if target.scheme == "inproc":
@@ -142,10 +142,10 @@ class _Connecting:
         await self._authenticated
 
     def give_up(self, connection: StreamConnection) -> None:
-        """Leave nothing of the attempt, and let nobody hear of it."""
+        """Discard the connection; the handler is not called."""
         connection.discard()
         if not self._authenticated.cancel() and not self._authenticated.cancelled():
-            # Its error came in the same turn in which the attempt was cancelled.
+            # It failed in the turn in which the attempt was cancelled: mark its error as retrieved.
             self._authenticated.exception()
 
     def on_transport(self, connection: StreamConnection, transport: asyncio.Transport) -> None:

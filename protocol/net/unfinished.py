@@ -1,11 +1,11 @@
-"""Limits for unfinished frames: of all peers together, and in time. Pure: connections act.
+"""Limits for unfinished frames, in memory (all peers together) and in time. Pure: connections act.
 
-What a peer has sent of a frame stays in memory until the frame is whole. Each frame has limits of
-its own (`FrameLimits`), but many peers, each halfway through a large one, would together take
-whatever the machine has. So the connections that one process has accepted share a number of bytes.
-A peer that would exceed it is not read from until others are done: its kernel holds it up, and
-nothing is lost. The oldest unfinished frame is always read on, however large it is: so one of them
-always ends, and an argument larger than the whole limit still arrives.
+The received part of a frame stays in memory until the frame is complete. Each frame has limits of
+its own (`FrameLimits`), but many peers, each halfway through a large frame, could together take all
+memory of the machine. Therefore the connections that one process has accepted share a limit. A peer
+that would exceed it is not read from until other frames are complete: flow control stops it, and
+nothing is lost. Reading of the oldest unfinished frame always continues, however large it is, so
+that one frame is always completed, and an argument larger than the whole limit still arrives.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_RATE", "MIN_RATE_WAITED_FOR", "Trickle", "UnfinishedFrames"]
 
-#: Bytes a second, at which a frame has to come that is not complete after the time limit for its
-#: progress; the second one while other peers are not read from because of it.
+#: The bytes per second that a frame must arrive with if it is not complete within the time limit
+#: for its progress; the second number applies while other peers wait for memory because of it.
 MIN_RATE: Final = 2 << 10
 MIN_RATE_WAITED_FOR: Final = 256 << 10
 
@@ -28,7 +28,7 @@ class UnfinishedFrames:
     """The memory of unfinished frames, by connection.
 
     Args:
-        limit: bytes that all of them may take, beside the oldest, and the first MiB of each.
+        limit: bytes for all of them, not counting the oldest and the first MiB of each.
     """
 
     def __init__(self, limit: int = 512 << 20) -> None:
@@ -37,17 +37,17 @@ class UnfinishedFrames:
         self.nbytes = 0
         #: {connection: bytes, > 0}, in the order in which their frames began
         self._held: dict[StreamConnection, int] = {}
-        #: {connection: bytes that it will take next}: those not read from; a part of `_held`, never
-        #: its first
+        #: {connection: bytes that it will take next} of those not read from; a subset of `_held`
+        #: that never has its first
         self._paused: dict[StreamConnection, int] = {}
 
     @property
     def min_rate(self) -> int:
-        """How many bytes a second the peer of an unfinished frame has to send at least."""
+        """The least number of bytes per second that the peer of an unfinished frame must send."""
         return MIN_RATE_WAITED_FOR if self._paused else MIN_RATE
 
     def update(self, connection: StreamConnection, nbytes: int, next_nbytes: int) -> None:
-        """Note what a connection's unfinished frame takes now, and what reading on would add."""
+        """Record the memory of a connection's unfinished frame, and what reading on would add."""
         change = nbytes - self._held.get(connection, 0)
         self.nbytes += change
         if nbytes:
@@ -75,9 +75,9 @@ class UnfinishedFrames:
 
 
 class Trickle:
-    """Decides when a frame comes too slowly to be waited for. For one connection only.
+    """Decides when a frame of one connection arrives too slowly.
 
-    It counts looks, as `wire.session.Silence` does, and for the same reason.
+    Like `wire.session.Silence`, and for the same reason, it counts looks instead of measuring time.
     """
 
     def __init__(self, n_looks: int) -> None:
@@ -85,13 +85,13 @@ class Trickle:
         self._n_looks = n_looks
         self._n_left = n_looks
         self._frames_in = -1
-        #: what had come of everything when this stretch of `n_looks` began
+        #: the connection's `bytes_in` when this stretch of `n_looks` began
         self._bytes_in = 0
 
     def look(self, connection: Connection, min_nbytes: int, *, is_paused: bool) -> bool:
-        """Return whether less than `min_nbytes` came of one frame during the last `n_looks` looks.
+        """Return whether less than `min_nbytes` of one frame came during the last `n_looks` looks.
 
-        Nothing can come while this end does not read (`is_paused`): that does not count.
+        Nothing can arrive while this end does not read (`is_paused`): that does not count.
         """
         if connection.frames_in != self._frames_in or is_paused:
             self._begin(connection)

@@ -15,7 +15,7 @@ from weft.protocol.wire.messages import GetData, KeysData
 
 
 class Port(End):
-    """Answers what it is asked, unless it is told to be silent."""
+    """A data port that answers requests, unless it is set to be silent."""
 
     is_silent = False
 
@@ -57,7 +57,7 @@ class Asker:
 
 
 class Worker(Server):
-    """A data port that tells when somebody has connected to it."""
+    """A data port that reports when a peer has connected to it."""
 
     def __init__(self, make):
         super().__init__(make)

@@ -121,7 +121,7 @@ def test_counters_agree_on_both_ends(run: Run, stream_address: str) -> None:
     run(main())
 
 
-def test_writable_tells_of_a_slow_reader(run: Run, stream_address: str) -> None:
+def test_writable_is_false_while_the_reader_is_slow(run: Run, stream_address: str) -> None:
     async def main() -> None:
         server = Server(End)
         at = await server.start(stream_address)
@@ -237,7 +237,9 @@ def test_many_connections_at_once_from_one_machine(
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "unix", "inproc"])
-def test_nobody_listens(run: Run, tmp_path: Path, scheme: str) -> None:
+def test_connecting_where_no_process_listens_is_refused(
+    run: Run, tmp_path: Path, scheme: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     where = {"unix": f"{tmp_path}/socket", "inproc": "nobody"}.get(scheme, f"127.0.0.1:{port}")

@@ -123,7 +123,7 @@ def test_many_large_frames_take_bounded_memory_and_all_arrive(run: Run, stream_a
     assert 8 * MIB <= most <= (8 + 6 + n) * MIB
 
 
-def test_a_frame_that_nobody_waits_for_may_be_larger_than_the_limit(run: Run):
+def test_a_frame_for_which_no_other_waits_may_be_larger_than_the_limit(run: Run):
     async def main() -> None:
         frames = UnfinishedFrames(limit=MIB)
         server = Server()
