@@ -1,3 +1,3 @@
-"""Who may connect: tokens, certificates, secret files, the connection file."""
+"""Access to a cluster: tokens, certificates, secret files, the connection file."""
 
 from __future__ import annotations

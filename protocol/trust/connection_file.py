@@ -1,12 +1,12 @@
 """The connection file: how workers and clients find a scheduler and get its token.
 
-A scheduler writes one JSON file with its addresses, its token and the certificate to pin; who may
-read that file may join the cluster, so it is written and read by the rules of `secret_files` (mode
-0600, our own, no symbolic link, bounded size). This module owns the file's content and its places.
-`find` is the one answer to "which cluster, and with which token?" for every command; its errors say
-where it looked and why each candidate was passed over.
+A scheduler writes one JSON file with its addresses, its token and the certificate to pin. A user
+who can read that file can join the cluster, so it is written and read by the rules of
+`secret_files` (mode 0600, owned by this user, no symbolic link, limited size). This module owns the
+file's content and its places. Every command uses `find` to choose the cluster and its token; its
+errors list where it looked and why each candidate was skipped.
 
-It reads no environment of its own: the environment comes in as a mapping. It never opens a
+This module does not read the environment, which callers pass as a mapping, and never opens a
 connection. No error raised here quotes the content of a file.
 
 The idea is Jupyter's kernel connection file and HyperQueue's access file.
@@ -61,8 +61,8 @@ _MAX_FILE_BYTES: Final = 64 * 1024
 _MAX_ADDRESSES: Final = 64
 _HEX_ID: Final = re.compile(f"[0-9a-f]{{{2 * CLUSTER_ID_BYTES}}}")
 
-#: The start time of a process is derived from the boot time, which moves when a clock is set. To
-#: pass over a running scheduler would be worse than to keep a dead one's file.
+#: The start time of a process is derived from the boot time, which changes when the clock is set.
+#: Skipping a running scheduler would be worse than keeping the file of a dead one.
 _CLOCK_TOLERANCE_S: Final = 60.0
 
 
@@ -75,22 +75,22 @@ class NoSchedulerFound(ConfigError):
 
 @dataclass(frozen=True)
 class ConnectionFile:
-    """What a scheduler tells workers and clients of the same user. Its repr shows no secret.
+    """What workers and clients need to find and join a scheduler. Its repr shows no secret.
 
-    `find` also returns one that was put together from an address and a token file. Then the cluster
-    is not known: `cluster_id` and `host` are "" and `pid` is 0. Such a one is never written.
+    `find` also makes one from an address and a token file. Then the cluster is not known:
+    `cluster_id` and `host` are "" and `pid` is 0. Such an object is never written to a file.
 
     Args:
         cluster_id: 32 hexadecimal digits.
         addresses: `tcp://host:port`, `tls://host:port` or `unix:///path`, the best one first.
         token: the cluster's secret.
         certificate_pem: the certificate to pin on tls:// addresses; None = none.
-        dashboard: its URL, None = none.
+        dashboard: URL of the HTTP pages; None = none.
         pid: process id of the scheduler, on `host`.
-        host: the scheduler's host name, as it calls itself.
+        host: the host name of the scheduler's machine, as that machine reports it.
         created: seconds since 1970.
-        version: of this file's format.
-        source: where it was found, for messages; not part of the file.
+        version: the version of the file's format.
+        source: where it was found, for error texts; not part of the file.
     """
 
     cluster_id: str
@@ -111,7 +111,7 @@ class ConnectionFile:
         addresses: Sequence[str],
         dashboard: str | None = None,
     ) -> ConnectionFile:
-        """Describe a scheduler that runs in this process. The private key stays behind."""
+        """Describe a scheduler that runs in this process, without its private key."""
         if security.cluster_id is None:
             raise ConfigError("a scheduler must know its cluster id to write a connection file")
         return cls(
@@ -126,7 +126,7 @@ class ConnectionFile:
         )
 
     def to_security(self) -> Security:
-        """Return what a handshake and a TLS context need."""
+        """Return the token, cluster id and certificate for a handshake and a TLS context."""
         return Security(
             token=self.token.encode(),
             cluster_id=bytes.fromhex(self.cluster_id) or None,
@@ -134,13 +134,13 @@ class ConnectionFile:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write to `path`, mode 0600, at once: a reader sees all of it or what was there before.
+        """Write to `path` with mode 0600, atomically: readers see the old or the new content.
 
-        The directory is made, mode 0700, if it is missing. What `path` holds already is replaced
-        only if it is a connection file, and not that of another scheduler alive on this host.
+        The directory is made with mode 0700 if it is missing. An existing file at `path` is
+        replaced only if it is a connection file, and not of another scheduler running on this host.
 
         Raises:
-            ConfigError: the directory or the file there is not ours to use.
+            ConfigError: the directory or the existing file belongs to another user or scheduler.
         """
         path = Path(path)
         content = {
@@ -148,7 +148,7 @@ class ConnectionFile:
             for field in dataclasses.fields(self)
             if field.name != "source"
         }
-        # What we could not read back we do not write.
+        # Nothing is written that could not be read back.
         _parse(json.loads(json.dumps(content)), str(path))
         _check_destination(path, self.pid, self.host)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -169,7 +169,7 @@ class ConnectionFile:
                 os.unlink(temporary)
 
     def remove(self, path: str | os.PathLike[str]) -> bool:
-        """Remove `path` if it is still this scheduler's; return whether it was.
+        """Remove `path` if it is still the file of this scheduler; return whether it was.
 
         A scheduler that was started later may have replaced the file, and needs it.
         """
@@ -184,7 +184,7 @@ class ConnectionFile:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ConnectionFile:
-        """Read a connection file, after checking that nobody else can have read or written it.
+        """Read a connection file, after checking that no other user can have read or written it.
 
         Raises:
             ConfigError: it is missing, not safe to use, or malformed; the text says what to do.
@@ -193,12 +193,12 @@ class ConnectionFile:
         try:
             content = json.loads(data)
         except (ValueError, RecursionError):
-            # Without its cause, which carries the file's content.
+            # The cause is left out, because it contains the file's content.
             raise _malformed(str(path), "it is not JSON") from None
         return _parse(content, str(path))
 
     def is_stale(self) -> bool:
-        """Say whether its scheduler ran on this host and is gone. False when that is not known."""
+        """Return whether its scheduler ran on this host and has ended; False if not known."""
         return self.host == socket.gethostname() and not _is_alive(self)
 
 
@@ -243,7 +243,7 @@ def _malformed(where: str, what: str) -> ConfigError:
 
 
 def _parse(content: object, where: str) -> ConnectionFile:
-    """Check every field of decoded JSON. Fields that we do not know are left alone."""
+    """Check every field of decoded JSON. Unknown fields are ignored."""
 
     def demand(condition: bool, what: str) -> None:
         if not condition:
@@ -266,7 +266,7 @@ def _parse(content: object, where: str) -> ConnectionFile:
             raise _malformed(where, f"its {name!r} is not a number in its range")
         return value
 
-    # First, and before anything that a newer format may have changed.
+    # The version comes first, because a newer format may have changed all else.
     version = number("version", 1, 2**31)
     if version > FILE_VERSION:
         raise ConfigError(
@@ -319,7 +319,7 @@ def _parse(content: object, where: str) -> ConnectionFile:
 
 
 def _address_key(text: str) -> Address | None:
-    """Return the address, equal for two spellings of one; None = it is none to connect to."""
+    """Return the normalized address; None = it is malformed or cannot be connected to."""
     try:
         address = parse_address(text)
     except ConfigError:
@@ -334,14 +334,14 @@ def _address_key(text: str) -> Address | None:
 
 
 def _run_directories(environ: Mapping[str, str]) -> list[Path]:
-    """Where connection files may be, the place for new ones first. None of them need exist.
+    """Return the directories for connection files, new ones go to the first. None need exist.
 
-    Both are looked at: a scheduler started in a login session has $XDG_RUNTIME_DIR, a worker
-    started by cron or over ssh has not.
+    Both are searched: a scheduler started in a login session has $XDG_RUNTIME_DIR, a worker
+    started by cron or over ssh does not.
     """
     directories = []
     runtime = Path(environ.get("XDG_RUNTIME_DIR", ""))
-    # After `su` the variable still names the directory of the user we were.
+    # After `su` the variable still names the directory of the previous user.
     with contextlib.suppress(OSError):
         if runtime.is_absolute() and (not POSIX or runtime.stat().st_uid == os.geteuid()):
             directories.append(runtime / "weft")
@@ -353,10 +353,11 @@ def _run_directories(environ: Mapping[str, str]) -> list[Path]:
 def run_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the user's directory for connection files and sockets; make it, mode 0700.
 
-    It is `$XDG_RUNTIME_DIR/weft`, or `~/.weft/run` where that variable is not set or not ours.
+    It is `$XDG_RUNTIME_DIR/weft`, or `~/.weft/run` if that variable is unset or names another
+    user's directory.
 
     Raises:
-        ConfigError: it cannot be made, or others can use it.
+        ConfigError: it cannot be made, or other users can use it.
     """
     path = _run_directories(environ)[0]
     make_directory(path)
@@ -385,7 +386,7 @@ def default_path(name: str = "scheduler", environ: Mapping[str, str] = os.enviro
 
 
 def _is_alive(file: ConnectionFile) -> bool:
-    """Say whether the process that wrote `file`, on this host, still runs."""
+    """Return whether the process on this host that wrote `file` still runs."""
     import psutil
 
     try:
@@ -394,27 +395,27 @@ def _is_alive(file: ConnectionFile) -> bool:
         return False
     except psutil.AccessDenied:
         return True
-    # After a reboot the number may be another process's, which then is younger than the file.
+    # After a reboot another process, younger than the file, may have the same number.
     return started <= file.created + _CLOCK_TOLERANCE_S
 
 
 # --- Finding a cluster ----------------------------------------------------------------------------
 
 
-#: As it is called on the command line, and in Python.
+#: The name of the option on the command line, and in Python.
 _THE_OPTION: Final = "--connection-file (connection_file=)"
 
 
 @dataclass
 class _Search:
-    """What `find` saw on its way, in order, for the error's text."""
+    """The places and candidates that `find` looked at, in order, for the error text."""
 
     notes: list[str]
-    #: Files whose scheduler is gone.
+    #: Files whose scheduler has ended.
     stale: list[ConnectionFile] = field(default_factory=list)
 
     def scan(self, environ: Mapping[str, str]) -> list[ConnectionFile]:
-        """Read what is usable in the run directories; note everything else."""
+        """Return the usable files of the run directories; note why others were skipped."""
         usable = []
         for directory in _run_directories(environ):
             try:
@@ -446,7 +447,7 @@ class _Search:
     def error(
         self, what: str, advice: str, gone: Sequence[ConnectionFile] = ()
     ) -> NoSchedulerFound:
-        """Make the error; where a scheduler's end explains it, that comes first."""
+        """Make the error; it begins with a scheduler that has ended, if one has."""
         if gone:
             last = max(gone, key=lambda file: file.created)
             what = (
@@ -468,14 +469,14 @@ def find(
     3. with an `address`: `$WEFT_TOKEN_FILE`, or else the file in the run directory that lists it;
     4. the only file in the run directory.
 
-    An `address` beside 1 or 2 is used in place of the file's own, for tunnels and forwarded ports.
-    A bare `host:port` is tcp:// or tls://, whichever the file says; without a file, the one that
-    weft speaks there.
+    With 1 or 2, an `address` replaces those of the file, for tunnels and forwarded ports. A bare
+    `host:port` gets the scheme of the file's addresses; without a file it gets tls:// if the host
+    is beyond loopback, else tcp://.
 
     Raises:
-        NoSchedulerFound: nothing was found; the text lists where it looked and why each candidate
-            was passed over.
-        ConfigError: several were found, or what was found is not to be used.
+        NoSchedulerFound: nothing was found; the text lists the places and why each candidate was
+            skipped.
+        ConfigError: several were found, or the one found is not safe to use.
     """
     search = _Search([])
     if address is not None and _address_key(_with_scheme(address)) is None:
@@ -537,7 +538,7 @@ def _find_for_address(address: str, environ: Mapping[str, str], search: _Search)
             "WEFT_TOKEN_FILE to a file with its token",
             [file for file in search.stale if _is_listed(address, file)],
         )
-    # Two schedulers cannot have one address: the newest file is of the one that is there now.
+    # Two schedulers cannot have one address: the newest file belongs to the current one.
     return max(matches, key=lambda match: match.created)
 
 
@@ -552,10 +553,10 @@ def _is_listed(address: str, file: ConnectionFile) -> bool:
 
 
 def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
-    """Return `address`, if it is a bare host:port with the scheme that is meant.
+    """Return `address`; if it is a bare host:port, with its scheme added.
 
-    That is the one that `file` has for it or, where the file has another host (a tunnel's end),
-    for its first host. Without a file: weft always encrypts beyond loopback.
+    The scheme is the one that `file` has for this address or, if the file has another host (that
+    of a tunnel), for its first one. Without a file: weft always encrypts beyond loopback.
     """
     bare = _address_key(f"tcp://{address}")
     if "://" in address or bare is None:

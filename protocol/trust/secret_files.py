@@ -1,9 +1,9 @@
-"""Files with a secret in them, and the directories that hold such files, used safely.
+"""Safe use of files with a secret in them, and of the directories that hold such files.
 
-Owns the rules (mode 0600 or 0700, our own, no symbolic link, bounded size) and their error texts,
-which say what to do and never quote a file. One environment variable loosens them for files that a
-container's runtime mounts. Knows nothing of what the files mean, but for a file
-that holds a token and nothing else.
+This module owns the rules (mode 0600 or 0700, owned by this user, no symbolic link, limited size)
+and their error texts, which explain what to do and never quote a file. One environment variable
+relaxes the rules for files that a container's runtime mounts. The content of the files is the
+business of the callers, except that of a token file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .security import MIN_TOKEN_BYTES
 MAX_TOKEN_BYTES: Final = 1024
 TOKEN: Final = re.compile(rf"[!-~]{{{MIN_TOKEN_BYTES},{MAX_TOKEN_BYTES}}}")
 
-#: Set to 1: secret files may be links, may belong to root, and may be readable by others, as those
-#: that Kubernetes and docker mount are. Off by default.
+#: If set to 1, secret files may be links, may belong to root, and may be readable by others, like
+#: those that Kubernetes and docker mount. Off by default.
 TRUST_VARIABLE: Final = "WEFT_TRUST_MOUNTED_SECRETS"
 
-# Absent on Windows, where permissions are those of the user's profile directory.
+# Windows lacks these; there the permissions are those of the user's profile directory.
 NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
@@ -46,21 +46,21 @@ def read_secret_file(
     max_bytes: int,
     hint: str = "is the scheduler running, and is this the path that it printed?",
 ) -> bytes:
-    """Return the content of a file that nobody else can have read or written.
+    """Return the content of a file that no other user can have read or written.
 
     Args:
-        path: of the file itself; a link is refused.
-        what: what it should be, for messages.
-        max_bytes: of its content.
-        hint: what to say if there is none.
+        path: the path of the file itself; a symbolic link is refused.
+        what: the kind of file, for error texts.
+        max_bytes: the limit of its size.
+        hint: the advice of the error if the file does not exist.
 
     Raises:
         ConfigError: it is missing, not safe to use, or larger.
     """
     # O_NOFOLLOW: a link in a directory that others can write to could lead anywhere. O_NONBLOCK: a
-    # FIFO must be refused, not waited for. All checks are of the opened file, so that no other one
-    # can take its place in between.
-    # Mounted secrets are links to files of root that all in the container can read.
+    # FIFO must be refused, not waited for. All checks are made on the opened file, so that no
+    # other one can take its place in between.
+    # Mounted secrets are links to files of root that all users of the container can read.
     is_mounted = os.environ.get(TRUST_VARIABLE, "") == "1"
     nofollow = 0 if is_mounted else NOFOLLOW
     try:
@@ -96,7 +96,7 @@ def read_secret_file(
 
 
 def _check_mounted(status: os.stat_result, subject: str) -> None:
-    """Check only that nobody but root and ourselves can have written what has this status."""
+    """Check only that no user but root and this one can have written the file."""
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         raise ConfigError(
             f"{subject} can be written by others (mode {stat.S_IMODE(status.st_mode):04o}, user "
@@ -106,7 +106,7 @@ def _check_mounted(status: os.stat_result, subject: str) -> None:
 
 
 def check_private(status: os.stat_result, subject: str, path: Path, mode: str) -> None:
-    """Check that only we can use what has this status; `mode` is what it should have."""
+    """Check that only this user can use the file or directory; errors propose `mode`."""
     if status.st_uid != os.geteuid():
         raise ConfigError(
             f"{subject} belongs to user {status.st_uid}, not to you (user {os.geteuid()}), so it "
@@ -137,9 +137,9 @@ def read_token_file(path: str | os.PathLike[str]) -> str:
 
 
 def make_directory(path: Path) -> None:
-    """Make `path`, and what is missing above it, for us alone."""
+    """Make `path` and its missing parents, accessible to this user only."""
     try:
-        # Mode 0700 for all that is made: `parents=True` would give the others the default mode.
+        # Each gets mode 0700: `parents=True` would make the parents with the default mode.
         for directory in (*reversed(path.parents), path):
             if not directory.exists():
                 with contextlib.suppress(FileExistsError):
@@ -149,7 +149,7 @@ def make_directory(path: Path) -> None:
 
 
 def check_directory(path: Path) -> None:
-    """Check that nobody else can rename or remove our files in `path`."""
+    """Check that no other user can rename or remove this user's files in `path`."""
     try:
         status = path.stat()
     except OSError as error:

@@ -1,16 +1,16 @@
-"""Secrets, certificates and TLS contexts: what makes a cluster closed by default.
+"""Tokens, cluster ids, certificates and TLS contexts.
 
-Owns how a token, a cluster id and a certificate are made, and how the two TLS contexts are set up.
-It never opens a connection and never decides whether one may be made; the proof of the token is
-`handshake.py`, the file it travels in is `connection_file.py`.
+This module makes them. It never opens a connection and never decides whether one is allowed; the
+proof of the token is in `wire/handshake.py`, the file that contains the token in
+`connection_file.py`.
 
-TLS here hides and protects the bytes; *who* is at the other end is proved by the handshake inside.
-That is why a client without a certificate to pin accepts any: it hashes the certificate that it was
+TLS encrypts and protects the bytes; the handshake inside it proves the identity of the other end.
+Therefore a client without a certificate to pin accepts any: it hashes the certificate that it was
 shown (`channel_binding`) into its proof of the token, and the server hashes its own. TLS 1.3 makes
 the server sign the exchange with the certificate's key, so a man in the middle cannot show the
 server's certificate, and with any other the two proofs differ: the connection ends before the first
 frame. With a certificate in the connection file the client pins exactly that one, and notices one
-step earlier. Names and authorities do not come into it, so nothing depends on how a host is called.
+step earlier. Host names and certificate authorities are not used.
 
 `cryptography` is needed only to make a certificate, and imported only there.
 """
@@ -48,11 +48,11 @@ __all__ = [
 ]
 
 #: A client proves its token to a server that has not proved anything yet, so a token must not be
-#: guessable from a proof. Ours have 43 characters; this refuses words and dates.
+#: guessable from a proof. `new_token` makes 43 characters; the limit refuses words and dates.
 MIN_TOKEN_BYTES = 16
 
 _CERTIFICATE_LIFE = dt.timedelta(days=3653)
-#: Clocks of one cluster may differ; a certificate must not be "not yet valid" for being new.
+#: The clocks of a cluster's machines may differ; a new certificate must be valid on all of them.
 _CLOCK_SKEW = dt.timedelta(days=1)
 
 _CERTIFICATE_BLOCK = re.compile(
@@ -62,11 +62,11 @@ _CERTIFICATE_BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Security:
-    """What one end needs to prove itself and to encrypt. Its repr shows no secret.
+    """The secrets and certificates of one end of a connection. Its repr shows no secret.
 
     Args:
         token: the cluster's secret, at least `MIN_TOKEN_BYTES` long.
-        cluster_id: 16 bytes; None = not known, learned from the server.
+        cluster_id: 16 bytes; None = not known, the server sends it.
         certificate_pem: a server's own certificate, or the one that a client pins; None = no TLS
             for a server, no pin for a client.
         private_key_pem: a server's key; None for a client.
@@ -92,7 +92,7 @@ class Security:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Security:
-        """Read what `to_plain` has made."""
+        """Make one from the result of `to_plain`."""
         cluster_id = plain["cluster_id"]
         return cls(
             plain["token"].encode(),
@@ -128,7 +128,7 @@ def new_token() -> str:
 
 
 def new_cluster_id() -> bytes:
-    """Make the 16 bytes that name a cluster. Not a secret."""
+    """Make the 16 bytes that identify a cluster. They are no secret."""
     return secrets.token_bytes(CLUSTER_ID_BYTES)
 
 
@@ -167,7 +167,7 @@ def generate_certificate(cluster_id: bytes) -> tuple[str, str]:
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + _CERTIFICATE_LIFE)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(text)]), critical=False)
-        # No authority: this key can vouch for no certificate but its own.
+        # Not an authority: this key cannot sign other certificates.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
@@ -184,7 +184,7 @@ def certificate_der(pem: str) -> bytes:
     """Return the first certificate of `pem`, which in a chain is the server's own, as DER.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no certificate in it.
     """
     block = _CERTIFICATE_BLOCK.search(pem)
     if block is None:
@@ -196,7 +196,7 @@ def certificate_der(pem: str) -> bytes:
 
 
 def channel_binding(der: bytes | None) -> bytes:
-    """Return what a handshake binds to: a hash of the server's certificate, b"" without TLS.
+    """Return the hash of the server's certificate that a handshake is bound to, b"" without TLS.
 
     A client passes the certificate it was shown, `ssl_object.getpeercert(binary_form=True)`, and a
     server its own, `certificate_der(security.certificate_pem)`.
@@ -211,7 +211,7 @@ def check_pin(security: Security, der: bytes | None) -> None:
     the pinned certificate's key has signed.
 
     Raises:
-        HandshakeError: it is another one.
+        HandshakeError: the server showed another certificate.
     """
     if security.certificate_pem is None:
         return
@@ -241,8 +241,8 @@ def server_ssl_context(security: Security) -> ssl.SSLContext:
         raise ConfigError("a TLS server needs a certificate and its private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # No resumption: on every connection the certificate's key signs anew, which the channel
-    # binding relies on; and nothing is sent to a client that has left after its handshake.
+    # No resumption: the certificate's key signs on every connection, which the channel binding
+    # relies on; and nothing is sent to a client that closed right after its handshake.
     context.num_tickets = 0
     try:
         with _secret_file(security.certificate_pem + "\n" + security.private_key_pem) as path:
@@ -259,7 +259,8 @@ def client_ssl_context(security: Security) -> ssl.SSLContext:
     """Make the context of a connecting end; it checks no host name.
 
     With a pinned certificate only that one is accepted (call `check_pin` after connecting). Without
-    one any is, and the handshake's channel binding does the work: see the module's docstring.
+    one, any certificate is accepted, and the channel binding of the handshake protects the
+    connection: see the module's docstring.
 
     Raises:
         ConfigError: the pinned certificate is unusable.
@@ -271,7 +272,7 @@ def client_ssl_context(security: Security) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
         return context
     context.verify_mode = ssl.CERT_REQUIRED
-    # A pinned certificate may be one that some authority signed; it is trusted for itself.
+    # A pinned certificate may be signed by an authority; the certificate itself is trusted.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=certificate_der(security.certificate_pem))
@@ -281,13 +282,13 @@ def client_ssl_context(security: Security) -> ssl.SSLContext:
 
 
 def _refuse_encrypted_key() -> str:
-    # Without this OpenSSL asks for the passphrase on the terminal, and a daemon hangs.
+    # Without this, OpenSSL asks for the passphrase on the terminal, and a daemon would hang.
     raise ConfigError("the TLS private key is encrypted: give one without a passphrase")
 
 
 @contextlib.contextmanager
 def _secret_file(text: str) -> Iterator[str]:
-    """Give the path of a file that holds `text`, for `ssl`, which reads keys from files only.
+    """Yield the path of a file that contains `text`, for `ssl`, which reads keys from files only.
 
     On Linux the file exists in memory only, so that a kill at this moment leaves no key on a disk.
     """
@@ -298,7 +299,7 @@ def _secret_file(text: str) -> Iterator[str]:
         else:
             import tempfile
 
-            # A directory of mode 0700, and a file of mode 0600 in it.
+            # `tempfile` makes the directory with mode 0700 and the file with mode 0600.
             fd, path = tempfile.mkstemp(dir=stack.enter_context(tempfile.TemporaryDirectory()))
         with open(fd, "w", encoding="ascii") as file:
             file.write(text)
@@ -306,11 +307,11 @@ def _secret_file(text: str) -> Iterator[str]:
             yield path
 
 
-# --- Which addresses need it ----------------------------------------------------------------------
+# --- Addresses that need TLS ----------------------------------------------------------------------
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether `host` can be reached from this machine only. Names are not looked up.
+    """Return whether `host` can be reached from this machine only. Names are not looked up.
 
     "localhost" counts; "" and "0.0.0.0", which mean every interface, do not.
     """
@@ -327,5 +328,5 @@ def is_loopback(host: str) -> bool:
 
 
 def needs_tls(host: str) -> bool:
-    """Say whether a server that listens on `host` must use TLS: everywhere beyond loopback."""
+    """Return whether a server that listens on `host` must use TLS: everywhere beyond loopback."""
     return not is_loopback(host)

@@ -125,7 +125,7 @@ def test_our_own_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     newer.write(path)
 
     with old:
-        # Who opened the old one reads all of it: it was replaced, not overwritten.
+        # A reader that opened the old file reads all of it: it was replaced, not overwritten.
         assert json.load(old)["addresses"] == ["tls://10.0.0.1:8786", "tcp://127.0.0.1:8786"]
     assert ConnectionFile.read(path) == newer
     assert os.listdir(tmp_path) == ["weft.json"]
@@ -692,7 +692,7 @@ def test_of_two_files_for_one_address_the_newer_is_used(environ: dict[str, str])
     assert find(None, "tcp://127.0.0.1:8786", environ).cluster_id == "a" * 32
 
 
-def test_an_address_without_a_token_says_where_it_looked(
+def test_the_error_of_an_address_without_a_token_lists_the_places_searched(
     home: Path, environ: dict[str, str]
 ) -> None:
     put(default_path("other", environ))
@@ -714,7 +714,7 @@ def test_what_is_no_address_is_refused(environ: dict[str, str], address: str) ->
         find(None, address, environ)
 
 
-def test_a_file_where_an_address_belongs_is_told_its_option(environ: dict[str, str]) -> None:
+def test_the_error_of_a_file_given_as_an_address_names_the_option(environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="connection_file="):
         find(None, "cluster.json", environ)
 
@@ -764,7 +764,7 @@ def test_files_of_schedulers_that_are_gone_are_skipped(
         find(None, None, environ)
     assert f"{gone} (skipped: its scheduler, process {dead_pid}, is gone" in str(caught.value)
 
-    # On another host nobody can tell from here.
+    # For another host this is not known here.
     far = put(default_path("far", environ), pid=dead_pid, host="far")
     assert find(None, None, environ).source == str(far)
 
@@ -779,7 +779,7 @@ def test_files_that_are_not_safe_are_skipped_and_explained(environ: dict[str, st
     assert find(None, None, environ).source.endswith("good.json")
 
 
-def test_nothing_at_all_says_where_it_looked_and_makes_nothing(
+def test_the_error_without_any_file_lists_the_places_and_no_directory_is_made(
     home: Path, environ: dict[str, str]
 ) -> None:
     with pytest.raises(ConfigError, match="no running scheduler was found") as caught:

@@ -178,7 +178,9 @@ def test_the_channel_binding_is_the_hash_of_the_certificate() -> None:
     assert channel_binding(None) == b""
 
 
-def test_a_missing_cryptography_is_said_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_cryptography_names_the_ways_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography", None)
     with pytest.raises(ConfigError, match="loopback only"):
         generate_certificate(CLUSTER)
@@ -253,7 +255,7 @@ def test_a_certificate_that_the_pinned_one_signed_is_not_the_pinned_one() -> Non
 
 
 def test_a_pinned_certificate_may_be_one_that_an_authority_signed() -> None:
-    # As from cert-manager: the pin is the server's own certificate, whose issuer we never see.
+    # As from cert-manager: the pin is the server's own certificate, whose issuer is unknown here.
     authority_key = ec.generate_private_key(ec.SECP256R1())
     key = ec.generate_private_key(ec.SECP256R1())
     template = x509.load_pem_x509_certificate(CERTIFICATE.encode())
