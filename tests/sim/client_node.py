@@ -40,11 +40,11 @@ from weft.client.core.tasks import (
 from weft.client.core.validate import validate
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Bye, GetData, KeysData, RegisterClient, Welcome
-from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.protocol.wire.messages import Bye, GetData, Heartbeat, KeysData, RegisterClient
+from weft.protocol.wire.session import MISSED_HEARTBEATS, Policy
 
 from .graphs import Spec, function_id, unpacked
-from .links import Link
+from .session import SimulatedSession
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -97,15 +97,11 @@ class ClientNode:
         self.core = ClientState(self.table)
         self.futures: list[Future] = []
         self.is_alive = True
-        self.link: Link | None = None
-        self.is_linked = False
         self._operations: list[Any] = []
         self._is_woken = False
         self._functions: dict[str, FunctionRecord] = {}
-        self.n_sessions = 0
-        self._epoch = 0
         self.watchers: list[UserWatcher] = []
-        self._connect()
+        self.session = SimulatedSession(sim, self, Role.CLIENT, Policy())
         self.world.at(1.0, self._on_tick, is_work=False)
 
     def __repr__(self) -> str:
@@ -288,8 +284,7 @@ class ClientNode:
         if self.is_alive:
             self.world.note(f"{self!r} crashes")
             self._end()
-            if self.link is not None:
-                self.link.break_()
+            self.session.abort()
 
     def leave(self) -> None:
         """Close the client in order."""
@@ -299,12 +294,7 @@ class ClientNode:
         self._flush_operations()
         self._handle(Closed())
         self._end()
-        if self.link is not None:
-            if self.is_linked:
-                self.link.send(0, [Bye(reason="closed")])
-                self.link.close(0)
-            else:
-                self.link.break_()
+        self.session.leave([Bye(reason="closed")])
 
     def _end(self) -> None:
         self.is_alive = False
@@ -317,59 +307,36 @@ class ClientNode:
         self._release(list(self.futures))
 
     # -- the session ------------------------------------------------------------------------------
-    def _connect(self) -> None:
-        if self.is_alive and self.link is None:
-            self.sim.connect(self, Role.CLIENT)
+    def when_awake(self, what: Any, *args: Any) -> bool:
+        """See `SessionOwner`: a client is never stopped."""
+        return self.is_alive
 
-    def on_connected(self, link: Link) -> None:
-        """The scheduler accepted the connection."""
-        if not self.is_alive:
-            link.break_()
-            return
-        self.link = link
-        self.n_sessions += 1
-        link.send(
-            0,
-            [
-                RegisterClient(
-                    client_id=self.client_id,
-                    name=self.name,
-                    session=self.n_sessions,
-                    last_epoch=self._epoch,
-                    facts={"python": "3.11"},
-                )
-            ],
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """See `SessionOwner`."""
+        return RegisterClient(
+            client_id=self.client_id,
+            name=self.name,
+            session=number,
+            last_epoch=last_epoch,
+            facts={"python": "3.11"},
         )
 
-    def on_refused(self) -> None:
-        """Nobody listens there."""
-        self.world.at(0.1 + self.world.rng.random() * 0.4, self._connect)
+    def heartbeat(self) -> list[Message]:
+        """See `SessionOwner`."""
+        return [Heartbeat(facts={})]
 
-    def on_messages(self, link: Link, messages: list[Message]) -> None:
-        """See `End`."""
-        if not self.is_alive or link is not self.link:
-            return
+    def on_welcome(self) -> None:
+        """See `SessionOwner`."""
+        self._handle(Connected())
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """See `SessionOwner`."""
         self.world.note(f"{self!r} <-", messages)
-        if isinstance(messages[0], Welcome):
-            welcome, *messages = messages
-            assert isinstance(welcome, Welcome)
-            assert welcome.epoch >= self._epoch, "the highest epoch seen never decreases"
-            self._epoch = welcome.epoch
-            link.set_numbers(0, welcome.epoch, welcome.session)
-            self.is_linked = True
-            self._handle(Connected())
-        if messages:
-            self._handle(Received(messages))
+        self._handle(Received(messages))
 
-    def on_closed(self, link: Link) -> None:
-        """See `End`."""
-        if not self.is_alive or link is not self.link:
-            return
-        self.link = None
-        if self.is_linked:
-            self.is_linked = False
-            self._handle(Disconnected("broken"))
-        self.world.at(self.world.rng.random() * 0.3, self._connect)
+    def on_lost(self) -> None:
+        """See `SessionOwner`."""
+        self._handle(Disconnected("broken"))
 
     def _on_tick(self) -> None:
         if self.is_alive:
@@ -384,10 +351,9 @@ class ClientNode:
         before, core.before = core.before, []
         for notify in before:
             notify.watcher.on_ready(notify.items)
-        if core.to_scheduler and self.link is not None and self.is_linked:
+        if core.to_scheduler and self.session.is_open:
             messages, core.to_scheduler = core.to_scheduler, []
-            self.world.note(f"{self!r} ->", messages)
-            self.link.send(0, messages)
+            self.session.send(messages)
         after, core.after = core.after, []
         for action in after:
             if isinstance(action, FetchFrom):

@@ -133,7 +133,7 @@ class Plan:
             lease=rng.choice([0.5, 5.0, 30.0]),
             timing=timing,
             break_rate=some(0.4 * faults, 0.5, 6.0) / time,
-            p_half_open=rng.choice([0.0, 0.2]),
+            p_half_open=rng.choice([0.0, 0.5]),
             p_fetch_refused=some(0.3 * faults, 0.02, 0.3),
             p_fetch_missing=some(0.3 * faults, 0.02, 0.3),
             kill_rate=some(0.5 * faults, 0.5, 8.0) / time,

@@ -19,6 +19,7 @@ import weft.worker.core.fetching
 import weft.worker.core.slots
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData
+from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 
@@ -27,6 +28,7 @@ from .graphs import Graph, Spec
 from .links import End, Link, copied
 from .plan import Plan
 from .scheduler_node import SchedulerNode
+from .session import SimulatedSession
 from .worker_node import SupervisorNode, WorkerNode
 from .world import World
 
@@ -53,7 +55,7 @@ class Simulation:
         self.by_address: dict[str, WorkerNode] = {}
         self.supervisors: list[SupervisorNode] = []
         self.clients: list[ClientNode] = []
-        self._links: list[tuple[Any, Link]] = []
+        self._links: list[tuple[SimulatedSession, Link]] = []
         self._n_ids = 0
         self.n_submitted = 0
         self.n_restarts = 0
@@ -88,11 +90,11 @@ class Simulation:
         """Return the size of a key's value."""
         return self._by_key[key].nbytes
 
-    def connect(self, node: Any, role: Role) -> None:
-        """Let a node connect to the scheduler; it hears `on_connected` or `on_refused`."""
+    def connect(self, node: SimulatedSession, role: Role) -> None:
+        """Connect a session to the scheduler: `on_connected` or `on_refused` follows."""
         self.world.at(self.plan.timing.draw(self.world), self._accept, node, role)
 
-    def _accept(self, node: Any, role: Role) -> None:
+    def _accept(self, node: SimulatedSession, role: Role) -> None:
         scheduler = self.scheduler
         if not scheduler.is_alive:
             node.on_refused()
@@ -127,11 +129,13 @@ class Simulation:
         beside = self._executing.setdefault(spec.key, {})
         for attempt, (other, link) in beside.items():
             self.world.probes["executed twice at once"] += 1
-            given_up = self._given_up(attempt, link) or self._given_up(task.attempt, worker.link)
+            given_up = self._given_up(attempt, link) or self._given_up(
+                task.attempt, worker.session.link
+            )
             assert given_up, (
                 f"{worker!r} executes {task!r} while {other!r} executes attempt {attempt}"
             )
-        beside[task.attempt] = (worker, worker.link)
+        beside[task.attempt] = (worker, worker.session.link)
 
     def _given_up(self, attempt: int, link: Link | None) -> bool:
         """Whether the scheduler expects nothing of an attempt that is being executed.
@@ -322,8 +326,8 @@ class Simulation:
         self.world.probes["break"] += 1
         delays = None
         if self.world.chance(self.plan.p_half_open):
-            # One end does not notice for long.
-            late = self.world.rng.random() * 8.0
+            # One end does not notice for long; a node may take the scheduler for silent first.
+            late = self.world.rng.random() * 2 * self.plan.heartbeat * MISSED_HEARTBEATS
             delays = (late, 0.0) if self.world.chance(0.5) else (0.0, late)
         self.world.note(f"the link of {node!r} breaks", delays)
         link.break_(delays)
@@ -350,7 +354,7 @@ class Simulation:
         for worker in list(self.workers.values()):
             if worker.core.is_leaving:
                 worker.end()
-            elif worker.is_registered and world.chance(0.5):
+            elif worker.session.is_open and world.chance(0.5):
                 worker.leave()
             elif worker.name in {"w0", "w1"}:
                 worker.kill("make room")
@@ -436,7 +440,11 @@ class Simulation:
             assert not odd, f"the scheduler thinks that {client!r} wants {odd}"
             # What failed is of no use to anybody. What is over is not told to a scheduler that is
             # new, gave up waiting, or missed the last submission of what an earlier one had made.
-            forgot = self.n_restarts or core.counters.clients_expired or client.n_sessions > 1
+            forgot = (
+                self.n_restarts
+                or core.counters.clients_expired
+                or client.session.machine.number > 1
+            )
             over = (*FAILED, "finished") if forgot else FAILED
             odd = [key for key in mine if key not in theirs]
             odd = [key for key in odd if client.table.states[key].status not in over]

@@ -42,6 +42,7 @@ EXPECTED = {
     "replicas_missing",
     "reports_stale",
     "scheduler restart",
+    "scheduler silent",
     "shared",
     "stall",
     "tasks_assigned_ahead",

@@ -20,7 +20,6 @@ from weft.protocol.wire.messages import (
     KeysData,
     RegisterSupervisor,
     RegisterWorker,
-    Welcome,
     WorkerExited,
     WorkersAlive,
 )
@@ -39,9 +38,11 @@ from weft.worker.core.events import (
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
+from weft.worker.family.supervisor_link import SupervisorPolicy
+from weft.worker.server import WorkerPolicy
 
 from .graphs import packed, unpacked, value_of
-from .links import Link
+from .session import SimulatedSession
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -66,11 +67,7 @@ class WorkerNode:
         self.is_leaving = False
         self.is_frozen = False
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
-        self.link: Link | None = None
-        self.is_registered = False
         self.supervisor: SupervisorNode | None = None
-        self._n_sessions = 0
-        self._epoch = 0
         self._flush_scheduled = False
         #: {holder: who takes its answer}
         self._asked: dict[str, Callable[[KeysData | None], None]] = {}
@@ -78,8 +75,7 @@ class WorkerNode:
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
         #: Runs that a slot that sleeps has not seen.
         self._woken = [False] * sim.plan.nthreads
-        self._connect()
-        self.world.at(sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+        self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
     def __repr__(self) -> str:
         return self.worker_id
@@ -119,25 +115,21 @@ class WorkerNode:
         del self.sim.workers[self.worker_id]
         if self.sim.by_address.get(self.address) is self:
             del self.sim.by_address[self.address]
-        self.thaw()  # who waited for an answer hears that there is none
-        if self.link is not None:
-            self.link.break_()
+        self.session.abort()
+        self.thaw()  # what waited for an answer learns that there is none
         if self.supervisor is not None:
             self.supervisor.on_exit(self, reason, running)
 
     def leave(self) -> None:
         """End the process in order."""
-        if self.is_alive and self.is_registered:
-            self._send([*self._take(), Bye(reason="retired")])
-            assert self.link is not None
-            self.link.close(0)
-            self.link = None
+        if self.is_alive and self.session.is_open:
+            self.session.leave([*self._take(), Bye(reason="retired")])
             self.is_leaving = True
             self.kill("left")
 
     def drain(self, seconds: float) -> None:
         """Leave when what runs has ended, within some time (SIGTERM)."""
-        if self.is_alive and self.is_registered and not self.core.is_leaving:
+        if self.is_alive and self.session.is_open and not self.core.is_leaving:
             self.world.probes["drain"] += 1
             self._handle(Leave("drained"))
             self._leave_when_done()
@@ -155,81 +147,51 @@ class WorkerNode:
             self.kill("left")
 
     # -- the session ------------------------------------------------------------------------------
-    def _connect(self) -> None:
-        if self.is_alive and self.link is None:
-            self.sim.connect(self, Role.WORKER)
-
-    def on_connected(self, link: Link) -> None:
-        """The scheduler accepted the connection."""
-        if not self.is_alive:
-            link.break_()
-            return
-        self.link = link
-        self._n_sessions += 1
-        link.send(
-            0,
-            [
-                RegisterWorker(
-                    worker_id=self.worker_id,
-                    name=self.name,
-                    session=self._n_sessions,
-                    last_epoch=self._epoch,
-                    address=self.address,
-                    nthreads=self.sim.plan.nthreads,
-                    memory_limit=0,
-                    resources=self.resources,
-                    supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
-                    facts={"host": self.host, "python": "3.11"},
-                )
-            ],
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """See `SessionOwner`."""
+        return RegisterWorker(
+            worker_id=self.worker_id,
+            name=self.name,
+            session=number,
+            last_epoch=last_epoch,
+            address=self.address,
+            nthreads=self.sim.plan.nthreads,
+            memory_limit=0,
+            resources=self.resources,
+            supervisor_id=self.supervisor.supervisor_id if self.supervisor else "",
+            facts={"host": self.host, "python": "3.11"},
         )
 
-    def on_refused(self) -> None:
-        """Nobody listens there."""
-        self.world.at(0.2 + self.world.rng.random() * 0.3, self._connect)
+    def heartbeat(self) -> list[Message]:
+        """See `SessionOwner`."""
+        return [Heartbeat(facts={})]
 
-    def on_messages(self, link: Link, messages: list[Message]) -> None:
-        """See `End`."""
-        if not self.when_awake(self.on_messages, link, messages) or link is not self.link:
-            return
+    def on_welcome(self) -> None:
+        """See `SessionOwner`."""
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """See `SessionOwner`."""
         batch = []
         for message in messages:
-            if isinstance(message, Welcome):
-                self.is_registered = True
-                self._epoch = message.epoch
-                link.set_numbers(0, message.epoch, message.session)
-            elif isinstance(message, FetchKeys):
+            if isinstance(message, FetchKeys):
                 self._relay(message)
-            elif not isinstance(message, Heartbeat):
+            else:
                 batch.append(message)
         if batch:
             self._handle(Received(batch))
+
+    def on_lost(self) -> None:
+        """See `SessionOwner`."""
+        self._handle(SchedulerLost())
+        self.core.to_scheduler = []
+        if self.core.is_leaving:
+            self.end()
 
     def _relay(self, message: FetchKeys) -> None:
         keys, blobs = self.read(message.keys)
         missing = [key for key in message.keys if key not in keys]
         answer = KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
-        self._send([*self._take(), answer])
-
-    def on_closed(self, link: Link) -> None:
-        """See `End`."""
-        if not self.when_awake(self.on_closed, link) or link is not self.link:
-            return
-        self.world.note(f"{self!r} lost the scheduler")
-        self.link = None
-        self.is_registered = False
-        self._handle(SchedulerLost())
-        self.core.to_scheduler = []
-        if self.core.is_leaving:
-            self.end()
-            return
-        self.world.at(self.world.rng.random() * 0.3, self._connect)
-
-    def _on_heartbeat(self) -> None:
-        if self.is_alive:
-            if not self.is_frozen and self.is_registered:
-                self._send([*self._take(), Heartbeat(facts={})])
-            self.world.at(self.sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+        self.session.send([*self._take(), answer])
 
     # -- the core ---------------------------------------------------------------------------------
     def _handle(self, event: Event) -> None:
@@ -260,17 +222,12 @@ class WorkerNode:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self.is_alive and self.is_registered:
-            self._send(self._take())
+        if self.is_alive:
+            self.session.send(self._take())
 
     def _take(self) -> list[Message]:
         messages, self.core.to_scheduler = self.core.to_scheduler, []
         return messages
-
-    def _send(self, messages: list[Message]) -> None:
-        if messages and self.link is not None:
-            self.world.note(f"{self!r} ->", messages)
-            self.link.send(0, messages)
 
     # -- slots ------------------------------------------------------------------------------------
     def _wake(self, slot: int) -> None:
@@ -409,13 +366,8 @@ class SupervisorNode:
         self.world = sim.world
         self.supervisor_id = supervisor_id
         self.workers: dict[str, WorkerNode] = {}
-        self.link: Link | None = None
-        self.is_registered = False
         self._reports: list[Message] = []
-        self._n_sessions = 0
-        self._epoch = 0
-        self._connect()
-        self.world.at(sim.plan.heartbeat, self._on_heartbeat, is_work=False)
+        self.session = SimulatedSession(sim, self, Role.SUPERVISOR, SupervisorPolicy())
 
     def __repr__(self) -> str:
         return self.supervisor_id
@@ -446,53 +398,35 @@ class SupervisorNode:
         self.world.note(f"{self!r} starts", worker)
 
     def _report(self) -> None:
-        if self.is_registered and self.link is not None and self._reports:
-            reports, self._reports = self._reports, []
-            self.world.note(f"{self!r} ->", reports)
-            self.link.send(0, reports)
+        if self.session.is_open:
+            self.session.send(self._take_reports())
 
-    def _connect(self) -> None:
-        if self.link is None:
-            self.sim.connect(self, Role.SUPERVISOR)
+    def _take_reports(self) -> list[Message]:
+        reports, self._reports = self._reports, []
+        return reports
 
-    def on_connected(self, link: Link) -> None:
-        """The scheduler accepted the connection."""
-        self.link = link
-        self._n_sessions += 1
-        link.send(
-            0,
-            [
-                RegisterSupervisor(
-                    supervisor_id=self.supervisor_id,
-                    session=self._n_sessions,
-                    last_epoch=self._epoch,
-                    facts={},
-                )
-            ],
+    # -- the session ------------------------------------------------------------------------------
+    def when_awake(self, what: Any, *args: Any) -> bool:
+        """See `SessionOwner`: a supervisor is never stopped."""
+        return True
+
+    def registration(self, number: int, last_epoch: int) -> Message:
+        """See `SessionOwner`."""
+        return RegisterSupervisor(
+            supervisor_id=self.supervisor_id, session=number, last_epoch=last_epoch, facts={}
         )
 
-    def on_refused(self) -> None:
-        """Nobody listens there."""
-        self.world.at(0.2 + self.world.rng.random() * 0.3, self._connect)
+    def heartbeat(self) -> list[Message]:
+        """See `SessionOwner`."""
+        ids = list(self.workers)
+        alive = WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))
+        return [*self._take_reports(), alive]
 
-    def on_messages(self, link: Link, messages: list[Message]) -> None:
-        """See `End`."""
-        for message in messages:
-            if isinstance(message, Welcome) and link is self.link:
-                link.set_numbers(0, message.epoch, message.session)
-                self._epoch = message.epoch
-                self.is_registered = True
-                self._report()
+    def on_welcome(self) -> None:
+        """See `SessionOwner`."""
 
-    def on_closed(self, link: Link) -> None:
-        """See `End`."""
-        if link is self.link:
-            self.link = None
-            self.is_registered = False
-            self.world.at(self.world.rng.random() * 0.3, self._connect)
+    def on_messages(self, messages: list[Message]) -> None:
+        """See `SessionOwner`: nothing that comes is for a supervisor of this world."""
 
-    def _on_heartbeat(self) -> None:
-        self.world.at(self.sim.plan.heartbeat, self._on_heartbeat, is_work=False)
-        if self.is_registered and self.link is not None:
-            ids = list(self.workers)
-            self.link.send(0, [WorkersAlive(worker_ids=ids, rss=[1 << 20] * len(ids))])
+    def on_lost(self) -> None:
+        """See `SessionOwner`."""
