@@ -180,6 +180,8 @@ class ClientNode:
                     if f.spec in spec.dependencies
                 )
                 self.futures.append(Future(state, spec, borrowed))
+                if borrowed:
+                    self.sim.borrowing[spec.key] = None
             spec = batch[0]
             function = self._function(spec.function)
             dependencies = [[d.key for d in spec.dependencies] for spec in batch]
@@ -424,6 +426,8 @@ class ClientNode:
                 borrowed = future.is_borrowed or any(
                     f.is_borrowed and f.spec.key in spec.ancestors for f in self.futures
                 )
+                # A task that another client submitted on such an input has failed for all.
+                borrowed = borrowed or any(key in sim.borrowing for key in spec.ancestors)
                 # What another client ended by force may be gone when we submit what reads it.
                 forced = any(key in sim.forced for key in spec.ancestors)
                 assert forgot or forced or (borrowed and released), why

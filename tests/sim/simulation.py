@@ -72,6 +72,8 @@ class Simulation:
         self.cancelled: dict[str, None] = {}
         self.forced: dict[str, None] = {}
         self.released: dict[str, None] = {}
+        #: Keys that a client submitted on inputs that it had not submitted itself.
+        self.borrowing: dict[str, None] = {}
         #: Who was refused by a worker's data port.
         self.refused: dict[str, None] = {}
         self.scheduler = SchedulerNode(self.world, self.plan, 1)
