@@ -1,6 +1,6 @@
-"""The worker process's event loop side: the scheduler's session, the data port, the peers.
+"""The event loop side of a worker: the session with the scheduler, the data port, the peers.
 
-A shell: turns messages into events and what the core wants sent into messages, and decides nothing
+A shell: it turns messages into events and the core's out-boxes into messages, and decides nothing
 about tasks. It holds no global state, so several workers can live in one loop (`processes=False`).
 
 What is to be sent is written once per turn of the loop. While the socket is not writable the core's
@@ -58,15 +58,15 @@ __all__ = ["WorkerPolicy", "WorkerServer"]
 
 logger = logging.getLogger("weft.worker")
 
-#: How long the end waits until the goodbye is written.
+#: How long a worker that ends waits until its goodbye is written.
 _GOODBYE_S = 0.5
-#: For so long, another token or cluster than the connection file's is a restart that is halfway.
+#: A mismatch of token or cluster is taken for a scheduler's restart, halfway done, for this long.
 _RESTART_S = 10.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class WorkerPolicy(Policy):
-    """A worker tries for ever, unless the scheduler refuses it or is not its own."""
+    """Retry for ever, unless the scheduler refuses this worker or belongs to another cluster."""
 
     soon_s: float = 30.0
     #: Failed attempts are repeated.
@@ -80,13 +80,13 @@ class WorkerPolicy(Policy):
             return True
         since = outage.foreign_since
         if isinstance(error, (WrongToken, WrongCluster)) and since is not None:
-            # A scheduler that takes another's place opens the port before it writes its file.
+            # A scheduler that replaces another one opens its port before it writes its file.
             return not self.is_found_anew or now - since >= _RESTART_S
         return isinstance(error, (HandshakeError, LocalProtocolError, ConfigError))
 
 
 class WorkerServer:
-    """One worker. `run` is its whole life; `stop` ends it from outside."""
+    """One worker. `run` runs it until its end; `stop` ends it from outside."""
 
     def __init__(
         self, config: WorkerConfig, crashed: Callable[[BaseException], object] | None = None
@@ -126,7 +126,7 @@ class WorkerServer:
         #: Of the open session; None between two.
         self._connection: Connection | None = None
         self._stop_reason = ""
-        #: Ends the worker, which leaves, even if its tasks have not ended; None = it stays.
+        #: Ends a leaving worker even if its tasks have not ended; None = it is not leaving.
         self._grace: asyncio.TimerHandle | None = None
         self._fatal: BaseException | None = None
         #: Done when the worker is to end.
@@ -134,17 +134,17 @@ class WorkerServer:
 
     @property
     def executor(self) -> Executor:
-        """The executor; there is one from the first connection on."""
+        """The executor, which exists from the first connection on."""
         assert self._executor is not None
         return self._executor
 
-    # --- Life -------------------------------------------------------------------------------------
+    # --- Start and end ----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Work until the scheduler sends `Stop`, or `stop` is called.
 
         Raises:
-            NotAdmitted: the scheduler does not take this worker; trying again will not help.
+            NotAdmitted: the scheduler refuses this worker; trying again will not help.
             HandshakeError: the process that answers is not this worker's scheduler.
             ConfigError: no data port can be opened where the configuration says.
             CommError: the scheduler is out of reach and `config.reconnect` is off.
@@ -170,7 +170,7 @@ class WorkerServer:
         self._stopped.set_result(None)
 
     def leave(self, reason: str) -> None:
-        """End the worker when what it runs has ended, or the grace period; asked twice, at once."""
+        """End the worker after its running tasks or the grace period; a second call: at once."""
         grace_s = self.config.grace_period_s
         executor = self._executor
         is_busy = self.registered.is_set() and executor is not None and executor.is_executing()
@@ -190,9 +190,9 @@ class WorkerServer:
         config = self.config
         security = dataclasses.replace(security, cluster_id=cluster_id)
         address = config.data_address(scheduler, await self._own_host(scheduler))
-        # A scheduler that may be reached in the clear has decided that for its workers as well.
+        # If the scheduler may be reached unencrypted, so may its workers.
         allow_plaintext = parse_address(scheduler).scheme == "tcp"
-        # The executor needs the address and serves the connections that come to it.
+        # The executor needs the address, and serves the connections that are made to it.
         late = LateHandler()
         try:
             self._listener = await listen(
@@ -204,7 +204,7 @@ class WorkerServer:
                 allow_plaintext=allow_plaintext,
             )
         except CommError as error:
-            # Not the scheduler's doing, so trying again as for a lost one would hide it for ever.
+            # The scheduler is not the cause, so retrying would hide this for ever.
             raise ConfigError(
                 f"no data port for other workers and clients: {error}; choose an address of this "
                 "machine with --host"
@@ -236,7 +236,7 @@ class WorkerServer:
         """Return this machine's address on the way to the scheduler."""
         target = parse_address(scheduler)
         if not target.is_tcp or is_loopback(target.host) or self.config.listen_address:
-            return target.host  # the worker's own is not used
+            return target.host  # the worker's own address is not used
         return await host_on_the_way_to(target.host, target.port or 0)
 
     async def _close(self) -> None:
@@ -264,7 +264,7 @@ class WorkerServer:
     async def _end_threads(self, executor: Executor) -> bool:
         executor.stop()
         deadline = self._loop.time() + self.config.stop_timeout_s
-        # The end of a thread wakes nobody, so there is no event to wait for.
+        # The end of a thread wakes no waiter, so there is no event to wait for.
         while not (ended := executor.join(0.0)) and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         return ended
@@ -276,7 +276,7 @@ class WorkerServer:
         if self._executor is None:
             await self._begin(address, security, connection.cluster_id)
             return
-        # A scheduler that was restarted has a new cluster: meet the others as one of this one.
+        # A restarted scheduler has a new cluster id: accept the peers of that cluster.
         assert self._listener is not None
         assert self._peers is not None
         self._listener.belong_to(security.token, connection.cluster_id)
@@ -365,11 +365,11 @@ class WorkerServer:
             logger.debug("cannot reach the scheduler yet: %s", outage.last_error)
 
     def _log_outage(self, text: str, error: WeftError | None) -> None:
-        # A supervisor logs it for all its workers.
+        # The supervisor logs it for all its workers.
         logger.log(logging.DEBUG if self.config.supervisor_id else logging.WARNING, text, error)
 
     def on_outage(self, outage: Outage, left_s: float) -> None:
-        """See `SessionOwner`: each loss has its line at once."""
+        """See `SessionOwner`; nothing is logged here, because each loss is logged at once."""
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
@@ -377,7 +377,7 @@ class WorkerServer:
             self._fail(end.error.__cause__ or end.error)
 
     def _end_session(self) -> None:
-        """Drop what belongs to the session, if there is one."""
+        """Drop all that belongs to the session, if there is one."""
         connection, self._connection = self._connection, None
         self.registered.clear()
         if self._server is not None and connection is not None:
@@ -427,14 +427,14 @@ class WorkerServer:
             return
         connection = self._connection
         writable = connection is None or connection.writable
-        # Before what is to be sent is taken: then all reports are among it.
+        # First, so that all reports are among what is sent.
         is_over = self._grace is not None and writable and not executor.is_executing()
         messages, after = executor.drain(writable)
         if messages and connection is not None:
             try:
                 connection.send(messages)
             except LocalProtocolError as error:
-                # They are lost. In a session without them the scheduler would wait for ever.
+                # The reports are lost; in this session the scheduler would wait for ever.
                 logger.error("cannot send reports to the scheduler: %s", error)  # noqa: TRY400
                 self._runner.fail(CommClosed(f"reports could not be sent: {error}"))
         if after and self._peers is not None:
@@ -444,12 +444,12 @@ class WorkerServer:
             self.stop(self._stop_reason)
 
     def _crashed(self, error: BaseException) -> None:
-        """End all: a slot's thread ended by a bug, and its tasks would hang. On any thread."""
+        """End the worker: a bug ended a slot's thread, whose tasks would hang. On any thread."""
         self._fail(error)  # first: after some bugs the logger fails as well
         logger.error("a thread of the worker ended", exc_info=error)
 
     def _fail(self, error: BaseException) -> None:
-        """End because of a bug: the process at once, or a worker that shares it in order."""
+        """End because of a bug: the process at once, or in order a worker that shares it."""
         if self._on_crash is not None:
             self._on_crash(error)
         self._fatal = error

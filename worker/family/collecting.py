@@ -1,9 +1,9 @@
-"""The garbage collector in a worker's process: full collections wait until the worker rests.
+"""The garbage collector in a worker's process: full collections wait until the worker is idle.
 
-A full collection visits each record of a value that the worker holds, and the whole process waits
-for it: about 0.2 s at 500 000 values, several times while they come. The young generations are
-collected as ever, so only cycles that have outlived two collections wait: for a pause in the work,
-or for `FULL_EVERY` collections of the middle generation, ten times as many as Python's own limit.
+A full collection visits the record of each value that the worker holds, and the whole process waits
+for it: about 0.2 s at 500 000 values, several times while they arrive. The young generations are
+collected as usual, so only cycles that survived two collections wait: for a pause in the work, or
+for `FULL_EVERY` collections of the middle generation, ten times Python's own limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 FULL_EVERY: Final = 100
 #: Collections of the middle generation after which a resting worker makes a full one.
 REST_EVERY: Final = 10
-#: A worker rests when at so many looks in succession ...
+#: A worker is idle when at this many looks in succession ...
 LOOKS: Final = 3
 LOOK_S: Final = 1.0
 #: ... its process had used no more CPU time since the look before, seconds.
@@ -41,14 +41,14 @@ async def collect_at_rest() -> None:
 
 
 class Rest:
-    """Whether a process has done next to nothing for some looks."""
+    """Decides whether a process has used next to no CPU time for some looks."""
 
     def __init__(self) -> None:
         self._cpu_s = 0.0
         self._n_looks = 0
 
     def look(self, cpu_s: float) -> bool:
-        """Take in the CPU time that the process has used; return whether it rests."""
+        """Record the CPU time that the process has used; return whether it is idle."""
         self._n_looks = self._n_looks + 1 if cpu_s - self._cpu_s <= REST_CPU_S else 0
         self._cpu_s = cpu_s
         return self._n_looks >= LOOKS

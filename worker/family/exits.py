@@ -1,6 +1,6 @@
 """Exit codes with a meaning, and the notes that a worker leaves for its supervisor.
 
-The codes are those of sysexits.h, far from those that user code ends a process with.
+The codes are those of sysexits.h, which user code rarely uses.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-#: No scheduler was found or answered in time (EX_UNAVAILABLE); of `weft worker` only.
+#: No scheduler was found or answered in time (EX_UNAVAILABLE); used by `weft worker` only.
 EXIT_NO_SCHEDULER: Final = 69
-#: Weft's own code has failed in the worker, by a task's doing or by a bug (EX_SOFTWARE).
+#: Weft's own code has failed in the worker, because of a task or a bug (EX_SOFTWARE).
 EXIT_CRASHED: Final = 70
 #: The scheduler would refuse the same process again (EX_NOPERM).
 EXIT_REFUSED: Final = 77
@@ -19,7 +19,7 @@ EXIT_CONFIG: Final = 78
 
 
 def note_refusal(record: Path | None, reason: str) -> None:
-    """Leave the reason beside the record of started attempts, where the supervisor looks."""
+    """Write the reason beside the record of started attempts, where the supervisor looks."""
     _note(record, ".refused", reason)
 
 
@@ -29,12 +29,12 @@ def read_refusal(record: Path) -> str:
 
 
 def note_crash(record: Path | None, reason: str) -> None:
-    """Leave the reason why weft's own code does not go on, as `note_refusal` does."""
+    """Write the reason why weft's own code failed, as `note_refusal` does."""
     _note(record, ".crashed", reason)
 
 
 def read_crash(record: Path) -> str:
-    """Return why weft's own code did not go on, "" if nothing was noted; remove the note."""
+    """Return why weft's own code failed, "" if nothing was noted; remove the note."""
     return _read(record, ".crashed")
 
 

@@ -1,4 +1,4 @@
-"""What a process that a task forks may not inherit from its worker."""
+"""Resets what a process that a task forks must not inherit from its worker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["give_children_default_signals"]
 
 
 def give_children_default_signals(numbers: Collection[signal.Signals]) -> None:
-    """Have children that are forked from now on die of these signals, as processes do.
+    """Give children that are forked from now on the default action for these signals.
 
     The loop's handlers write each signal into a socket that parent and child share. A task that
     uses `multiprocessing.Pool` ends its processes with SIGTERM; without this, the worker would
-    take every one of them for its own order to stop. What comes at once waits until the child has
-    let go of the socket.
+    take each of these signals for its own order to stop. A signal that comes at once waits until
+    the child has closed the socket.
     """
     if not hasattr(os, "register_at_fork"):
         return

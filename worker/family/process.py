@@ -1,8 +1,8 @@
-"""A worker as a process of its own: its event loop, the signals that end it, and its end in need.
+"""A worker as a process of its own: its event loop, its signals, and its end after a failure.
 
 When weft's own code fails in this process, because a task has broken the interpreter that they
-share or by a bug, nothing here can be relied on. The process ends at once: its supervisor starts
-another, and what ran here runs there.
+share or because of a bug, nothing here can be relied on. The process ends at once; its supervisor
+starts another one, and the scheduler places the running tasks again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger("weft.worker")
 
 #: How long a thread may hold the GIL while the loop waits for it.
 _SWITCH_INTERVAL_S: Final = 0.0005
-#: How long the last words may take.
+#: How long the last report may take.
 _CRASH_S: Final = 5.0
 _RECURSION_LIMIT: Final = 1000
 #: Errors of networks, files and peers. Any other that escapes a callback of the loop, where no user
@@ -45,9 +45,9 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(config: WorkerConfig) -> None:
-    """Run a worker as this process: on uvloop where there is one, until it is told to end.
+    """Run a worker as this process, on uvloop if it is installed, until it is stopped.
 
-    SIGTERM lets what runs finish within the grace period; SIGINT, or a second SIGTERM, does not.
+    SIGTERM lets running tasks finish within the grace period; SIGINT or a second SIGTERM does not.
 
     Raises:
         WeftError: as `WorkerServer.run`.
@@ -83,7 +83,7 @@ async def _main(config: WorkerConfig) -> None:
 
 @contextlib.contextmanager
 def _stack_on_demand(record: Path | None) -> Iterator[None]:
-    """Let the supervisor ask for the stacks of all threads, whatever these do."""
+    """Let the supervisor request the stacks of all threads, whatever they are doing."""
     if record is None or not STACK_SIGNAL:
         yield
         return
@@ -105,7 +105,7 @@ def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[st
 
 
 def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
-    """End this process. Its few last words may fail as anything may here: they do not matter."""
+    """End this process. Reporting why is tried first, and may fail without consequence."""
     try:
         sys.setrecursionlimit(_RECURSION_LIMIT)
         faulthandler.dump_traceback_later(_CRASH_S, exit=True)

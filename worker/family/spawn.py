@@ -5,16 +5,16 @@
     ├── worker
     └── worker ...                    each in a session of its own
 
-A worker is usable some 10 ms after it was asked for, and shares the memory of what was imported;
-starting an interpreter for each takes ten times as long, `multiprocessing`'s fork server twice
-(which also wants to import the user's `__main__` again). Forking is safe here because there is
-nothing to break: no second thread, no lock held, no loop.
+A worker is usable some 10 ms after it was requested, and shares the memory of what was imported;
+starting an interpreter for each takes ten times as long, `multiprocessing`'s fork server twice as
+long (and it imports the user's `__main__` again). Forking is safe here because this process has no
+second thread, no held lock and no event loop.
 
-Nobody outlives the family, whoever dies, and however: a worker is killed by the kernel when the
-spawner dies (where there is no such service, by a thread that waits for the end of a pipe), the
-supervisor sees the end of its socket and leaves, and when the supervisor dies the spawner kills
-the workers and leaves. User code that holds the interpreter lock cannot prevent any of it. With a
-worker go the processes that its tasks have started, unless they have made a session of their own.
+No process outlives the family, whichever one dies, and however. The kernel kills a worker when the
+spawner dies (on systems without this service, a thread that waits for the end of a pipe ends it).
+The supervisor sees the end of its socket and exits. When the supervisor dies, the spawner kills the
+workers and exits. User code that holds the interpreter lock cannot prevent any of it. The processes
+that a worker's tasks started end with it, unless they made a session of their own.
 
 Between spawner and supervisor go lines of JSON over a socket pair:
 
@@ -22,8 +22,8 @@ Between spawner and supervisor go lines of JSON over a socket pair:
     -> ["kill", pid, signal]               <- ["exited", pid, wait status]
                                            <- ["signal", signal]    it came to the spawner
 
-What to do about a signal is the supervisor's business, unless it does not do it: the third one ends
-everybody at once.
+The supervisor decides what a signal leads to. If it does not react, the third signal ends all
+processes of the family at once.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from typing import Any, Final, TypeAlias
 
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 
-#: What ends the family: a hang-up of the terminal, Ctrl-C, a service manager's stop.
+#: The signals that end the family: a terminal's hang-up, Ctrl-C, a service manager's stop.
 END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
-#: How often an embedded spawner looks whether its parent is still there, if nobody told it.
+#: How often an embedded spawner checks that its parent still runs.
 _PARENT_CHECK_MS: Final = 1000
 
-#: How long a worker that is over may take to clean up.
+#: How long a worker that has ended its work may take to clean up.
 _LINGER_S: Final = 5.0
-#: Who asks so often is not answered by the supervisor.
+#: After this many signals the supervisor is assumed hung, and all are killed.
 _MAX_SIGNALS: Final = 3
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -76,7 +76,7 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
     try:
         role, argument = spawner.serve()
     finally:
-        # In a forked process this closes its copies of what is the spawner's only.
+        # In a forked process this closes its copies of what belongs to the spawner only.
         spawner.close()
     if role == "supervisor":
         with argument:
@@ -85,7 +85,7 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
         for name, value in THREAD_DEFAULTS.items():
             os.environ.setdefault(name, value)
         ended: int = work(argument)
-        # It has left the scheduler. Threads that tasks have started must not keep the place taken.
+        # The worker has left the scheduler. Threads started by tasks must not keep the process.
         threading.Thread(target=_leave_soon, args=(ended,), daemon=True).start()
         return ended
     code: int = argument
@@ -95,8 +95,8 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
 @dataclass
 class _Spawner:
     embedded: bool
-    #: Processes that were forked and not reaped, the supervisor among them. Only their pids can be
-    #: signalled: any other may be somebody else's by now.
+    #: Processes that were forked and not reaped, including the supervisor. Only their pids are
+    #: signalled: any other pid may belong to an unrelated process by now.
     alive: dict[int, None] = field(default_factory=dict)
     supervisor: int = 0
     commands: socket.socket | None = None
@@ -104,16 +104,16 @@ class _Spawner:
     n_signals: int = 0
 
     def serve(self) -> tuple[str, Any]:
-        """Run until the supervisor has ended; or return in a forked process, as what it is."""
+        """Run until the supervisor has ended; in a forked process, return which one it is."""
         self.pid, self.parent = os.getpid(), os.getppid()
-        # The kernel closes the writing end when this process is gone, and not before.
+        # The kernel closes the writing end only when this process has ended.
         self.lifeline = os.pipe()
         self.wakeups = os.pipe()
         for end in self.wakeups:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self.wakeups[1], warn_on_full_buffer=False)
         for number in (*END_SIGNALS, signal.SIGCHLD):
-            # Under nohup a hang-up is nothing to us.
+            # Under nohup a hang-up is ignored.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, _note)
         gc.collect()
@@ -140,7 +140,7 @@ class _Spawner:
                 if code is not None:
                     return "spawner", code
             if self.commands.fileno() in ready and not self._receive():
-                # The supervisor is about to be reaped, or was killed. Nobody watches any more.
+                # The supervisor has ended or was killed, so that no process watches the workers.
                 poll.unregister(self.commands)
                 self._kill_all()
             config = self._obey()
@@ -157,7 +157,7 @@ class _Spawner:
         return bool(data)
 
     def _obey(self) -> dict[str, Any] | None:
-        """Do what has been asked for; return a worker's configuration in that worker's process."""
+        """Do what was requested; in a new worker's process, return its configuration."""
         while b"\n" in self.received:
             line, _, self.received = self.received.partition(b"\n")
             verb, *arguments = json.loads(line)
@@ -182,7 +182,7 @@ class _Spawner:
         return self._reap() if signal.SIGCHLD in numbers else None
 
     def _reap(self) -> int | None:
-        """Take notice of every child that ended; return the supervisor's exit code if it did.
+        """Reap every child that ended; return the supervisor's exit code if it is among them.
 
         That is 128 + the number of the signal, if one killed it.
         """
@@ -193,7 +193,7 @@ class _Spawner:
                 if ended is None:
                     return None
                 pid = ended.si_pid
-                _kill_group(pid)  # not yet reaped, so nobody else can have its number
+                _kill_group(pid)  # not yet reaped, so no other process can have its number
             pid, status = os.waitpid(pid, os.WNOHANG)
             if not pid:
                 return None
@@ -223,7 +223,7 @@ class _Spawner:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # a daemon's may be closed
                 stream.flush()
-        # What comes meanwhile must not be noted in the child, whose notes would reach this process.
+        # A signal now must not be noted by the child, whose notes would reach this process.
         signals = {*END_SIGNALS, signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         try:
@@ -272,14 +272,14 @@ class _Spawner:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill what a worker's tasks have started and left behind, unless it went its own way."""
+    """Kill the processes that a worker's tasks left behind in the worker's session."""
     # No such group: it ended before it had a session of its own. EPERM: all in it are zombies.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _note(number: int, frame: object) -> None:
-    """Have a handler, so that the signal's number is written to the wake-up pipe."""
+    """Do nothing: with a handler, the signal's number is written to the wake-up pipe."""
 
 
 def _ask_kernel_to_kill_with_parent() -> bool:
@@ -296,6 +296,6 @@ def _leave_soon(code: int) -> None:
 
 
 def _exit_at_end(reader: int) -> None:
-    """Leave, whatever else goes on, when the last writing end of a pipe is closed."""
+    """Exit when the last writing end of a pipe is closed, whatever other threads do."""
     os.read(reader, 1)
     os._exit(1)

@@ -1,24 +1,24 @@
-"""The supervisor: starts worker processes, watches them, says why they died, and starts them again.
+"""The supervisor: starts worker processes, watches them, reports why they died, and restarts them.
 
-It runs no user code and holds no data, so it answers at once whatever its workers do. That makes
-its line to the scheduler the one that says whether a worker is alive: a worker whose task holds the
+It runs no user code and holds no data, so it answers at once whatever its workers do. Therefore its
+heartbeats decide whether the scheduler takes a worker for alive: a worker whose task holds the
 interpreter lock for minutes is busy, not dead.
 
 What it decides:
 
 - A worker that ended is started again, under a new id; after deaths in a row with a growing delay.
-  One that ended by itself with code 0 while it ran nothing was told to, and stays away. One that
-  cannot be what it was told to be (`EXIT_CONFIG`), or that the scheduler refuses for good
-  (`EXIT_REFUSED`), ends everything: the next would not fare better.
-- A worker above 95 % of its memory limit is killed, before the kernel chooses whom to kill. The
+  One that ended by itself with code 0 while it ran nothing was asked to leave, and is not started
+  again. A worker that exits because of its configuration (`EXIT_CONFIG`), or because the scheduler
+  refuses it for good (`EXIT_REFUSED`), stops the supervisor: a restart would fail the same way.
+- A worker above 95 % of its memory limit is killed, before the kernel chooses a process. The
   exit is reported with that reason, and with the attempts that were running or being served.
 - A worker that does nothing at all for a minute is reported with its stack, see `silence`.
 - `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
-  ends everything: a signal to the workers, SIGKILL after a grace, exit code 0. After SIGTERM the
-  workers may finish what they run, within the grace period; a second signal ends all at once.
-- A scheduler that is lost is looked for again, with back-off, for ever; workers do the same.
+  ends everything: a signal to the workers, SIGKILL after some seconds, exit code 0. After SIGTERM
+  the workers may finish what they run, within the grace period; a second signal ends all at once.
+- A lost scheduler is looked for again, with back-off, for ever; workers do the same.
 
-Forking is the spawner's (spawn.py); this process only asks for it.
+The spawner (spawn.py) forks; this process only requests it.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ from .supervisor_link import SupervisorLink, SupervisorPolicy
 _log = logging.getLogger("weft.supervisor")
 
 _CHECK_S: Final = 0.1
-#: How often at least a worker's beats are looked at.
+#: The longest pause between two looks at the workers' beats.
 _MAX_LOOK_S: Final = 3.0
 #: How many times a stack that was asked for is looked for.
 _STACK_LOOKS: Final = 20
-#: States of a process that somebody has suspended: by SIGSTOP, or with a debugger.
+#: States of a suspended process: by SIGSTOP, or by a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-#: A worker that lived this long was not killed by its own start.
+#: A worker that lived this long did not die of its start.
 _SOUND_AFTER_S: Final = 10.0
-#: Deaths in a row, each right after the start, that the user should hear of from us.
+#: After this many deaths in a row, each right after the start, a warning is logged.
 _SUSPICIOUS_DEATHS: Final = 3
 _RESTART_MIN_S: Final = 0.1
 _RESTART_MAX_S: Final = 30.0
@@ -73,9 +73,9 @@ class WorkerSpec:
     """One worker to keep running.
 
     Attributes:
-        name: for people; the same across restarts.
+        name: for display; the same across restarts.
         memory_limit: bytes, 0 = none.
-        options: everything else that the worker process is told, as plain data.
+        options: the rest of the worker process's configuration, as plain data.
     """
 
     name: str
@@ -88,11 +88,11 @@ class SupervisorConfig:
     """What to run.
 
     Attributes:
-        find: says where the scheduler is now and how to prove who we are; asked at each attempt.
-        workers: which workers.
+        find: returns the scheduler's address and the cluster's secret; called at each attempt.
+        workers: the workers to keep running.
         directory: where workers keep what they need; made before, removed with `owns_directory`.
-        embedded: the scheduler is ours alone: leave when it does, and wait for nothing.
-        connect_timeout_s: give up when the first connection takes longer. Not looked at if
+        embedded: the scheduler has no other workers: end when it ends, without waiting.
+        connect_timeout_s: give up when the first connection takes longer. Ignored if
             embedded.
         grace_s: how long a worker may take to end by itself.
         grace_period_s: how long workers may finish, before that, what they run when SIGTERM comes.
@@ -122,7 +122,7 @@ class _Slot:
     started: float = 0.0
     #: deaths in a row, each soon after the start
     n_quick_deaths: int = 0
-    #: why we killed it, if we did
+    #: why the supervisor killed it, if it did
     verdict: str = ""
     #: it ended on purpose
     retired: bool = False
@@ -131,7 +131,7 @@ class _Slot:
 
 
 class Supervisor:
-    """See the module. One instance per process; `await run()` is its life."""
+    """The supervisor of this process; `await run()` runs it until its end."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Supervisor:
         lifeline: socket.socket | None = None,
         on_started: Callable[[], None] | None = None,
     ) -> None:
-        """Take the spawner's socket; `lifeline` ends when whoever embeds us ends or says so.
+        """Prepare; `run` does the work. `lifeline` ends when the embedding process ends or asks.
 
         Args:
             config: what to run.
@@ -160,7 +160,7 @@ class Supervisor:
         #: {pid: its place} of those of them that the spawner has forked
         self._by_pid: dict[int, _Slot] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
-        #: What workers are told to end with; 0 while they are not.
+        #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
         self._exit_code = 0
         #: Workers may finish what they run.
@@ -169,10 +169,10 @@ class Supervisor:
         self._known: tuple[Sequence[str], Security] = config.find()
 
     async def run(self) -> int:
-        """Watch until told to stop; return the exit code of the process.
+        """Watch until the order to stop; return the exit code of the process.
 
         Raises:
-            WeftError: the scheduler does not take us, or (at first) cannot be found or reached.
+            WeftError: the scheduler refuses this process, or (at first) cannot be found or reached.
         """
         self._loop = asyncio.get_running_loop()
         self._stop_asked: asyncio.Future[str] = self._loop.create_future()
@@ -229,8 +229,8 @@ class Supervisor:
         return task
 
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:
-        # One of its senses is gone: what goes on without it would go on for ever. So nothing is
-        # waited for; the spawner kills the workers when this process is gone.
+        # A background task died; without it the supervisor would never stop, so stop now. Nothing
+        # is waited for: the spawner kills the workers when this process has ended.
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("a bug of weft ends the supervisor", exc_info=error)
@@ -266,9 +266,9 @@ class Supervisor:
                     self._lets_finish = rest[0] == signal.SIGTERM and n_signals == 1
                     self.stop(signal.Signals(rest[0]).name)
                     if n_signals > 1:
-                        self._kill_all(signal.SIGKILL)  # who asks twice does not want to wait
-        # The spawner is gone, and the kernel has killed its workers. Who embeds us starts others in
-        # the same directory, where the scheduler's socket is, too.
+                        self._kill_all(signal.SIGKILL)  # a second signal means not to wait
+        # The spawner is gone, and the kernel has killed its workers. The embedding process starts
+        # others in the same directory, where the scheduler's socket is, too.
         if self.config.embedded:
             self._owns_directory = False
         self._forget_workers()
@@ -290,7 +290,7 @@ class Supervisor:
         slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
         slot.silence = SilenceWatch(self.config.silent_after_s)
         self._running[slot.worker_id] = slot
-        # Where it was last will do: the worker looks for it itself if it is not there any more.
+        # The last known address is enough: the worker looks for the scheduler itself if it moved.
         addresses, security = self._find()
         self._ask(
             "start",
@@ -307,7 +307,7 @@ class Supervisor:
         )
 
     def _find(self) -> tuple[Sequence[str], Security]:
-        """Say where the scheduler is, or was: its connection file goes when it goes."""
+        """Return the scheduler's address, the last one if its connection file was removed."""
         with contextlib.suppress(ConfigError):
             self._known = self.config.find()
         return self._known
@@ -315,7 +315,7 @@ class Supervisor:
     def _on_started_worker(self, worker_id: str, pid: int) -> None:
         slot = self._running[worker_id]
         slot.pid = pid
-        # It may be over already: then the spawner's next line says so.
+        # It may have ended already: then the spawner's next line reports it.
         with contextlib.suppress(psutil.NoSuchProcess):
             slot.process = psutil.Process(pid)
         self._by_pid[pid] = slot
@@ -344,7 +344,7 @@ class Supervisor:
         elif code == EXIT_CONFIG and not running:
             self.stop(f"worker {slot.spec.name} cannot be what it was told to be", 2)
         elif code == EXIT_REFUSED and not running:
-            # The one line of the whole family: all its workers are refused for the same reason.
+            # Logged once for the whole family: all its workers are refused for the same reason.
             if not self._stop_asked.done():
                 why = refusal or "the scheduler refused it"
                 _log.error("worker %s cannot join: %s", slot.spec.name, why)
@@ -355,7 +355,7 @@ class Supervisor:
             )
             reason = slot.verdict or crash or describe_exit(code) + killer
             self._link.report_exit(slot.worker_id, reason, running + served)
-            # What a task did says nothing about the next start.
+            # A death caused by a task does not predict the outcome of the next start.
             is_sound = bool(running or served) or lived_s > _SOUND_AFTER_S
             slot.n_quick_deaths = 0 if is_sound else slot.n_quick_deaths + 1
             self._restart_later(slot, reason, lived_s)
@@ -366,7 +366,7 @@ class Supervisor:
         delay_s = 0.0
         if slot.n_quick_deaths > 1:
             delay_s = min(_RESTART_MIN_S * 2 ** (slot.n_quick_deaths - 2), _RESTART_MAX_S)
-        # The scheduler warns of what it is told; twice the same line would only look like more.
+        # The scheduler logs a warning for each report; a second one here would be redundant.
         is_told = self._link.connected and slot.n_quick_deaths < _SUSPICIOUS_DEATHS
         _log.log(
             logging.INFO if is_told else logging.WARNING,
@@ -414,7 +414,7 @@ class Supervisor:
         return sizes
 
     def _alive(self) -> dict[str, int]:
-        """Return what `_rss` does of the workers that run: nobody vouches for a stopped one."""
+        """Return what `_rss` does, without suspended workers, which do not count as alive."""
         sizes = self._rss()
         for slot in self._by_pid.values():
             with contextlib.suppress(psutil.Error):
@@ -446,7 +446,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
-            # Whoever was held up itself has not looked: this counts as one pause.
+            # If this process itself was held up, the time counts as at most two pauses.
             elapsed_s, last = min(now - last, 2 * pause_s), now
             for slot in list(self._by_pid.values()):
                 with contextlib.suppress(psutil.Error):  # it ends just now
@@ -458,7 +458,7 @@ class Supervisor:
                         await self._report_silence(slot)
 
     async def _report_silence(self, slot: _Slot) -> None:
-        """Log what a worker does that does nothing. It is not killed: it may be waiting rightly."""
+        """Log the stacks of a silent worker. It is not killed: it may wait for good reason."""
         pid, seconds = slot.pid, slot.silence.silent_s
         file = slot.record.with_suffix(STACK_SUFFIX)
         stack = ""
@@ -488,7 +488,7 @@ class Supervisor:
         """Wait for the first session, or for the order to stop.
 
         Raises:
-            WeftError: there will be none; the text names what the user can do.
+            WeftError: there will be none; the text explains what the user can do.
         """
         link = self._link
         futures: list[asyncio.Future[Any]] = [link.opened, link.over, self._stop_asked]

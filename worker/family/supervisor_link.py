@@ -1,7 +1,7 @@
 """The supervisor's session with the scheduler: which workers live, and why others died. A shell.
 
-Reports of exits are kept until there is a session: a worker often dies of what takes the network
-away with it.
+Reports of exits are kept until there is a session, because the cause of a worker's death often
+interrupts the network as well.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from ...protocol.wire.session import GiveUp, Outage, Policy, Session
 
 _log: Final = logging.getLogger("weft.supervisor")
 
-#: Reports kept for a scheduler that is away; older ones are of no use to it.
+#: How many reports are kept while there is no session; older ones are dropped.
 _MAX_REPORTS: Final = 1000
 _LEAVE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class SupervisorPolicy(Policy):
-    """At first only an absent scheduler is waited for, later any. An embedded one never is."""
+    """Retry at first only if no scheduler answers, later always; never if embedded."""
 
     first_delay_s: float = 0.05
     most_delay_s: float = 10.0
     soon_s: float = 30.0
-    #: Two heartbeats per interval: a worker is vouched for in time even if one of them is late.
+    #: Two heartbeats per interval: workers are reported alive in time even if one is late.
     beats: int = 2
     least_beat_s: float = 0.02
     is_embedded: bool = False
@@ -54,7 +54,7 @@ class SupervisorPolicy(Policy):
 
 
 class SupervisorLink:
-    """A `SessionOwner`. For the loop's thread only."""
+    """The owner of the supervisor's session. For the loop's thread only."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SupervisorLink:
         """Prepare; `start` makes the first attempt.
 
         Args:
-            supervisor_id: names this process for ever.
+            supervisor_id: identifies this process in all of its sessions.
             find: returns where the scheduler is; asked at each attempt.
             policy: how long to try.
             measure: returns {worker id: resident bytes} of the workers that are alive.
@@ -86,8 +86,8 @@ class SupervisorLink:
         self._runner = SessionRunner(
             Session(policy, random.random), self, find, role=Role.SUPERVISOR
         )
-        # One line for the whole family: its workers log nothing about it. Where the scheduler is
-        # embedded, its owner reports that it is gone.
+        # One line is logged for the whole family; its workers log nothing about it. The owner of
+        # an embedded scheduler reports the loss itself.
         self._level = logging.INFO if policy.is_embedded else logging.WARNING
         #: Done with the first session.
         self.opened: asyncio.Future[None] = self._loop.create_future()
@@ -101,7 +101,7 @@ class SupervisorLink:
 
     @property
     def address(self) -> str:
-        """Where the scheduler was found last, "" before the first connection."""
+        """The address of the last connection to the scheduler, "" before the first one."""
         return self._runner.address
 
     def start(self) -> None:
@@ -121,7 +121,7 @@ class SupervisorLink:
         return reports
 
     def stay_away(self) -> None:
-        """Let the session that is open be the last one."""
+        """Make no further attempt after the open session."""
         self._policy.again_s = 0.0
 
     async def leave(self, reason: str) -> None:
@@ -182,7 +182,7 @@ class SupervisorLink:
             _log.debug("cannot reach the scheduler yet: %s", outage.last_error)
 
     def on_outage(self, outage: Outage, left_s: float) -> None:
-        """See `SessionOwner`: each loss has its line at once."""
+        """See `SessionOwner`; nothing is logged here, because each loss is logged at once."""
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
