@@ -151,7 +151,7 @@ class SchedulerServer:
         await self._stopped.wait()
 
     async def stop(self, reason: str = "stopped") -> None:
-        """Say goodbye to all peers, close every connection and listener.
+        """Send a Bye to all peers, close every connection and listener.
 
         Cancelling a caller that waits here does not interrupt the end.
         """
@@ -191,7 +191,7 @@ class SchedulerServer:
         return _Peer(self, peer)
 
     def on_messages(self, peer: int, role: Role, messages: list[Message]) -> None:
-        """One frame came."""
+        """Queue the messages of one frame; stop reading from the peer if too many wait."""
         turns = self._turns
         turns.add(peer, role, messages, time.monotonic())
         if turns.is_full(peer) and peer not in self._paused:
@@ -204,7 +204,7 @@ class SchedulerServer:
             self._loop.call_soon(self._turn)
 
     def on_closed(self, peer: int, error: CommError | ProtocolError | None) -> None:
-        """A connection is gone; a breach of the protocol was logged by the transport."""
+        """Note the end of a connection; the transport has logged a breach of the protocol."""
         self._waiting.pop(peer, None)
         self._paused.pop(peer, None)
         if self._connections.pop(peer, None) is not None:

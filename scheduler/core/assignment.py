@@ -8,7 +8,7 @@ workers. A worker holds work for `BACKLOG_NS` a thread as measured for each func
 Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once;
 that worker starts it without asking. A long chain therefore runs at the speed of its worker.
 
-Back. When somebody is idle and nothing is queued, unstarted backlog is asked back; the answer is
+Back. When a worker is idle and nothing is queued, unstarted backlog is asked back; the answer is
 exact.
 
 Nothing here looks at all workers or all tasks: `TaskClass.open`, `idle`, `loaded` are kept up to
@@ -302,7 +302,7 @@ def _refresh(state: SchedulerState) -> None:
 
 # -- asking unstarted work back -------------------------------------------------------------------
 def _ask_back(state: SchedulerState) -> None:
-    """Somebody is idle and nothing is queued.
+    """Ask for unstarted work back: a worker is idle and nothing is queued.
 
     Let loaded workers return half of what they have not started, and all of it if they are stuck.
     """

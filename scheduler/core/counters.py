@@ -1,6 +1,6 @@
 """What happened so far, as plain ints, and what each number is called.
 
-They are incremented once a batch and rendered only when somebody asks. A field's metadata is its
+They are incremented once per batch and rendered only on request. A field's metadata is its
 metric: `info` names and describes the values by it, and the HTTP process gives Prometheus its
 name, type, label and text. So adding a counter is one line here.
 """
@@ -16,7 +16,7 @@ class Metric:
     """What a number is called. A name that ends in `_total` is a counter, any other a gauge.
 
     Attributes:
-        text: for people: one sentence.
+        text: one sentence, for display.
         label: the label that distinguishes the values of this metric; "" = it has one value.
     """
 

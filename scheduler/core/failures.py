@@ -40,13 +40,13 @@ class Failures:
         if self.nbytes + _nbytes(failure) <= MAX_NBYTES or failure[0] != "exception":
             return failure
         if len(failure) < 7:
-            return failure  # no worker of ours packs such a thing; clients say so
+            return failure  # no worker of weft packs such a thing; the client reports it
         kind, key, _, name, text, _, _, *rest = failure
         text = text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + " [...]"
         return [kind, key, b"", name[:_MAX_TEXT_CHARS], text, _CUT, b"", *rest]
 
     def add(self, failure: Failure) -> None:
-        """One task more has it."""
+        """Count one more task with this failure."""
         entry = self._shared.get(id(failure))
         if entry is None:
             nbytes = _nbytes(failure)
@@ -56,7 +56,7 @@ class Failures:
             entry[1] += 1
 
     def remove(self, failure: Failure) -> None:
-        """One task less has it."""
+        """Count one task less with this failure."""
         entry = self._shared[id(failure)]
         entry[1] -= 1
         if not entry[1]:

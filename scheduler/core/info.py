@@ -1,4 +1,4 @@
-"""The state described for people and for Prometheus: plain maps, made only when somebody asks.
+"""The state described for display and for Prometheus: plain maps, made only on request.
 
 A metric is declared once: a counter in `counters.py`, what is read off the state in `_SHOWN`.
 """
@@ -70,7 +70,7 @@ def cluster_info(state: SchedulerState) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Shown(Metric):
-    """A metric that is read off the state when somebody asks."""
+    """A metric that is read off the state on request."""
 
     #: the number, or {value of the label: number}
     read: Callable[[SchedulerState], Any] = lambda state: 0

@@ -1,4 +1,4 @@
-"""Who comes and goes: registration, leases, liveness, the size of the cluster.
+"""Peers that come and go: registration, leases, liveness, the size of the cluster.
 
 A connection is a *session*; identity is the uuid in the registration. A worker that comes back is a
 new handle: what it ran was placed again when its connection closed. A client's wishes outlive its
@@ -30,7 +30,7 @@ from .transitions import enqueue, move, release_unneeded, set_aside
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: A worker's supervisor has this long to say what ran when it died.
+#: A worker's supervisor has this long to report what ran when it died.
 EXIT_REPORT_WAIT_S: Final = 60.0
 #: Threads of one worker.
 MAX_NTHREADS: Final = 1 << 16
@@ -152,7 +152,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     old = state.workers_by_id.get(ws.worker_id)
     if old is not None:
         state.supersede(old.peer)
-    # Who listened there before is gone, or this one could not listen there.
+    # The worker that listened there before is gone, or this one could not listen there.
     old = state.workers_by_address.get(ws.address)
     if old is not None:
         state.supersede(old.peer)
@@ -268,7 +268,7 @@ def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> No
     """A worker leaves in order."""
     del state.roles[ws.peer]
     _remove_worker(state, ws, f"left: {message.reason}", is_planned=True)
-    # What still ran there was not the reason for its end, whatever its supervisor will say.
+    # What still ran there was not the reason for its end, whatever its supervisor will report.
     state.lost_workers.pop(ws.worker_id, None)
     state.part(ws.peer)
 
@@ -297,7 +297,7 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
 
 
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:
-    """A client asks everybody to stop."""
+    """Stop the workers, the clients and the scheduler: a client asks for that."""
     state.log("info", f"shutdown asked for by client {client.name}: {message.reason}")
     for supervisor in state.supervisors.values():
         state.send(supervisor.peer, m.Stop(reason=message.reason))
@@ -357,7 +357,7 @@ def on_worker_exited(
 
 
 def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
-    """Leases that ended, workers that fell silent, tasks that nobody can run."""
+    """Look for leases that ended, silent workers, and tasks that no worker can run."""
     now = state.now
     for client in list(state.clients.values()):
         if client.lost_at is not None and now - client.lost_at > state.client_lease_s:
@@ -385,7 +385,7 @@ def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
 
 
 def _note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
-    """Count those as heard whose messages wait: their heartbeats stand behind these."""
+    """Count peers whose messages wait as alive: their heartbeats stand behind these."""
     for peer in unread:
         if peer in state.strangers:
             # To the end, because these are in order of time.
@@ -397,13 +397,13 @@ def _note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
 
 
 def _end_silent(state: SchedulerState) -> None:
-    """End the sessions of those who were not heard for too long.
+    """End the sessions of peers that have sent nothing for too long.
 
     Clients are not judged: a program that is suspended, or computes in the loop of its client,
     keeps what it wants for as long as its connection lasts.
     """
     now, silence = state.now, state.heartbeat_s * MISSED_HEARTBEATS
-    # What was said while we were held up ourselves is still to be read.
+    # What peers sent while the scheduler itself was held up is still to be read.
     deaf = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
     state.last_tick = now
     if deaf > 0:

@@ -37,7 +37,7 @@ MAX_UNREACHABLE_ROUNDS = 8
 
 
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
-    """A worker fetched copies. Copies of what is not in memory any more are dropped again."""
+    """Note copies that a worker fetched; let it drop those of what is not in memory any more."""
     for attempt, key in zip(message.attempts, message.keys, strict=True):
         task = state.tasks.get(key)
         if task is None or task.state != MEMORY or task.attempt != attempt:
@@ -49,9 +49,9 @@ def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.Replic
 
 
 def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMissing) -> None:
-    """`holder` could not give `ws` these keys.
+    """Act on a report that `holder` could not give `ws` these keys.
 
-    Name other holders, or make them again and take back who waits.
+    Name other holders, or make them again and take back the tasks that wait for them.
     """
     holder = state.workers_by_address.get(message.holder)
     if not message.unreachable:
@@ -87,7 +87,7 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
 def _give_up_unreachable(
     state: SchedulerState, ws: WorkerHandle, holder: str, tasks: list[SchedulerTask]
 ) -> None:
-    """Count tasks whose inputs could not be fetched; after some rounds and time there is no way.
+    """Count failed fetches of tasks' inputs; after some rounds and time the tasks fail.
 
     A holder that died is out of reach as well, until that is noticed and its data made again.
     """
@@ -116,9 +116,9 @@ def _give_up_unreachable(
 def on_report_missing(
     state: SchedulerState, client: ClientHandle, message: m.ReportMissing
 ) -> None:
-    """`holder` could not give a client these keys.
+    """Act on a client's report that `holder` could not give it these keys.
 
-    Tell it where they are, or that they come again.
+    Send it their other holders, or that they are computed again.
     """
     holder_lacks(state, message.keys, message.holder)
     for key in message.keys:
@@ -161,7 +161,7 @@ def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -
 
 
 def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
-    """The last copies of these are gone.
+    """Release tasks whose last copies are gone.
 
     Dependents that have not started wait again, needed ones run again.
     """

@@ -1,6 +1,6 @@
 """The scheduler's view of workers, clients, supervisors. Records only.
 
-`membership.py` says when they change.
+`membership.py` decides when they change.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class WorkerHandle:
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
         self.processing: dict[int, SchedulerTask] = {}
         #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its
-        #: resources, until the worker says that it ended
+        #: resources, until the worker reports that it ended
         self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
         #: {worker: when}: peers that this worker could not fetch from lately
         self.unreachable: dict[WorkerHandle, float] = {}

@@ -96,9 +96,9 @@ def _has_resources(ws: WorkerHandle, task_class: TaskClass) -> bool:
     return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
 
 
-# -- who may run a class --------------------------------------------------------------------------
+# -- workers that may run a class ----------------------------------------------------------------
 def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> bool:
-    """Say whether a worker satisfies a class's restrictions (and resources, at full amounts)."""
+    """Return whether a worker satisfies a class's restrictions (and resources, at full amounts)."""
     for name, amount in task_class.resources:
         if ws.resources.get(name, 0.0) < amount:
             return False
@@ -135,7 +135,7 @@ def extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle)
 def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     """Find a class's members anew, after a cluster change (O(workers)).
 
-    Loose restrictions (`allow_other_workers`) bind only while somebody satisfies them.
+    Loose restrictions (`allow_other_workers`) bind only while a worker satisfies them.
     """
     for ws in task_class.members:
         ws.classes.pop(task_class, None)

@@ -21,7 +21,7 @@ MAX_NAME_CHARS: Final = 200
 OTHER: Final = "other"
 
 #: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
-#: a thread.
+#: per thread.
 UNKNOWN_DURATION_NS: Final = 2_000_000
 #: What a task costs a worker at the very least, so that zero-length tasks do not look free.
 MIN_DURATION_NS: Final = 10_000

@@ -101,5 +101,5 @@ def _with_counts(reasons: list[str]) -> str:
     """Say each reason once, in order of its first time."""
     counts = Counter(reasons)
     if len(counts) == 1:
-        return reasons[0]  # how often is said already
+        return reasons[0]  # it names the number already
     return "; ".join(f"{reason} ({n} times)" if n > 1 else reason for reason, n in counts.items())

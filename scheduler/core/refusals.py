@@ -1,4 +1,4 @@
-"""Workers that were refused for good, and why tasks find no worker: the texts for people.
+"""Workers that were refused for good, and why tasks find no worker: texts for display.
 
 A worker that can never join (it has another minor version of Python, say) is remembered for a
 while, so that a user whose tasks wait for it learns what became of it.

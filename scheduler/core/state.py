@@ -2,11 +2,12 @@
 
     state.handle(event, now)      # mutates the state, fills the out-boxes
 
-Owns: the containers, the door, the out-boxes. What happens behind the door stands in one module a
-subject, each of functions over this state: `submission` (what clients ask for), `assignment` (who
-runs what), `completion` (what workers report), `recovery` (what is lost with a worker), `missing`
-(data that is not where it should be), `relays` (data carried through the scheduler), `membership`
-(peers that come and go), `transitions` (a task's life, as a table), `validate` (every invariant).
+Owns: the containers, the door, the out-boxes. What happens behind the door stands in one module per
+subject, each of functions over this state: `submission` (what clients ask for), `assignment` (which
+worker runs what), `completion` (what workers report), `recovery` (what is lost with a worker),
+`missing` (data that is not where it should be), `relays` (data carried through the scheduler),
+`membership` (peers that come and go), `transitions` (a task's life, as a table), `validate` (the
+invariants).
 
 Must never: wait, open, read a clock, draw a random number, look inside a `Blob`, or iterate over a
 set (the order of a set of objects differs between runs; simulated runs must replay).
@@ -19,8 +20,8 @@ A peer is a number that the shell never uses twice. After one or more events the
 `before`, `outboxes` (messages in order, one list per peer) and `after`, as the drain contract of
 docs/design.md says. A whole batch of messages is handled first, then one assignment pass is made.
 
-Peers can be wrong: what they may not say is answered by `CloseConnection` and counted. Only we can
-be buggy: a broken invariant raises `InvalidTransition` or `InvalidState`, with the task's story.
+A peer can be wrong: a message that it may not send is answered by `CloseConnection` and counted. A
+broken invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task's story.
 
 The shape (one door in, one batch out, time as data) is etcd/raft's; the vocabulary is
 dask.distributed's.
@@ -66,7 +67,7 @@ class Received:
 
 @dataclass(slots=True)
 class Closed:
-    """A connection is gone, for whatever reason."""
+    """A connection is gone, for any reason."""
 
     peer: int
 
@@ -99,7 +100,7 @@ class CloseConnection:
 
 @dataclass(slots=True)
 class StopServer:
-    """Everybody was told to stop; end the process."""
+    """All peers were sent the shutdown; end the process."""
 
     reason: str
 
@@ -141,7 +142,7 @@ class SchedulerState:
         max_idle_functions: int = 64,
     ) -> None:
         self.epoch = epoch
-        #: told to every peer that registers: versions, where the HTTP pages are
+        #: sent to every peer that registers: versions, where the HTTP pages are
         self.facts: dict[str, Any] = {}
         self.client_lease_s = client_lease_s
         self.heartbeat_s = heartbeat_s
@@ -326,7 +327,7 @@ class SchedulerState:
 
     @property
     def next_tick_s(self) -> float:
-        """When the next Tick is due: soon while somebody is idle and others hold too much."""
+        """When the next Tick is due: soon while a worker is idle and others hold too much."""
         return 0.01 if self.idle and self.loaded else 0.1
 
     # -- out-boxes --------------------------------------------------------------------------------
@@ -339,12 +340,12 @@ class SchedulerState:
             outbox.append(message)
 
     def send_client(self, client: ClientHandle, message: Message) -> None:
-        """Tell a client, unless it is away: it asks for what it wants when it comes back."""
+        """Send to a client, unless it is away: it asks for what it wants when it comes back."""
         if client.peer is not None:
             self.send(client.peer, message)
 
     def refuse(self, peer: int, reason: str) -> None:
-        """A peer broke the rules: count it and end its connection; nobody else is touched.
+        """Count a breach of the rules and end that peer's connection; no other is touched.
 
         An empty reason is not logged.
         """
@@ -361,7 +362,7 @@ class SchedulerState:
         self.after.append(CloseConnection(peer, "", is_error=False))
 
     def supersede(self, peer: int) -> None:
-        """Somebody is back before we saw the end of its old connection: end that one."""
+        """End the old connection of a peer that is back before its end was seen."""
         self.after.append(CloseConnection(peer, "its peer has connected anew", is_error=False))
         membership.on_closed(self, peer)
 

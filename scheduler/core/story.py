@@ -1,8 +1,8 @@
 """What happened to a task lately, for error messages and `explain`: a bounded ring of batches.
 
-One entry a batch, not one a task: an entry refers to the very list of keys that a message carried,
-so keeping the story costs the hot path nothing a task but the sum of their lengths. Asking is a
-search over the ring, which only people and errors do.
+One entry per batch, not per task: an entry refers to the very list of keys that a message carried,
+so keeping the story costs the hot path nothing per task but the sum of their lengths. Reading it is
+a search over the ring, made only for errors and on request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Story:
         self.n_chars = 0
 
     def note(self, now: float, what: str, keys: Sequence[str]) -> None:
-        """Remember that `what` happened to `keys` (a list that nobody changes any more)."""
+        """Remember that `what` happened to `keys` (a list that does not change any more)."""
         n_chars = sum(map(len, keys))
         if n_chars > MAX_CHARS:
             keys, n_chars = (), 0
@@ -48,5 +48,5 @@ class Story:
             self.n_chars -= n_chars
 
     def of(self, key: str) -> list[str]:
-        """Tell one task's story, oldest first."""
+        """Return one task's story, oldest first."""
         return [f"{now:.6f} {what}" for now, what, keys, _ in self._entries if key in keys]

@@ -308,7 +308,7 @@ def want(client: ClientHandle, task: SchedulerTask) -> None:
 def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) -> None:
     """A client holds futures that it did not submit, or is back.
 
-    Take note, and tell it how they stand.
+    Take note, and send it their states.
     """
     unknown = []
     known = []
@@ -405,7 +405,7 @@ def unwant(client: ClientHandle, task: SchedulerTask) -> None:
 def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:
     """Withdraw a client's wish.
 
-    With `force` everybody's. Dependents that are wanted fail as cancelled.
+    With `force`, those of all clients. Dependents that are wanted fail as cancelled.
     """
     by_client: dict[ClientHandle, list[str]] = {}
     cancelled = []

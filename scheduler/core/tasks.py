@@ -84,7 +84,7 @@ class TaskClass:
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: tasks in state no_worker; not empty only while `members` is empty
         self.unrunnable: dict[SchedulerTask, None] = {}
-        #: when the first of them came (clock of the events), and whether clients were told
+        #: when the first of them came (clock of the events), and whether clients were notified
         self.unrunnable_since = 0.0
         self.warned = False
         #: workers that may run it
@@ -98,7 +98,7 @@ class TaskClass:
 
     @property
     def restrictions(self) -> str:
-        """Say in words what this class asks of a worker."""
+        """Describe what this class asks of a worker."""
         parts = []
         if self.workers:
             parts.append("workers " + ", ".join(self.workers))
@@ -119,7 +119,8 @@ class TaskGroup:
         retries: int,
         client: int,
     ) -> None:
-        #: number of the client that submitted it first: clients take turns, whoever wants it now
+        #: number of the client that submitted it first: clients take turns by this number, not by
+        #: which of them want it now
         self.client = client
         self.function = function
         self.prefix = function.prefix

@@ -3,12 +3,12 @@
     released -> waiting -> queued | no_worker -> processing -> memory | erred -> released
                                                                      released -> forgotten
 
-`TRANSITIONS` is the whole table; a move that it lacks is a bug of ours and raises
+`TRANSITIONS` is the whole table; a move that it lacks is a bug of weft and raises
 `InvalidTransition` with the task's story. Each move touches one task and its links; what it makes
 possible for others is collected and worked off in a loop, never by recursion. The hot path (create
--> queued -> processing -> memory -> forgotten of tasks nobody depends on) is fused in `submission`,
-`assignment` and `completion`; a property test proves each fused lane equal to the moves of this
-table.
+-> queued -> processing -> memory -> forgotten of tasks without dependents) is fused in
+`submission`, `assignment` and `completion`; a property test proves each fused lane equal to the
+moves of this table.
 
 *Active* states (waiting, queued, no_worker, processing) read their dependencies: each counts in
 `n_waiters` of each.
@@ -49,29 +49,32 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, QUEUED): "needed, and every input is in memory",
     (RELEASED, NO_WORKER): "needed, but no worker may run it",
     (RELEASED, ERRED): "needed, but an input failed",
-    (RELEASED, FORGOTTEN): "nobody needs it, not even as lineage",
+    (RELEASED, FORGOTTEN): "no longer needed, not even as lineage",
     (WAITING, QUEUED): "the last input arrived",
     (WAITING, NO_WORKER): "the last input arrived, but no worker may run it",
     (WAITING, PROCESSING): "assigned ahead: its missing inputs run on the same worker",
     (WAITING, ERRED): "an input failed",
-    (WAITING, RELEASED): "nobody needs it any more",
+    (WAITING, RELEASED): "no longer needed",
     (QUEUED, PROCESSING): "assigned",
     (QUEUED, WAITING): "an input was lost",
-    (QUEUED, NO_WORKER): "the last worker that might run it left, or nobody can get its inputs",
+    (
+        QUEUED,
+        NO_WORKER,
+    ): "the last worker that might run it left, or none can get its inputs",
     (QUEUED, ERRED): "too many workers died under it",
-    (QUEUED, RELEASED): "nobody needs it any more",
+    (QUEUED, RELEASED): "no longer needed",
     (NO_WORKER, QUEUED): "a worker came that may run it, or its inputs are tried again",
     (NO_WORKER, WAITING): "an input was lost",
     (NO_WORKER, ERRED): "too many workers died under it",
-    (NO_WORKER, RELEASED): "nobody needs it any more",
+    (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
     (PROCESSING, ERRED): "raised, or an input failed",
     (PROCESSING, WAITING): "taken back, and an input is missing",
     (PROCESSING, QUEUED): "taken back: worker lost, returned unstarted, or to be retried",
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",
-    (PROCESSING, RELEASED): "nobody needs it any more",
-    (MEMORY, RELEASED): "nobody needs the data any more, or its last copy was lost",
-    (ERRED, RELEASED): "nobody needs to know any more, or it is submitted again",
+    (PROCESSING, RELEASED): "no longer needed",
+    (MEMORY, RELEASED): "the data is no longer needed, or its last copy was lost",
+    (ERRED, RELEASED): "the failure is no longer wanted, or it is submitted again",
 }
 
 #: Functions that no task uses are kept up to this many bytes (and `max_idle_functions`).
@@ -145,7 +148,7 @@ def free_resources(ws: WorkerHandle, resources: tuple[tuple[str, float], ...]) -
 
 
 def drop_at_workers(state: SchedulerState, task: SchedulerTask) -> None:
-    """Tell whoever has something of this task's attempt (unstarted, running or data) to drop it."""
+    """Make the workers drop what they have of this task's attempt (unstarted, running or data)."""
     if task.state == PROCESSING:
         abandon(state, task)
     elif task.state == MEMORY:
@@ -154,7 +157,7 @@ def drop_at_workers(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def abandon(state: SchedulerState, task: SchedulerTask) -> None:
-    """Tell the worker to drop a processing attempt. Until it answers, its thread counts as busy."""
+    """Make the worker drop a processing attempt. Until it answers, its thread counts as busy."""
     ws = task.worker
     assert ws is not None
     ws.zombies[task.attempt] = task.group.task_class.resources
@@ -178,7 +181,7 @@ def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[Sc
 
 
 def lay_to_rest(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
-    """An abandoned attempt has ended, or its report has crossed our word."""
+    """Note that an abandoned attempt has ended, or that its report has crossed the DropAttempts."""
     resources = ws.zombies.pop(attempt, None)
     if resources is not None:
         free_resources(ws, resources)
@@ -197,7 +200,7 @@ def drop_attempt(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
 
 
 def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
-    """Every input is in memory: to the ready queue of its class, or aside if nobody may run it."""
+    """Queue a task whose inputs are all in memory, or set it aside if no worker may run it."""
     task_class = task.group.task_class
     if task_class.members:
         move(state, task, QUEUED)
@@ -219,14 +222,14 @@ def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
 
 # -- what follows from them -----------------------------------------------------------------------
 def activate(state: SchedulerState, task: SchedulerTask) -> None:
-    """A released task is needed: make it, and every released task that it needs, wait or run."""
+    """Make a needed task, and every released task that it needs, wait or run."""
     stack = [task]
     while stack:
         task = stack.pop()
         if task.state != RELEASED:
             continue
         if not task.n_waiters and not task.wanted_by:
-            # What it was needed for has failed since it came onto the stack.
+            # The task that needed it has failed since it came onto the stack.
             release_unneeded(state, [task])
             continue
         failed = next((d for d in task.dependencies if d.state == ERRED), None)
@@ -254,7 +257,7 @@ def wait_or_enqueue(state: SchedulerState, task: SchedulerTask, stack: list[Sche
 
 
 def take_back(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
-    """Processing tasks lose their worker or their turn: place each again. Nobody is told here."""
+    """Place processing tasks again that lose their worker or their turn. This sends no message."""
     released: list[SchedulerTask] = []
     for task in tasks:
         wait_or_enqueue(state, task, released)
@@ -265,9 +268,9 @@ def take_back(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
 def err(
     state: SchedulerState, task: SchedulerTask, failure: Failure, *, reported: bool = False
 ) -> None:
-    """A task failed: so do all its active dependents; wanting clients are told, once each.
+    """Fail a task and all its active dependents; notify each client that wants some, once.
 
-    With `reported` its worker said so: the attempt is over there and needs no dropping.
+    With `reported` its worker sent it: the attempt is over there and needs no dropping.
     """
     told: dict[ClientHandle, list[str]] = {}
     unneeded: list[SchedulerTask] = []
@@ -304,7 +307,7 @@ def err(
 
 
 def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:
-    """A task left the active states: it reads its dependencies no more."""
+    """Count a task that left the active states no more as a reader of its dependencies."""
     for dependency in task.dependencies:
         dependency.n_waiters -= 1
         if not dependency.n_waiters and not dependency.wanted_by:
@@ -365,7 +368,7 @@ def drop_class(state: SchedulerState, task_class: TaskClass) -> None:
 
 
 def retire_function(state: SchedulerState, function: Function) -> None:
-    """The last task of a function is gone. It stays a while: the next task is often of its kind.
+    """Keep a function without tasks for a while: the next task often uses it.
 
     Clients do not count on that (they send the blob again), workers keep what they have unpickled.
     """
@@ -381,7 +384,7 @@ def retire_function(state: SchedulerState, function: Function) -> None:
 
 
 def revive_function(state: SchedulerState, function: Function) -> None:
-    """A function that no task uses is used again, or dropped next."""
+    """Take a function from the idle ones: it is used again, or dropped next."""
     del state.idle_functions[function]
     state.idle_functions_nbytes -= blob_nbytes(function.blob)
 

@@ -72,7 +72,7 @@ def graph(
 
 
 class Board:
-    """A scheduler's core, and whoever is connected to it."""
+    """A scheduler's core, and the peers that are connected to it."""
 
     def __init__(self, **options: Any) -> None:
         # Functions are dropped with their last task, so that tests see it.
@@ -108,7 +108,7 @@ class Board:
         return self.play(Tick())
 
     def pass_time(self, seconds: float) -> list[str]:
-        """Let time pass as it does, with a tick every now and then; return who was refused why."""
+        """Let time pass, with a tick per half heartbeat; return why peers were refused."""
         refused = []
         step = self.state.heartbeat_s / 2
         for _ in range(round(seconds / step)):
@@ -181,7 +181,7 @@ class Board:
             ),
         )
 
-    # -- what is so -------------------------------------------------------------------------------
+    # -- the state --------------------------------------------------------------------------------
     def task(self, key: str) -> SchedulerTask:
         """Return the record of a known key."""
         return self.state.tasks[key]
@@ -217,7 +217,7 @@ def finished(
 
 
 def assigned(out: Out, peer: int) -> dict[str, int]:
-    """Return {key: attempt} of what a worker is told to run."""
+    """Return {key: attempt} of what a worker is sent to run."""
     return {
         key: attempt
         for message in out.get(peer, [])
@@ -233,12 +233,12 @@ def assignment(out: Out, peer: int) -> m.AssignTasks:
 
 
 def told(out: Out, peer: int, kind: type[Message]) -> list[str]:
-    """Return the keys about which a peer is told something."""
+    """Return the keys in a peer's messages of one kind."""
     return [key for x in out.get(peer, []) if isinstance(x, kind) for key in x.keys]  # type: ignore[attr-defined]
 
 
 def dropped(out: Out, peer: int) -> list[int]:
-    """Return the attempts that a worker is told to drop."""
+    """Return the attempts that a worker is sent to drop."""
     return [
         attempt
         for message in out.get(peer, [])

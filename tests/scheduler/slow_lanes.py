@@ -82,7 +82,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
 def slow_assign(
     state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
 ) -> None:
-    """Move one task, then whoever may follow it, last found first."""
+    """Move one task, then the tasks that may follow it, last found first."""
     stack = [task]
     state.touched[ws] = None
     if not ws.processing and not ws.zombies:

@@ -72,7 +72,7 @@ def warnings(caplog: Any) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-async def test_who_proves_the_token_and_never_registers_is_sent_away_with_one_line(
+async def test_a_peer_that_proves_the_token_and_never_registers_is_cut_off_with_one_line(
     tmp_path, caplog
 ):
     async with running(f"unix://{tmp_path}/s", heartbeat_s=0.02) as server:
@@ -115,7 +115,7 @@ def test_without_a_choice_256_mib_may_wait_for_a_peer_that_does_not_read():
     assert config.max_outbox_nbytes == 256 << 20
 
 
-async def test_who_asks_and_never_reads_is_cut_off_with_one_line_and_told_why(tmp_path, caplog):
+async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line_and_why(tmp_path, caplog):
     async with running(f"unix://{tmp_path}/s", max_outbox_nbytes=8 << 20) as server:
         greedy, connection = await a_client(server)
         (far,) = server._listeners[0].connections
@@ -146,7 +146,7 @@ async def test_who_asks_and_never_reads_is_cut_off_with_one_line_and_told_why(tm
         other.close()
 
 
-async def test_what_waits_for_a_slow_reader_is_measured_once_and_forgotten_when_it_went_out(
+async def test_messages_for_a_slow_reader_are_measured_once_and_forgotten_when_they_are_sent(
     tmp_path, monkeypatch
 ):
     n_measured = []
@@ -159,7 +159,7 @@ async def test_what_waits_for_a_slow_reader_is_measured_once_and_forgotten_when_
         far.pause_writing()
         for request in range(10):
             connection.send([FetchKeys(request=request, keys=["x"])])
-        while len(server.state.outboxes.get(1, [])) < 10:  # noqa: ASYNC110 - tells nobody
+        while len(server.state.outboxes.get(1, [])) < 10:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
         n_measured.clear()
         server._cut_off_stuck()
@@ -239,7 +239,7 @@ async def test_a_connection_that_ends_is_read_to_its_end_first(tmp_path):
         connection.send([Bye(reason="done")])
         connection.close()
         await end.closed()
-        while server.state.clients:  # noqa: ASYNC110 - tells nobody
+        while server.state.clients:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
         assert client.peer is None
         assert not server._turns.waiting()
@@ -269,7 +269,7 @@ async def test_no_clock_ticks_on_after_the_end(monkeypatch):
     """In the user's own loop it would tick for as long as that runs."""
     async with running("inproc://scheduler") as server:
         await a_client(server)
-        monkeypatch.setattr(SchedulerState, "next_tick_s", 0.001)  # somebody is idle
+        monkeypatch.setattr(SchedulerState, "next_tick_s", 0.001)  # as while a worker is idle
         await server.stop()
         server.schedule_flush()
         for _ in range(3):

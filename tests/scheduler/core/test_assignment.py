@@ -95,7 +95,7 @@ def test_an_input_that_is_there_is_not_located(board):
     assert assignment(out, worker).located_keys == []
 
 
-def test_nobody_wants_what_is_only_an_input(board):
+def test_no_client_wants_what_is_only_an_input(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("x"))  # keeps the worker's backlog from filling
     board.send(client, graph("a -> b", function="f", resources={"r": 1.0}))
@@ -190,8 +190,8 @@ def test_higher_priority_goes_first_within_what_is_queued(board):
     assert list(assigned(out, worker)) == ["urgent"]
 
 
-# -- threads that are busy with what nobody wants any more, or for a long time --------------------
-def test_a_dropped_attempt_holds_its_thread_until_the_worker_says_that_it_ended(board):
+# -- threads that are busy with unneeded tasks, or for a long time --------------------------------
+def test_a_dropped_attempt_holds_its_thread_until_the_worker_reports_its_end(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("long"))

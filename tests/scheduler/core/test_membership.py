@@ -22,7 +22,7 @@ def changes(out, peer):
     return [(x.n_workers, x.nthreads) for x in out.get(peer, []) if isinstance(x, m.ClusterChanged)]
 
 
-def test_who_registers_is_welcomed_with_epoch_and_a_session_of_its_own(board):
+def test_a_peer_that_registers_is_welcomed_with_epoch_and_a_session_of_its_own(board):
     client, worker = board.client(), board.worker(nthreads=3)
     (welcome,) = board.out[worker]
     assert welcome == m.Welcome(epoch=7, session=2, heartbeat_ms=2000, lease_ms=60_000, facts={})
@@ -92,7 +92,7 @@ def test_a_client_s_wishes_outlive_its_connection_by_the_lease():
     assert board.state.counters.clients_expired == 1
 
 
-def test_a_client_that_is_back_in_time_hears_of_what_it_wants(board):
+def test_a_client_that_is_back_in_time_is_sent_the_states_of_what_it_wants(board):
     client, worker = board.client("alice"), board.worker()
     board.send(client, graph("a b"))
     board.close(client)
@@ -208,8 +208,8 @@ def test_heartbeats_are_answered(board):
     assert board.send(supervisor, alive) == {supervisor: [beat]}
 
 
-def test_who_was_held_up_himself_takes_nobody_for_dead():
-    """What they said meanwhile is still to be read: a stopped scheduler loses nobody."""
+def test_a_scheduler_that_was_held_up_counts_no_peer_as_dead():
+    """What peers sent meanwhile is still to be read: a stopped scheduler loses no peer."""
     board = Board(heartbeat_s=1.0)
     board.supervisor("sup")
     board.worker("w", worker_id="w1", supervisor_id="sup")
@@ -221,7 +221,7 @@ def test_who_was_held_up_himself_takes_nobody_for_dead():
 
 
 @pytest.mark.parametrize("role", [Role.WORKER, Role.CLIENT, Role.SUPERVISOR])
-def test_who_proves_the_token_and_never_registers_is_sent_away(role):
+def test_a_peer_that_proves_the_token_and_never_registers_is_cut_off(role):
     board = Board(heartbeat_s=1.0)
     board.connect(Role.VIEWER)  # which need not
     stranger = board.connect(role)
@@ -263,7 +263,7 @@ def test_restricted_tasks_run_only_where_they_may(board):
     assert other not in {board.where(key) for key in "ab"}
 
 
-def test_loose_restrictions_bind_while_somebody_satisfies_them(board):
+def test_loose_restrictions_bind_while_a_worker_satisfies_them(board):
     client, other = board.client(), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
     assert board.where("a") == other
@@ -274,7 +274,7 @@ def test_loose_restrictions_bind_while_somebody_satisfies_them(board):
     assert assigned(out, other) == {"b": board.attempt("b")}
 
 
-def test_what_nobody_can_run_is_said_aloud_once(board):
+def test_a_task_that_no_worker_can_run_is_logged_and_reported_once(board):
     client = board.client()
     board.worker()
     board.send(client, graph("a b", resources={"gpu": 1.0}))

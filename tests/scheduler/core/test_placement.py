@@ -165,7 +165,7 @@ def test_a_worker_that_is_stuck_costs_as_long_as_it_has_been():
         ((), (("other", 1.0),), []),
     ],
 )
-def test_who_may_run_a_class(workers, resources, expected):
+def test_which_workers_may_run_a_class(workers, resources, expected):
     all_workers = [make_worker(0), make_worker(1, gpu=1.0), make_worker(2, gpu=2.0)]
     task_class = TaskClass((), workers, False, resources)
     assert [ws.peer for ws in all_workers if may_run(ws, task_class)] == expected

@@ -26,7 +26,7 @@ def test_order_is_by_user_priority_then_generation_then_rank(one, other):
 
 
 @given(parts)
-def test_it_fits_into_a_signed_64_bit_integer_and_gives_back_its_rank(part):
+def test_a_priority_fits_into_a_signed_64_bit_integer_and_gives_back_its_rank(part):
     user, generation, rank = part
     priority = base_priority(user, generation) | rank
     assert 0 <= priority < 1 << 63

@@ -57,7 +57,7 @@ def test_a_lost_copy_of_what_every_client_has_got_is_not_computed_again(board):
     two = board.worker("two")
     assert told(board.close(one), client, m.KeysPending) == []
     assert board.states("a") == ["released"]
-    # Whoever needs it later gets it: another client, or a new task.
+    # Another client or a new task that needs it later gets it.
     out = board.send(client, graph(":a -> b", blob=None))
     assert list(assigned(out, two)) == ["a", "b"]
 
@@ -149,7 +149,7 @@ def test_queued_tasks_wait_again_when_an_input_is_lost(board):
 
 
 def test_what_was_to_be_computed_for_a_task_that_fails_meanwhile_is_not_computed(board):
-    """Two inputs are lost at once; one cannot come again, so nobody needs the other any more."""
+    """Two inputs are lost at once; one cannot come again, so the other is no longer needed."""
     client = board.client()
     one = board.worker("one")
     board.send(client, graph("bad"))
@@ -159,7 +159,7 @@ def test_what_was_to_be_computed_for_a_task_that_fails_meanwhile_is_not_computed
     board.finish(one, "x", blob=None)
     board.finish(one, "y", blob=None)
     board.send(client, m.ReleaseKeys(keys=["x", "y"]))
-    # "bad" is computed once more for somebody else, and raises this time.
+    # "bad" is computed once more for another client, and raises this time.
     board.send(client, m.ReportMissing(keys=["bad"], holder="tcp://one"))
     board.raise_(one, "bad")
     assert board.states("bad", "x", "y", "z") == ["erred", "memory", "memory", "no_worker"]
@@ -285,7 +285,7 @@ def test_a_worker_that_leaves_in_order_is_not_a_death():
 
 
 # -- data that is not where it should be ----------------------------------------------------------
-def test_a_worker_is_told_another_holder_of_what_it_missed(board):
+def test_a_worker_is_sent_another_holder_of_what_it_missed(board):
     client = board.client()
     one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
     board.send(client, graph("a"))
@@ -298,7 +298,7 @@ def test_a_worker_is_told_another_holder_of_what_it_missed(board):
     }
 
 
-def test_who_waits_for_what_is_nowhere_is_taken_back(board):
+def test_a_task_that_waits_for_data_that_is_nowhere_is_taken_back(board):
     client = board.client()
     one = board.worker("one")
     board.send(client, graph("a"))
@@ -350,7 +350,7 @@ def test_what_is_too_large_is_not_relayed(board):
     assert out == {client: [m.KeysData(request=9, keys=[], results=[], missing=["a"])]}
 
 
-def test_an_answer_that_nobody_asked_for_is_stale(board):
+def test_an_answer_without_a_request_is_stale(board):
     worker = board.worker()
     out = board.send(worker, m.KeysData(request=5, keys=["a"], results=[b"x"], missing=[]))
     assert out == {}

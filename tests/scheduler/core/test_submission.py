@@ -133,7 +133,7 @@ def test_a_submission_of_known_keys_only_leaves_no_class_and_no_function_behind(
     assert list(board.state.classes) == [()]
 
 
-def test_a_dependency_that_nobody_knows_fails_the_task_and_what_depends_on_it(board):
+def test_an_unknown_dependency_fails_the_task_and_what_depends_on_it(board):
     client = board.client()
     out = board.send(client, graph(":x -> a", "a -> b"))
     assert told(out, client, m.KeysErred) == ["a", "b"]

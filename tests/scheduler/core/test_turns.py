@@ -30,7 +30,7 @@ def want(n: int, prefix: str = "k") -> m.WantKeys:
 
 
 def served(turns: Turns, n: int = 1_000_000) -> list[int]:
-    """Whose slices come next."""
+    """Return the peers whose slices come next."""
     peers = []
     while len(peers) < n and (taken := turns.take()) is not None:
         turns.validate()
