@@ -4,8 +4,8 @@
 the columns of the clients that want them. It is the fused form of `move(processing -> memory)` plus
 `stop_waiting` plus waking dependents; a property test compares the two.
 
-A report of an attempt that is not current is stale: counted, and the worker is told to drop what it
-has for it.
+A report of an attempt that is not current is stale: it is counted, and the worker is sent a drop of
+that attempt.
 """
 
 from __future__ import annotations

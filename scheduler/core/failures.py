@@ -1,7 +1,7 @@
 """The exceptions of erred tasks that the scheduler keeps for its clients, bounded in bytes.
 
 One may have 8 MiB, and a `map` may fail a million times. When those that are kept take too much,
-what is added is cut to type and text: the client raises `TaskErred` then, which says both.
+what is added is cut to type and text: the client raises `TaskErred` then, which shows both.
 """
 
 from __future__ import annotations

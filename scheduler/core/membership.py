@@ -202,7 +202,7 @@ def _set_all_aside(state: SchedulerState, task_class: TaskClass) -> None:
 
 # -- ends -----------------------------------------------------------------------------------------
 def on_closed(state: SchedulerState, peer: int) -> None:
-    """A connection is gone (a second report of it has no effect)."""
+    """Take in the end of a connection (a second report of it has no effect)."""
     role = state.roles.pop(peer, None)
     state.strangers.pop(peer, None)
     if role is Role.WORKER:

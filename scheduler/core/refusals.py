@@ -1,7 +1,7 @@
 """Workers that were refused for good, and why tasks find no worker: texts for display.
 
-A worker that can never join (it has another minor version of Python, say) is remembered for a
-while, so that a user whose tasks wait for it learns what became of it.
+A worker that can never join (for example, one with another minor version of Python) is remembered
+for a while, so that a user whose tasks wait for it learns what became of it.
 """
 
 from __future__ import annotations

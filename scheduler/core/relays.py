@@ -22,7 +22,7 @@ class FetchRelay:
 
     client: ClientHandle
     request: int
-    waiting_for: dict[int, list[str]]  #: {our request to a worker: keys}
+    waiting_for: dict[int, list[str]]  #: {request to a worker: keys}
     keys: list[str] = field(default_factory=list)
     results: list[Blob | None] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

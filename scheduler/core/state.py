@@ -205,8 +205,8 @@ class SchedulerState:
         ] = {}
         #: {worker_id: (when, report)} that came before the worker's connection closed
         self.exit_reports: dict[str, tuple[float, m.WorkerExited]] = {}
-        #: {our request: relay}: clients' fetches that workers are answering, and which worker is
-        #: asked
+        #: {request to a worker: relay}: clients' fetches that workers are answering, and which
+        #: worker is asked
         self.relays: dict[int, relays.FetchRelay] = {}
         self.relay_workers: dict[int, WorkerHandle] = {}
 
@@ -297,7 +297,7 @@ class SchedulerState:
     def _on_received(self, peer: int, batch: Sequence[Message]) -> None:
         role = self.roles.get(peer)
         if role is None:
-            return  # closed by us a moment ago; what was on the way is void
+            return  # the scheduler has closed it; messages that were on the way are void
         handlers = self._handlers[role]
         for message in batch:
             kind = type(message)

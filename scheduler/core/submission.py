@@ -363,7 +363,7 @@ def tell(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
 
 
 def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKeys) -> None:
-    """The client's last future of each key is gone."""
+    """Note that the client's last future of each key is gone."""
     _release(state, client, message.keys)
 
 

@@ -117,7 +117,7 @@ class Turns:
         self._line_up(peer, QUANTUM).is_closed = True
 
     def drop(self, peer: int) -> None:
-        """Forget what waits of a peer: its session was ended by us."""
+        """Forget what waits of a peer: the scheduler has ended its session."""
         queue = self._queues.get(peer)
         if queue is not None:
             queue.items.clear()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Resource amounts are floats; what is free is exact to this much.
 _TOLERANCE: Final = 1e-6
-#: Tasks whose story an error tells.
+#: An error has the stories of so many tasks at most.
 _MAX_STORIES: Final = 10
 
 
