@@ -79,14 +79,20 @@ class Turns:
         self._shared_until = float("-inf")
         #: {peer: queue} of all and only peers that stand in one of the two lines
         self._queues: dict[int, _Queue] = {}
+        #: messages, and ends of connections, that wait
+        self._n_waiting = 0
         #: peers that had nothing waiting when they sent something; they come first
         self._new: deque[int] = deque()
         #: peers that were served, some of which have nothing more
         self._old: deque[int] = deque()
 
     def __bool__(self) -> bool:
-        """Whether a peer stands in line (perhaps with nothing more to be handled)."""
-        return bool(self._queues)
+        """Whether anything waits to be handled.
+
+        A peer that was served may stand in line with nothing more. It leaves the line in a turn
+        that has something to handle: a turn for that alone would double the turns of a round trip.
+        """
+        return self._n_waiting > 0
 
     def add(self, peer: int, role: Role, messages: Sequence[Message], now: float) -> None:
         """Take in what a peer has sent; `now` in seconds, never decreasing."""
@@ -97,6 +103,7 @@ class Turns:
             queue.items.append((one_cost, message))
             cost += one_cost
         queue.cost += cost
+        self._n_waiting += len(messages)
         if role is Role.CLIENT and cost > len(messages):
             self.note_active(peer, now)
 
@@ -114,12 +121,15 @@ class Turns:
 
     def close(self, peer: int) -> None:
         """Note that a peer's connection is gone. What it sent before is handled before that."""
-        self._line_up(peer, QUANTUM).is_closed = True
+        queue = self._line_up(peer, QUANTUM)
+        self._n_waiting += not queue.is_closed
+        queue.is_closed = True
 
     def drop(self, peer: int) -> None:
         """Forget what waits of a peer: the scheduler has ended its session."""
         queue = self._queues.get(peer)
         if queue is not None:
+            self._n_waiting -= len(queue.items)
             queue.items.clear()
             queue.cost = 0
 
@@ -158,6 +168,7 @@ class Turns:
             if not items:
                 del self._queues[peer]
                 if queue.is_closed:
+                    self._n_waiting -= 1
                     return peer, [], 0
                 continue
             if queue.credit <= 0:
@@ -176,6 +187,7 @@ class Turns:
                 del items[0]
                 messages.append(message)
                 cost += one_cost
+            self._n_waiting -= len(messages)
             queue.cost -= cost
             queue.credit -= cost
             if queue.credit > 0 and items:
@@ -185,17 +197,19 @@ class Turns:
             return peer, messages, cost
         return None
 
-    @staticmethod
-    def _cut(queue: _Queue, limit: int) -> None:
+    def _cut(self, queue: _Queue, limit: int) -> None:
         """Put parts in the place of the message that is next, if it can be cut."""
         cost, message = queue.items.popleft()
         parts = [(cost_of(part), part) for part in message.parts(limit)]
         queue.items.extendleft(reversed(parts))
         queue.cost += sum(part_cost for part_cost, _ in parts) - cost
+        self._n_waiting += len(parts) - 1
 
     def validate(self) -> None:
         """Assert what the comments claim."""
         assert sorted([*self._new, *self._old]) == sorted(self._queues)
+        queues = self._queues.values()
+        assert self._n_waiting == sum(len(queue.items) + queue.is_closed for queue in queues)
         for queue in self._queues.values():
             assert queue.cost == sum(cost for cost, _ in queue.items)
 
