@@ -1,4 +1,4 @@
-"""What starts weft: the command line and the local cluster."""
+"""Starts weft: the command line and the local cluster."""
 
 from __future__ import annotations
 

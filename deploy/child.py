@@ -1,4 +1,4 @@
-"""Child processes of ours: how they get their configuration, tell that they run, and end.
+"""Child processes of weft: how they get their configuration, report that they run, and end.
 
 One socket pair per child carries everything. The parent writes one line of JSON, the configuration
 (with the token: never in arguments or the environment, where other users or the child's own
@@ -40,7 +40,7 @@ _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
 def _let_go_in_fork() -> None:
-    """Close what a forked copy of this process has inherited: our end must be seen without it."""
+    """Close what a forked copy of this process inherited, so that the child sees this one's end."""
     for child in list(_children):
         child.socket.close()
 
@@ -56,7 +56,7 @@ LOG_FORMAT: Final = "%(asctime)s %(name)s %(levelname)s: %(message)s"
 class ChildFailed(WeftError):
     """A process that weft needs did not start, or ended at once.
 
-    The text has what it said last: mend that, and start again.
+    The text ends with its last output: correct the cause, and start again.
     """
 
     __module__ = "weft"
@@ -73,8 +73,8 @@ class Child:
     """A process that this one has started. Not thread-safe.
 
     Args:
-        kind: what it is to be: a key of `_MAINS`.
-        session: give it a session of its own, out of reach of Ctrl-C in our terminal.
+        kind: a key of `_MAINS`.
+        session: start it in a session of its own, so that Ctrl-C in the terminal does not reach it.
     """
 
     def __init__(self, kind: str, *, session: bool = True) -> None:
@@ -113,19 +113,19 @@ class Child:
         _children.add(self)
 
     def configure(self, config: dict[str, Any]) -> None:
-        """Send the configuration. One that cannot be taken shows in `wait_ready`."""
+        """Send the configuration. If the child has ended, `wait_ready` raises."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(json.dumps(config).encode() + b"\n")
 
     def wait_ready(self, timeout_s: float) -> dict[str, Any]:
-        """Wait until the child runs; return what it says of itself.
+        """Wait until the child runs; return what it reports about itself.
 
         Raises:
-            ChildFailed: it ended, said that it cannot, or took too long.
+            ChildFailed: it ended, reported an error, or took too long.
             ConfigError: the configuration is at fault.
         """
         deadline = time.monotonic() + timeout_s
-        # Not `select`: it takes no descriptor above 1023, and who calls us may have thousands.
+        # Not `select`: it takes no descriptor above 1023, and a program may have thousands.
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
         while True:
@@ -146,7 +146,7 @@ class Child:
             self._take(data)
 
     async def wait_ready_async(self) -> dict[str, Any]:
-        """Do what `wait_ready` does, in a coroutine and without a limit."""
+        """Wait like `wait_ready`, in a coroutine and without a limit."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -163,7 +163,7 @@ class Child:
             self._take(data)
 
     async def wait_ended_async(self) -> str:
-        """Wait until the child has ended; say how."""
+        """Wait until the child has ended; return how, for display."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ class Child:
         return self.process.poll() is None
 
     def ask_to_stop(self) -> None:
-        """Say that it is over; it then ends by itself."""
+        """Send the order to stop; the child then ends by itself."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
@@ -238,7 +238,7 @@ class Child:
         self.process.wait()
 
     def close(self, timeout_s: float = _KILL_AFTER_S) -> None:
-        """End it and release what it held here. Again: does nothing."""
+        """End it and release its resources in this process. A second call does nothing."""
         self.finish(timeout_s)
         self.socket.close()
         self._stderr.close()
@@ -246,7 +246,7 @@ class Child:
 
 def _start_python(code: str, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """Start an interpreter like this one, which reads `code` from its standard input."""
-    # A file, not a pipe: what it takes, it takes at once, and nobody has to write it.
+    # A file, not a pipe: it takes all of the text at once, without a writer that could block.
     with tempfile.TemporaryFile() as stdin:
         stdin.write(code.encode("utf-8", "surrogateescape"))
         stdin.seek(0)
@@ -256,7 +256,7 @@ def _start_python(code: str, arguments: list[str], **options: Any) -> subprocess
 
 @contextlib.contextmanager
 def _spare_stderr() -> Any:
-    """Give the number of a second descriptor of this process's standard error."""
+    """Return a second descriptor of this process's standard error."""
     try:
         number = os.dup(2)
     except OSError:  # a daemon that has closed its own
@@ -281,7 +281,7 @@ def _interpreter_flags() -> list[str]:
 
 
 class Parent:
-    """What a child has of the process that started it."""
+    """The child's connection to the process that started it."""
 
     def __init__(self, fd: int, stderr_fd: int) -> None:
         self.socket = socket.socket(fileno=fd)
@@ -306,12 +306,12 @@ class Parent:
         return config
 
     def ready(self, **facts: Any) -> None:
-        """Say that the start is over. From now on standard error is the parent's."""
+        """Report that the start is complete. From now on standard error is the parent's."""
         self.take_stderr()
         self._say({"ready": facts})
 
     def take_stderr(self) -> None:
-        """Make the parent's standard error ours. Again: does nothing."""
+        """Use the parent's standard error. A second call does nothing."""
         if self._stderr_fd >= 0:
             sys.stderr.flush()
             os.dup2(self._stderr_fd, 2)
@@ -326,24 +326,24 @@ class Parent:
             self._stderr_fd = -1
 
     def fail(self, error: BaseException) -> None:
-        """Say why there is no start."""
+        """Report why the start failed."""
         text = str(error) if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"
         self._say({"error": text, "is_config": isinstance(error, ConfigError)})
 
     def _say(self, what: dict[str, Any]) -> None:
-        # Whoever waits for the parent's end meanwhile needs the socket as it was.
+        # Code that waits for the parent's end meanwhile needs the socket as it was.
         timeout_s = self.socket.gettimeout()
         self.socket.setblocking(True)
         try:
             self.socket.sendall(json.dumps(what).encode() + b"\n")
         except (BrokenPipeError, ConnectionResetError):
-            return  # the parent is gone, which `wait_gone` tells
+            return  # the parent is gone, which `wait_gone` reports
         finally:
             self.socket.settimeout(timeout_s)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the parent has said that it is over, or has ended."""
+        """Whether the parent has ordered the end, or has ended."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -352,7 +352,7 @@ class Parent:
             return True
 
     async def wait_gone(self) -> None:
-        """Wait until the parent says that it is over, or is gone."""
+        """Wait until the parent orders the end, or has ended."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -370,7 +370,7 @@ def main(kind: str, fd: int, stderr_fd: int) -> None:
     vars(sys.modules["__main__"]).pop("__file__", None)
     set_title(_TITLES[kind])
     parent = Parent(fd, stderr_fd)
-    # Ctrl-C is for the parent, which tells us what is to be done.
+    # Ctrl-C is handled by the parent, which ends this process if necessary.
     if kind != "workers":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -384,7 +384,7 @@ def main(kind: str, fd: int, stderr_fd: int) -> None:
 
 
 def _close_stdin() -> None:
-    """Let go of the program text; what reads standard input finds nothing."""
+    """Close the program text, so that standard input is empty."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

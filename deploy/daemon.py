@@ -1,7 +1,7 @@
 """The scheduler's process, embedded or as a daemon: the server, its HTTP process, its files.
 
 HTTP runs in a process of its own because tornado imports pickle, and because a page must not delay
-an assignment. It is our child, connects as a viewer like any other, and ends with us.
+an assignment. It is a child of this process, connects as a viewer, and ends with this process.
 
 Nothing here may import pickle, multiprocessing or tornado.
 """
@@ -39,10 +39,10 @@ class DaemonConfig:
 
     Attributes:
         scheduler: the server's own configuration.
-        dashboard_host: where the HTTP pages are, "" = nowhere.
+        dashboard_host: where the HTTP pages are served, "" = nowhere.
         dashboard_port: 0 = any free one.
         dashboard_fallback: take any free port if that one is taken.
-        connection_file: says where to write one, None = nowhere.
+        connection_file: returns where to write one, None = nowhere.
         on_ready: called once, with the server and the dashboard's URL ("" = none).
         wait_stop: returns when the process is to end, beside SIGINT and SIGTERM.
     """
@@ -84,20 +84,20 @@ class _Daemon:
         try:
             await told
         finally:
-            # Whatever ends the wait: nobody else would ever tell us.
+            # Also after an error of the wait: nothing else would stop this process.
             await self._server.stop("the owner of this cluster has closed it, or is gone")
 
     async def _accompany(self) -> None:
-        """Start the HTTP process, write the connection file, say that we run; keep HTTP alive."""
+        """Start the HTTP process, write the connection file, report readiness; keep HTTP alive."""
         try:
             await self._begin()
             await self._keep_http()
         except Exception as error:
-            # What fails because all ends is no news.
+            # A failure while everything is being stopped is expected.
             if self._server.stopping:
                 _log.debug("it was just being started when it was stopped: %s", error)
                 return
-            self.error = error  # told once, by who started us
+            self.error = error  # reported once, by the process that started this one
             await self._server.stop("it could not be started")
 
     async def _begin(self) -> None:
@@ -134,7 +134,7 @@ class _Daemon:
                     _log.error("the HTTP process does not start: %s", error)
 
     async def _is_stopping(self) -> bool:
-        """Tell whether the HTTP process left because the scheduler does, which takes a moment."""
+        """Return whether the HTTP process ended because the scheduler does; waits a moment."""
         if self._server.stopping:
             return True
         try:
@@ -176,7 +176,7 @@ class _Daemon:
         return contact_address(str(bound)).replace("tcp", scheme, 1) + "/"
 
     def close(self) -> None:
-        # The file first: nobody handles signals any more, and the next one may end us.
+        # The file first: signals are not handled any more, and the next may end this process.
         if self._written is not None:
             file, path = self._written
             file.remove(path)
@@ -211,8 +211,8 @@ def run_embedded(parent: Parent) -> int:
     """Be the scheduler process of a `LocalCluster`; see `local.py` for the configuration."""
     plain = parent.read_config()
 
-    # A program's end takes its workers with it, maybe before we have heard of either. Who is left
-    # at its terminal did not ask for warnings about that.
+    # When a program ends, its workers end too, perhaps before this process is notified of either.
+    # Warnings about that in the user's terminal would be of no use.
     for handler in logging.getLogger().handlers:
         handler.addFilter(lambda record: record.levelno >= logging.ERROR or not parent.is_gone)
 
@@ -238,7 +238,7 @@ def run_embedded(parent: Parent) -> int:
     finally:
         directory = plain["directory"]
         if directory:
-            # Ours held only the socket; whoever is last removes the directory.
+            # This process had only the socket there; the last process removes the directory.
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
     return 0

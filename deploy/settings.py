@@ -1,4 +1,4 @@
-"""What people write for sizes, resources and numbers of workers, and what that means here.
+"""Reads what users write for sizes, resources and numbers of workers.
 
 Every function that reads a user's value raises `ConfigError` with the setting's name, what was
 given, and what would be right.
@@ -17,10 +17,10 @@ from typing import Any, Final
 from ..protocol.errors import ConfigError
 from ..protocol.host.machine import memory_limit, n_cores
 
-#: Of workers, and of threads each. Beyond it is a slip of the pen, which no machine would survive.
+#: Limit of workers, and of threads per worker. A larger number is a typing error.
 MAX_COUNT: Final = 4096
 
-#: Below this not even the interpreter fits, and workers would be killed as soon as they start.
+#: With less than this the interpreter does not fit, and workers would be killed at their start.
 MIN_MEMORY_LIMIT: Final = 64 << 20
 
 _UNITS: Final = {
@@ -115,7 +115,7 @@ def parse_memory_limit(
 
 
 def format_bytes(n: int) -> str:
-    """Write a size for people."""
+    """Format a size for display."""
     if not n:
         return "none"
     for unit in ("B", "KB", "MB", "GB"):
@@ -213,7 +213,7 @@ def parse_host_port(text: str, setting: str) -> tuple[str, int]:
 
 
 def check_own_host(host: str, setting: str) -> None:
-    """Check that `host` is an address of this machine that others can be told.
+    """Check that `host` is an address of this machine that others can connect to.
 
     Raises:
         ConfigError: it is not.

@@ -5,7 +5,7 @@ has put the arguments of its command. The interpreter has copied them before any
 so a title is written over them, as `setproctitle` does. `top` shows a name of at most 15
 characters, which the kernel keeps.
 
-A title is for people. Where it cannot be set, nothing happens.
+A title is for display only. If it cannot be set, nothing happens.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ def set_title(title: str) -> None:
             fields = file.read().rpartition(")")[2].split()
         start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
         length = end - start
-        # 0: this process may not know. The last byte stays 0, or `ps` would read on.
+        # 0: not permitted to this process. The last byte stays 0, or `ps` would read on.
         if start and length > 1:
             ctypes.memmove(start, name[: length - 1].ljust(length, b"\0"), length)

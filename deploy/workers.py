@@ -29,7 +29,7 @@ _log = logging.getLogger("weft.worker")
 
 Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
 
-#: Results of a cluster that its owner has closed are of use to nobody.
+#: Results of a cluster that its owner has closed are not needed by any process.
 _EMBEDDED_GRACE_S: Final = 1.0
 _EMBEDDED_STOP_TIMEOUT_S: Final = 0.1
 _STOP_TIMEOUT_S: Final = 2.0
@@ -38,7 +38,8 @@ _STOP_TIMEOUT_S: Final = 2.0
 def run_embedded(parent: Parent) -> int:
     """Be the spawner of a `LocalCluster`; see `local.py` for the configuration."""
     send_user_code_by_value()
-    # What can go wrong without a word of ours, the imports, is over; and workers inherit it.
+    # The imports, the only step that fails before errors can be reported, are done; workers
+    # inherit this standard error.
     parent.take_stderr()
 
     def supervisor_main(commands: socket.socket) -> int:
@@ -71,7 +72,7 @@ def run_embedded(parent: Parent) -> int:
 
 
 def run_daemon(config: SupervisorConfig) -> int:
-    """Run the workers of `weft worker` until told to stop; return the exit code.
+    """Run the workers of `weft worker` until the order to stop; return the exit code.
 
     An error of the supervisor is raised in its process, where the caller's stack goes on.
     """
@@ -125,7 +126,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
     try:
         process.main(config)
     except InternalError:
-        raise  # a bug of ours: the traceback is the report
+        raise  # a bug of weft: the traceback is the report
     except NotAdmitted as error:
         note_refusal(config.started_path, error.text)  # which the supervisor logs
         return EXIT_REFUSED

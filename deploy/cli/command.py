@@ -5,7 +5,7 @@ Exit codes: 0 = ended as it was told to (Ctrl-C and SIGTERM included, once it ra
 more of them, see worker/family/exits.py.
 
 `weft scheduler` must not import pickle, so everything but click is imported by the command that
-needs .
+needs it.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _is_default(ctx: click.Context, parameter: str) -> bool:
 
 
 def _check_connection_file(path: Path | None, name: str | None) -> None:
-    """Find out before anybody can connect whether the connection file can be written."""
+    """Check before any peer can connect whether the connection file can be written."""
     from ...protocol.trust.connection_file import check_destination, default_path, run_directory
 
     if name is not None:
@@ -244,7 +244,7 @@ def _check_connection_file(path: Path | None, name: str | None) -> None:
     elif path is not None:
         check_destination(path)
     else:
-        # The file is named by the port, which is not known before we listen.
+        # The file is named by the port, which is not known before the scheduler listens.
         run_directory()
 
 

@@ -1,4 +1,4 @@
-"""What the `weft` command knows of mistakes: names that do not exist, and what they stand for."""
+"""Hints of the `weft` command for commands and options that do not exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...protocol.errors import ConfigError
 
 
 class CommandGroup(click.Group):
-    """Knows what was meant by a command that does not exist."""
+    """A group whose error for an unknown command proposes a similar one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -24,7 +24,7 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
-#: What users of other schedulers look for: what weft has instead.
+#: {option of other schedulers: what weft has instead}.
 _ELSEWHERE: Final = {
     "--scheduler-file": "it is --connection-file here",
     "--death-timeout": "--connect-timeout bounds the wait for a scheduler; once connected, workers "
@@ -40,7 +40,7 @@ _SIMILAR: Final = 0.7
 
 
 class Command(click.Command):
-    """Knows what was meant by an option that does not exist."""
+    """A command whose error for an unknown option proposes what was meant."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -56,7 +56,7 @@ class Command(click.Command):
 
 
 class NThreads(click.IntRange):
-    """A number of threads, or an error that says how to leave the choice to weft."""
+    """A number of threads; the error explains how to leave the choice to weft."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:

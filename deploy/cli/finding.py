@@ -1,7 +1,7 @@
 """How `weft worker` finds its scheduler, which may be started after it.
 
-Under a service manager or in containers nothing says who is first. So a worker waits for what a
-scheduler writes when it starts, and ends only with what waiting cannot mend.
+Under a service manager or in containers the order of starts is undefined. Therefore a worker waits
+for what a scheduler writes at its start, and ends only because of errors that will not pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LISTENS_FIRST_S: Final = 2.0
 
 
 def find_scheduler(connection_file: str | None, address: str | None) -> ConnectionFile:
-    """Find the cluster, or say what is wrong; where an address is no good, that comes first.
+    """Find the cluster; an error begins with what is wrong with the address, if anything.
 
     Raises:
         ConfigError: there is none, or several.
@@ -63,7 +63,7 @@ def wait_for_scheduler(
             is_said = True
             problem = why_nobody_answers(where) if where else ""
             if where and not problem:
-                # Its token is not here: that of another machine's, or of another user's scheduler.
+                # Its token is not here: it is the scheduler of another machine or user.
                 deadline = min(deadline, time.monotonic() + _LISTENS_FIRST_S)
             else:
                 short = problem or what.partition("; ")[0]

@@ -1,4 +1,4 @@
-"""`weft info`: ask a scheduler what it has, and write it for people."""
+"""`weft info`: requests a scheduler's description and formats it for display."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _threads(n: int) -> str:
 
 
 def describe(info: dict[str, Any], address: str) -> str:
-    """Write a description for people."""
+    """Format a description for display."""
     tasks = ", ".join(f"{n} {state}" for state, n in info["tasks"].items() if n) or "none"
     lines = [
         f"scheduler at {address}, process {info.get('pid')} on {info.get('host')}, "

@@ -1,9 +1,9 @@
-"""The pages by path: what each answers, to whom, with which headers.
+"""The pages by path, their headers, and which of them need the token.
 
-Closed by default: only `/healthz` and `/readyz`, which say nothing else, are answered without the
-token. It has to be in `Authorization: Bearer`. A Host header that is a name this server does not
-have is refused: somebody else's page whose name was made to resolve to this machine would otherwise
-be let in by the browser (DNS rebinding).
+Closed by default: only `/healthz` and `/readyz`, which reveal nothing else, are answered without
+the token, which is sent as `Authorization: Bearer`. A Host header with a name that this server does
+not have is refused: otherwise a browser would give access to a foreign page whose name was made to
+resolve to this machine (DNS rebinding).
 """
 
 from __future__ import annotations

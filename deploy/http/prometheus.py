@@ -1,6 +1,6 @@
 """The scheduler's metrics in Prometheus' words: names, types, labels, help.
 
-Nothing is counted or named here: `scheduler/core/info.py` has the values and what each is called. A
+Nothing is counted or named here: `scheduler/core/info.py` has the values and their names. A
 name that ends in `_total` is a counter, any other a gauge.
 """
 

@@ -1,4 +1,4 @@
-"""A viewer's connection to a scheduler: it asks, and changes nothing.
+"""A viewer's connection to a scheduler, which reads and changes nothing.
 
 `weft info` asks once; the HTTP process keeps one connection for all of its pages.
 """
@@ -89,7 +89,7 @@ class Viewer:
             self.closed.set_result(reason)
         for future in self._answers.values():
             future.set_exception(reason)
-            future.exception()  # whoever asked may have stopped waiting
+            future.exception()  # the caller may have stopped waiting
         self._answers.clear()
 
     async def wait_closed(self) -> None:

@@ -61,7 +61,7 @@ class LocalCluster:
         processes: each worker in a process of its own; False = threads of this process.
         memory_limit: of each worker: "auto" = a fair share, a size like "4GB", a fraction of the
             machine's memory like 0.5, or None. A worker process above 95 % of it is restarted.
-        name: for people.
+        name: for display.
         protocol: "unix" (the default where there is such a thing) or "tcp"; without processes
             "inproc".
         host: listen there, with "tcp"; a loopback address. Clusters for other machines are started
@@ -79,7 +79,7 @@ class LocalCluster:
 
     Raises:
         ConfigError: an argument makes no sense.
-        ChildFailed: a process did not start; the text has what it said.
+        ChildFailed: a process did not start; the text has its output.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class LocalCluster:
         Raises:
             WorkerStartTimeout: they had not within `timeout` seconds.
         """
-        self._take_n_expected()  # what is waited for here is said by our caller
+        self._take_n_expected()  # the caller reports what is waited for
         if self.asynchronous:
             return self._wait_for_workers_async(n_workers, timeout)
         with self.get_client(set_as_default=False, name="cluster") as client:
@@ -354,7 +354,7 @@ class LocalCluster:
 
     @property
     def workers(self) -> Any:
-        """What is known of each worker, by address; asynchronous: awaited."""
+        """The description of each worker, by address; asynchronous: awaited."""
         if self.asynchronous:
             return _Awaited("workers", self._ask_for_workers)
         return self.scheduler_info["workers"]
@@ -370,7 +370,7 @@ class LocalCluster:
     # --- The end --------------------------------------------------------------------------------
 
     def close(self, timeout: float = _CLOSE_TIMEOUT_S) -> Any:
-        """End workers and scheduler. Again: does nothing.
+        """End workers and scheduler. A second call does nothing.
 
         Args:
             timeout: seconds after which processes that have not ended are killed.
@@ -410,7 +410,7 @@ class LocalCluster:
                 self._workers.ask_to_stop()
             self._watch.stop()
             self._watch = None
-        # Workers first: then the scheduler hears their goodbye, and has nothing to complain of.
+        # Workers first, so that the scheduler receives their goodbyes and logs no warnings.
         for child in (self._workers, self._scheduler):
             if child is not None:
                 child.close(timeout_s)
@@ -524,7 +524,7 @@ async def _in_thread(function: Callable[[], None]) -> None:
     thread = threading.Thread(target=run, name="weft-cluster-start")
     thread.start()
     try:
-        # A start that nobody waits for any more would leave processes that nobody knows.
+        # A start whose caller is gone would leave processes without an owner.
         await asyncio.shield(done)
     finally:
         if not done.done():

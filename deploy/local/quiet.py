@@ -18,7 +18,7 @@ _levels: Final[list[int]] = []
 
 
 class QuietLogs:
-    """What one cluster asks for; `begin` and `end` may be called again, and on any thread.
+    """The level that one cluster asks for. `begin` and `end` may be repeated, on any thread.
 
     The lowest level that a living cluster asks for is set, and taken back with the last one. A
     level that the user has set stays.

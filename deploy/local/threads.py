@@ -1,6 +1,6 @@
 """A cluster within one process: scheduler and workers on one event loop, `inproc://` between them.
 
-Everything is called on that loop; who waits elsewhere is `local.py`.
+Everything is called on that loop; `cluster.py` waits for it in other threads.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class EmbeddedCluster:
         return address
 
     async def stop(self) -> None:
-        """Stop all, workers first. Who is cancelled while he waits does not stop that half-way."""
+        """Stop all, workers first. Cancelling the caller does not interrupt the shutdown."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopping)

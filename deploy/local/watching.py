@@ -1,8 +1,8 @@
-"""Notices that processes of a `LocalCluster` ended although nobody told them to. One thread.
+"""Notices that processes of a `LocalCluster` ended unexpectedly. Runs in one thread.
 
-Without workers everything waits for ever, so theirs are started again; after deaths in a row with a
-growing delay, and not for ever: then the scheduler is ended, too, and whoever waits for it is told
-why. A scheduler is not started again: what it knew of the tasks is gone.
+Without workers everything waits for ever, so their processes are started again, with a growing
+delay after deaths in a row. After too many deaths the scheduler is ended as well, and its clients
+get the reason. A scheduler is not started again, because its state of the tasks is lost.
 
 The end of a process is the end of its socket (see child.py), so that nothing is polled.
 """
@@ -26,7 +26,7 @@ _log = logging.getLogger("weft.cluster")
 
 #: Deaths in a row of the workers' family after which it is not started again.
 _MAX_DEATHS: Final = 5
-#: A family that lived this long was not killed by its own start.
+#: A family that lived this long did not die of its start.
 _SOUND_AFTER_S: Final = 60.0
 #: Before the first new start. The workers leave with their scheduler: it may be about to be seen.
 _RESTART_MIN_S: Final = 0.2
@@ -37,7 +37,7 @@ class ProcessWatch:
     """For one cluster, from when it runs until `stop`.
 
     Args:
-        name: the cluster's, for people.
+        name: the cluster's, for display.
         scheduler: its process.
         workers: the root of the workers' processes.
         start_workers: starts that anew; called in the watching thread. Returns None when the
@@ -72,7 +72,7 @@ class ProcessWatch:
             self._teller.shutdown(socket.SHUT_WR)
 
     def stop(self) -> None:
-        """End the thread. A start of workers that is under way must have been told to end."""
+        """End the thread. A start of workers that is under way must have been ended before."""
         self.tell_to_stop()
         self._thread.join()
         self._teller.close()
@@ -146,14 +146,14 @@ class ProcessWatch:
     def _give_up(self, how: str) -> None:
         text = f"its worker processes ended {self._n_deaths} times, the last time: {how}"
         _log.error("the cluster %s is given up: %s", self._name, text)
-        # First the reason, then the end that makes everybody ask for it.
+        # The reason is set before the end, after which the clients ask for it.
         self._on_failed(text)
         self._scheduler.finish(_FINISH_S)
         self.stopping = True
 
 
 def _describe_family(code: int) -> str:
-    """Say how the workers' family ended; its spawner reports the supervisor's signal as 128 + n."""
+    """Describe the family's end; its spawner exits with 128 + the supervisor's signal."""
     if code > 128:
         return f"their supervisor was {describe_exit(128 - code)}"
     return describe_exit(code)

@@ -31,7 +31,7 @@ def environment(run_directory: Path, **extra: str) -> dict[str, str]:
 
 
 class Daemon:
-    """A `weft` command that runs until it is told to stop."""
+    """A `weft` command that runs until it is stopped."""
 
     def __init__(self, *arguments: str, folder: Path, code: str | None = None, **env: str) -> None:
         self.folder = folder
@@ -137,7 +137,7 @@ def run(
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    """Say whether all of these have ended. What nobody reaps, in a container, is ended, too."""
+    """Return whether all of these have ended. A process that is not reaped counts as ended."""
 
     def is_gone(process: psutil.Process) -> bool:
         try:

@@ -98,7 +98,7 @@ def test_what_the_system_refuses_is_a_failed_start(missing, monkeypatch):
         Child("scheduler")
 
 
-async def test_a_child_that_says_something_still_hears_the_end_of_its_parent():
+async def test_a_child_that_sent_something_still_notices_the_end_of_its_parent():
     ours, theirs = socket.socketpair()
     parent = Parent(theirs.detach(), os.dup(2))
     gone = asyncio.ensure_future(parent.wait_gone())
