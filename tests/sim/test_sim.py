@@ -137,4 +137,4 @@ def test_a_wrong_count_is_found_at_the_event_that_makes_it_wrong():
             free(ws, resources)
 
     with patch.object(completion, "free_resources", forget_half):
-        assert "InvalidState: free + held" in run_until_failure(60)
+        assert "InvalidState: free and held resources" in run_until_failure(60)
