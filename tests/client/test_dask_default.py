@@ -141,8 +141,8 @@ def test_persist_is_refused(cluster):
 
 
 def test_shuffles_go_from_task_to_task(cluster):
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe", reason="pip install 'weft[dask]'")
+    pd = pytest.importorskip("pandas", reason="pandas is missing: pip install 'weft[dask]'")
     frame = pd.DataFrame({"a": [3, 1, 2, 3], "b": range(4)})
     with weft.Client(cluster):
         shuffled = dd.from_pandas(frame, npartitions=3).shuffle("a")

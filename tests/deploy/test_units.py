@@ -61,7 +61,7 @@ def test_a_unit_starts_a_command_that_exists_and_gives_it_time_to_end(path):
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_systemd_understands_a_unit(path, tmp_path):
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("there is no systemd-analyze here")
+        pytest.skip("systemd-analyze is missing: apt-get install systemd")
     # The program is at another place, and the user is not there.
     text = path.read_text().replace("/opt/weft/bin/weft", "/bin/true").replace("User=weft\n", "")
     copy = tmp_path / path.name
@@ -77,7 +77,7 @@ def test_systemd_understands_a_unit(path, tmp_path):
 
 
 def test_the_compose_file_starts_commands_that_exist():
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is missing: pip install pyyaml")
     content = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
     services = content["services"]
     assert sorted(services) == ["scheduler", "worker"]
