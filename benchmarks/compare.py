@@ -16,8 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import machine
-from .driving import ROOT, headline
+from .framework import machine
+from .framework.driving import ROOT, headline
 
 #: Seconds that one run of `benchmarks.where` may take.
 _LIMIT_S = 300.0

@@ -24,8 +24,8 @@ from typing import Any, Final
 import weft
 from weft.protocol.errors import WeftError
 
-from .driving import ROOT
-from .machine import describe
+from .framework.driving import ROOT
+from .framework.machine import describe
 from .tasks import inc
 
 N_WORKERS: Final = 2

@@ -18,9 +18,9 @@ import psutil
 
 import weft
 
-from .driving import ROOT, headline
-from .machine import describe
-from .systems import Weft
+from .clusters.systems import Weft
+from .framework.driving import ROOT, headline
+from .framework.machine import describe
 from .tasks import inc
 from .where import processes_by_role
 

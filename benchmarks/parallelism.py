@@ -168,7 +168,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--repeat", type=int, default=15)
     options = parser.parse_args(arguments)
-    from . import machine  # not where tasks run: psutil cannot be imported by every interpreter
+    # Not where tasks run: psutil cannot be imported by every interpreter.
+    from .framework import machine
 
     facts = machine.describe(Path(__file__).resolve().parents[1])
     is_locked = getattr(sys, "_is_gil_enabled", lambda: True)()

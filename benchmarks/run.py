@@ -17,14 +17,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import graphs, machine
-from .driving import ROOT, Cells, Progress, Suite, headline, run_peer
-from .options import add_run_options, settle_run_options
-from .results import Cell, Table, median_of, memory_line, to_json
-from .systems import N_WORKERS, SYSTEMS
-from .workloads import WORKLOADS
+from .clusters.systems import N_WORKERS, SYSTEMS
+from .clusters.workloads import WORKLOADS
+from .framework import machine
+from .framework.driving import ROOT, Cells, Progress, Suite, headline, run_peer
+from .framework.options import add_run_options, settle_run_options
+from .framework.results import Cell, Table, median_of, memory_line, to_json
+from .graphs import __main__ as graphs
 
-CLUSTERS = Suite("benchmarks.child", WORKLOADS)
+CLUSTERS = Suite("benchmarks.framework.child", WORKLOADS)
 
 
 def plan(options: argparse.Namespace) -> tuple[dict[str, list[str]], Cells]:

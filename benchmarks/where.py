@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import psutil
 
-from . import workloads
-from .systems import System, Weft
+from .clusters import workloads
+from .clusters.systems import System, Weft
 
 #: (name, workload, size, tasks of that size)
 CASES: list[tuple[str, Callable[[System, int], object], int, int]] = [

@@ -13,11 +13,13 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_scheduler, driving, graphs, run, supervise
-from benchmarks.results import GOALS, Cell, Table, ratio, show, to_json
-from benchmarks.supervise import Child, TimedOut
-from benchmarks.systems import SYSTEMS, Floor
-from benchmarks.workloads import WORKLOADS, WrongResult
+from benchmarks import bench_scheduler, run
+from benchmarks.clusters.systems import SYSTEMS, Floor
+from benchmarks.clusters.workloads import WORKLOADS, WrongResult
+from benchmarks.framework import driving, supervise
+from benchmarks.framework.results import GOALS, Cell, Table, ratio, show, to_json
+from benchmarks.framework.supervise import Child, TimedOut
+from benchmarks.graphs import __main__ as graphs
 
 ROOT = Path(__file__).resolve().parents[2]
 

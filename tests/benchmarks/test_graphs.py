@@ -16,15 +16,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks import graph_shapes as shapes
-from benchmarks import graphs
-from benchmarks.graph_child import refuse_long
-from benchmarks.graph_goals import GRAPH_GOALS, growth_of_edges, growth_of_submits, times_faster
-from benchmarks.graph_plots import write_plots
-from benchmarks.graph_systems import GRAPH_SYSTEMS, Bare, BareCalls, Threads, WeftInterpreters
-from benchmarks.graph_tables import SECTIONS, TABLES_OF, SectionTable, to_json
-from benchmarks.graph_traffic import Traffic
-from benchmarks.graph_workloads import (
+from benchmarks.clusters.workloads import WrongResult
+from benchmarks.framework.results import Cell
+from benchmarks.graphs import __main__ as graphs
+from benchmarks.graphs import shapes
+from benchmarks.graphs.child import refuse_long
+from benchmarks.graphs.goals import GRAPH_GOALS, growth_of_edges, growth_of_submits, times_faster
+from benchmarks.graphs.plots import write_plots
+from benchmarks.graphs.systems import GRAPH_SYSTEMS, Bare, BareCalls, Threads, WeftInterpreters
+from benchmarks.graphs.tables import SECTIONS, TABLES_OF, SectionTable, to_json
+from benchmarks.graphs.traffic import Traffic
+from benchmarks.graphs.workloads import (
     EDGE_POINTS,
     ENGINES,
     GRAPH_WORKLOADS,
@@ -35,8 +37,6 @@ from benchmarks.graph_workloads import (
     names_of,
     run_submits,
 )
-from benchmarks.results import Cell
-from benchmarks.workloads import WrongResult
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "benchmarks.graphs")
@@ -127,7 +127,7 @@ def test_workload_whose_module_is_missing_is_a_cell_that_says_so(
 
 def test_subinterpreters_are_left_out_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     # Not by `delattr`: the module would import it again.
-    monkeypatch.setattr("benchmarks.graph_systems.concurrent.futures", SimpleNamespace())
+    monkeypatch.setattr("benchmarks.graphs.systems.concurrent.futures", SimpleNamespace())
     assert WeftInterpreters.missing() == "pools of subinterpreters need Python 3.14"
 
 
@@ -386,8 +386,8 @@ def sweep_cells() -> dict[tuple[str, str], Cell]:
 
 DRAW = """
 import json, pathlib, sys
-from benchmarks.graph_plots import write_plots
-from benchmarks.results import Cell
+from benchmarks.graphs.plots import write_plots
+from benchmarks.framework.results import Cell
 cells = {(c["workload"], c["peer"]): Cell(**c) for c in json.load(sys.stdin)}
 for folder in sys.argv[1:]:
     write_plots(cells, pathlib.Path(folder))

@@ -17,17 +17,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from . import machine
-from .driving import ROOT, Cells, Progress, Suite, headline, run_peer
-from .graph_plots import write_plots
-from .graph_systems import GRAPH_SYSTEMS
-from .graph_tables import SECTIONS, TABLES_OF, SectionTable, to_json
-from .graph_workloads import GRAPH_WORKLOADS, GROUPS, names_of
-from .options import add_run_options, settle_run_options
-from .results import Cell
-from .systems import n_cores
+from ..clusters.systems import n_cores
+from ..framework import machine
+from ..framework.driving import ROOT, Cells, Progress, Suite, headline, run_peer
+from ..framework.options import add_run_options, settle_run_options
+from ..framework.results import Cell
+from .plots import write_plots
+from .systems import GRAPH_SYSTEMS
+from .tables import SECTIONS, TABLES_OF, SectionTable, to_json
+from .workloads import GRAPH_WORKLOADS, GROUPS, names_of
 
-GRAPHS = Suite("benchmarks.graph_child", GRAPH_WORKLOADS)
+GRAPHS = Suite("benchmarks.graphs.child", GRAPH_WORKLOADS)
 
 #: Where the documentation takes its figures from.
 PLOTS = ROOT / "docs" / "images"

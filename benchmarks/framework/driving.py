@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..clusters.systems import ENVIRONMENT
 from .results import Cell
 from .supervise import GRACE_S, Child, TimedOut
-from .systems import ENVIRONMENT
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 #: These would make `Client()` find a cluster that is not ours.
 _FOREIGN = ("WEFT_ADDRESS", "WEFT_CONNECTION_FILE", "WEFT_TOKEN_FILE", "RAY_ADDRESS")

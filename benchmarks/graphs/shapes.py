@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .tasks import inc
+from ..tasks import inc
 
 #: Calls every node once in topological order and returns the requested results, nested like keys.
 Run = Callable[[], Any]

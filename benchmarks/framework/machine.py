@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from .systems import n_cores
+from ..clusters.systems import n_cores
 
 
 def commit(root: Path) -> str:

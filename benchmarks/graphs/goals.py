@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .results import Cells, median_of
+from ..framework.results import Cells, median_of
 
 #: Figures of this kind are compared per task; less is better.
 Found = Callable[[Cells], float | None]

@@ -22,7 +22,9 @@ class EchoProcess:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.echo"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "benchmarks.clusters.echo"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self._process.stdout is not None
         port = int(self._process.stdout.readline())

@@ -1,5 +1,5 @@
 """The process that runs one system's share of the graph benchmarks: `python -m
-benchmarks.graph_child SYSTEM WORKLOAD...`. It speaks to its parent as `child` does.
+benchmarks.graphs.child SYSTEM WORKLOAD...`. It speaks to its parent as `child` does.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ import gc
 import time
 from functools import partial
 
-from .child import WARM_UP_SIZE, Reporter, explain, repeat
-from .graph_systems import GRAPH_SYSTEMS, GraphSystem
-from .graph_workloads import GRAPH_WORKLOADS, TOO_LONG_S, GraphWorkload, TooLong
-from .options import parse_child
+from ..framework.child import WARM_UP_SIZE, Reporter, explain, repeat
+from ..framework.options import parse_child
+from .systems import GRAPH_SYSTEMS, GraphSystem
+from .workloads import GRAPH_WORKLOADS, TOO_LONG_S, GraphWorkload, TooLong
 
 #: See `child.repeat`.
 CHEAP_S = 1.0
@@ -49,7 +49,7 @@ def refuse_long(workload: GraphWorkload, before: tuple[int, float] | None) -> No
 
 
 def main() -> None:
-    options = parse_child("benchmarks.graph_child", __doc__, GRAPH_SYSTEMS, GRAPH_WORKLOADS)
+    options = parse_child("benchmarks.graphs.child", __doc__, GRAPH_SYSTEMS, GRAPH_WORKLOADS)
     report = Reporter()
 
     system = GRAPH_SYSTEMS[options.system]()

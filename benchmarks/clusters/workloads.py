@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from ..tasks import add, add3, inc
 from .systems import System
-from .tasks import add, add3, inc
 
 
 class WrongResult(Exception):
@@ -212,7 +212,7 @@ def run_first_result(system: System, n: int) -> Sample:
 
 def _run_scheduler(n: int, *, n_workers: int, shape: str) -> Sample:
     # Here, so that peers run where weft is not importable.
-    from . import bench_scheduler
+    from .. import bench_scheduler
 
     outcome = bench_scheduler.run(n_tasks=n, n_workers=n_workers, shape=shape)
     return Sample(n / outcome.seconds, _check(outcome.n_finished, n), outcome.extra)

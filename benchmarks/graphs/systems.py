@@ -15,8 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
-from .graph_shapes import Run, bare, bare_nodes
-from .systems import n_cores
+from ..clusters.systems import n_cores
+from .shapes import Run, bare, bare_nodes
 
 #: get(graph, keys) -> results, nested like keys
 Get = Callable[..., Any]

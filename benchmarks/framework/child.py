@@ -1,4 +1,6 @@
-"""The process that runs one system's workloads: `python -m benchmarks.child PEER WORKLOAD...`.
+"""The process that runs one system's workloads.
+
+    python -m benchmarks.framework.child PEER WORKLOAD...
 
 It tells its parent what it does, one JSON object a line on standard output; whatever the system
 itself prints goes to standard error. It may be killed at any moment: the parent keeps what it has
@@ -15,10 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TextIO
 
+from ..clusters.systems import SYSTEMS, System
+from ..clusters.workloads import WORKLOADS, Workload, WrongResult
+from ..tasks import inc
 from .options import parse_child
-from .systems import SYSTEMS, System
-from .tasks import inc
-from .workloads import WORKLOADS, Workload, WrongResult
 
 #: See `repeat`.
 CHEAP_S = 2.0
@@ -84,7 +86,7 @@ def explain(error: BaseException) -> str:
 
 
 def main() -> None:
-    options = parse_child("benchmarks.child", __doc__, SYSTEMS, WORKLOADS)
+    options = parse_child("benchmarks.framework.child", __doc__, SYSTEMS, WORKLOADS)
     report = Reporter()
 
     system = SYSTEMS[options.system]()

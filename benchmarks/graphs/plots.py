@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .graph_systems import GRAPH_SYSTEMS
-from .graph_workloads import EDGE_POINTS, ENGINES, GRAPH_WORKLOADS, TASK_POINTS
-from .results import Cells, grouped
+from ..framework.results import Cells, grouped
+from .systems import GRAPH_SYSTEMS
+from .workloads import EDGE_POINTS, ENGINES, GRAPH_WORKLOADS, TASK_POINTS
 
 #: Contrast above 4 with white and with nearly black alike.
 INK = "#7a7a7a"

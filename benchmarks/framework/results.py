@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .systems import SYSTEMS
-from .workloads import WORKLOADS, Workload
+from ..clusters.systems import SYSTEMS
+from ..clusters.workloads import WORKLOADS, Workload
 
 
 @dataclass(slots=True)

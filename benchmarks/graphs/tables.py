@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .graph_goals import GRAPH_GOALS, growth_of_edges, growth_of_submits
-from .graph_systems import GRAPH_SYSTEMS
-from .graph_workloads import (
+from ..framework.results import Cells, align, grouped, show
+from .goals import GRAPH_GOALS, growth_of_edges, growth_of_submits
+from .systems import GRAPH_SYSTEMS
+from .workloads import (
     ALL_ENGINES,
     EDGE_POINTS,
     ENGINES,
@@ -20,7 +21,6 @@ from .graph_workloads import (
     POOLS,
     TASK_POINTS,
 )
-from .results import Cells, align, grouped, show
 
 #: {system: the one of weft that it is compared with}
 COUNTERPARTS = {

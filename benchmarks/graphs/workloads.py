@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import graph_shapes as shapes
-from .graph_systems import Bare, Engine, Pool
-from .graph_tasks import block, join_blocks, last_of, noted, spin
-from .graph_traffic import Traffic
-from .systems import n_cores
-from .tasks import inc
-from .workloads import Sample, WrongResult
+from ..clusters.systems import n_cores
+from ..clusters.workloads import Sample, WrongResult
+from ..tasks import inc
+from . import shapes
+from .systems import Bare, Engine, Pool
+from .tasks import block, join_blocks, last_of, noted, spin
+from .traffic import Traffic
 
 #: A short call is repeated within a run until this has passed, and the run is the median.
 SHORT_S = 0.02

@@ -1,0 +1,1 @@
+"""One table of the benchmarks: weft beside dask.distributed, Ray and the pools, as clusters."""
