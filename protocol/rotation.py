@@ -78,10 +78,17 @@ class Rotation(Generic[_Lane]):
             del self._levels[level]
         return None
 
-    def clear(self) -> None:
-        """Forget all lanes."""
+    def rest(self) -> _Lane | None:
+        """Forget the lanes, all of which are empty, as their clients may never come back.
+
+        A single lane stays, and is returned: nearly always its client is the next to use it, and a
+        lane made anew for each task of a chain would be the dearest part of the queue.
+        """
+        if len(self.lanes) == 1:
+            return next(iter(self.lanes.values()))
         self.lanes.clear()
         self._levels.clear()
+        return None
 
     def validate(self) -> None:
         """Assert the invariants of the comments."""

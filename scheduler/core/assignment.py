@@ -96,7 +96,7 @@ def settle(state: SchedulerState) -> None:
             if ws is not None and ws.has_room:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
-        for task_class in _in_turns(state.ready):
+        for task_class in _in_turns(state.ready) if len(state.ready) > 1 else list(state.ready):
             _assign_class(state, drafts, task_class)
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)
@@ -111,10 +111,9 @@ def _in_turns(ready: dict[TaskClass, None]) -> list[TaskClass]:
     time: what room there is, the first ones take.
     """
     classes = list(ready)
-    if len(classes) > 1:
-        del ready[classes[0]]
-        ready[classes[0]] = None
-        classes.sort(key=lambda task_class: task_class.queue.best_level())
+    del ready[classes[0]]
+    ready[classes[0]] = None
+    classes.sort(key=lambda task_class: task_class.queue.best_level())
     return classes
 
 

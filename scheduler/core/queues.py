@@ -151,9 +151,13 @@ class ReadyQueue(Generic[_Item]):
             self._end()
 
     def _end(self) -> None:
-        """Forget the lanes of clients that may never come back. All are empty."""
-        self._lane = None
-        self.rotation.clear()
+        """Take the dead entries out: no item is queued."""
+        lane = self.rotation.rest()
+        if lane is None:
+            self._lane = None
+        else:
+            lane.run.clear()
+            lane.heap.clear()
 
     def items(self) -> list[_Item]:
         """List the live items, best priority first (for cluster changes and checks; O(n log n))."""

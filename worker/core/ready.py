@@ -132,9 +132,12 @@ class ReadyTasks:
             self._end()
 
     def _end(self) -> None:
-        """Forget the lanes of clients that may never come back. All are empty, but for litter."""
+        """Take the litter out: no task is ready."""
         self._lane = None
-        self.rotation.clear()
+        lane = self.rotation.rest()
+        if lane is not None:
+            lane.run.clear()
+            lane.heap.clear()
 
     def __iter__(self) -> Iterator[WorkerTask]:
         """Yield the ready tasks, in an arbitrary order that is the same in each run."""

@@ -115,16 +115,36 @@ def test_user_priority_goes_before_turns():
 def test_a_lane_that_was_forgotten_meanwhile_is_found_again():
     queue: ReadyQueue[Item] = ReadyQueue()
     lane = queue.lane(1, 7)
-    first, second, third = Item(1), Item(2), Item(3)
+    first, other, second, third = Item(1), Item(1), Item(2), Item(3)
     lane.push(first)
+    queue.push(other, 8)
     queue.discard(first, 7)
+    queue.discard(other, 8)
     assert not queue.rotation.lanes
     queue.push(second, 7)
     queue.validate()
-    lane.n = 0
     lane.push(third)
     queue.validate()
     assert [queue.pop(), queue.pop(), queue.pop()] == [second, third, None]
+
+
+def test_a_single_lane_that_runs_empty_is_kept_without_its_dead_entries():
+    queue: ReadyQueue[Item] = ReadyQueue()
+    first, second, third = Item(2), Item(1), Item(3)
+    for item in (first, second, third):
+        queue.push(item, 7)
+    assert queue.pop() is second
+    (lane,) = queue.rotation.lanes.values()
+    for item in (first, third):
+        queue.discard(item, 7)
+    assert (list(lane.run), lane.heap) == ([], [])
+    queue.push(first, 7)
+    other = Item(5)
+    queue.push(other, 8)
+    queue.validate()
+    assert {*queue.rotation.lanes.values()} > {lane}
+    assert {queue.pop(), queue.pop()} == {first, other}
+    assert queue.pop() is None
 
 
 @given(
