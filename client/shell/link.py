@@ -111,6 +111,8 @@ class SchedulerLink:
         self.facts: dict[str, Any] = {}
         #: Set when the link was closed and nothing of it is left.
         self.closed = asyncio.Event()
+        #: Of the open session; None between sessions, and when the link is closed.
+        self._connection: Connection | None = None
 
     @property
     def security(self) -> Security:
@@ -119,10 +121,6 @@ class SchedulerLink:
         if runner is None or runner.security is None:
             return self._find()[1]
         return runner.security
-
-    @property
-    def _connection(self) -> Connection | None:
-        return self._runner.connection if self._runner is not None else None
 
     @property
     def writable(self) -> bool:
@@ -202,6 +200,7 @@ class SchedulerLink:
             logger.log(level, "the scheduler is back after %.0f s", seconds)
         if not self._opened.done():
             self._opened.set_result(None)
+        self._connection = connection
         self._on_event(Connected())
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
@@ -214,6 +213,7 @@ class SchedulerLink:
 
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
+        self._connection = None
         self._on_event(Disconnected(str(reason)))
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
@@ -234,6 +234,7 @@ class SchedulerLink:
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
+        self._connection = None
         outage = end.outage
         if outage.error is None:
             return  # there was no session: `open` raises
@@ -275,11 +276,13 @@ class SchedulerLink:
 
     def abort(self) -> None:
         """Close at once, without a goodbye."""
+        self._connection = None
         if self._runner is not None:
             self._runner.abort()
 
     async def close(self, reason: str, timeout_s: float) -> None:
         """Send a goodbye and close."""
+        self._connection = None
         if self._runner is not None:
             await self._runner.leave(reason, timeout_s)
         self.closed.set()

@@ -113,9 +113,20 @@ class _SessionLine:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
-        if self is self._runner._line:
-            self._runner._guard(self._runner._on_messages, self, connection, messages)
-        # The messages of an earlier session are dropped, like all else that belonged to it.
+        runner = self._runner
+        if self is not runner._line:
+            return  # of an earlier session, of which all is dropped
+        try:
+            if not self.is_welcomed:
+                messages = runner._on_first(self, connection, messages)
+            if Heartbeat in map(type, messages):
+                messages = [message for message in messages if type(message) is not Heartbeat]
+            if messages and self is runner._line:
+                runner._owner.on_messages(connection, messages)
+        except RemoteProtocolError:
+            raise
+        except Exception as bug:
+            runner._on_bug(bug)
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`."""
@@ -345,26 +356,23 @@ class SessionRunner:
 
     # --- Calls of the connections -----------------------------------------------------------------
 
-    def _on_messages(
+    def _on_first(
         self, line: _SessionLine, connection: Connection, messages: list[Message]
-    ) -> None:
-        if not line.is_welcomed:
-            first, *messages = messages
-            if not isinstance(first, Welcome):
-                self.fail(_refusal(first, connection.peer_address))
-                return
-            connection.wire.epoch, connection.wire.session = first.epoch, first.session
-            line.is_welcomed = True
-            # The `Session` comes first: the owner may end the session at once, or raise.
-            outage = self.session.outage
-            assert outage is not None
-            self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())
-            self._owner.on_welcome(connection, first, outage)
-            self._drain()
-        if Heartbeat in map(type, messages):
-            messages = [message for message in messages if type(message) is not Heartbeat]
-        if messages and line is self._line:
-            self._owner.on_messages(connection, messages)
+    ) -> list[Message]:
+        """Begin the session if the scheduler welcomes us; return what else it sent."""
+        first, *messages = messages
+        if not isinstance(first, Welcome):
+            self.fail(_refusal(first, connection.peer_address))
+            return []
+        connection.wire.epoch, connection.wire.session = first.epoch, first.session
+        line.is_welcomed = True
+        # The `Session` comes first: the owner may end the session at once, or raise.
+        outage = self.session.outage
+        assert outage is not None
+        self.session.on_welcomed(first.epoch, first.heartbeat_ms, self._loop.time())
+        self._owner.on_welcome(connection, first, outage)
+        self._drain()
+        return messages
 
     def _on_closed(self, error: WeftError) -> None:
         self._line = None
