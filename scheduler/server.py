@@ -193,7 +193,12 @@ class SchedulerServer:
     def on_messages(self, peer: int, role: Role, messages: list[Message]) -> None:
         """Queue the messages of one frame; stop reading from the peer if too many wait."""
         turns = self._turns
-        turns.add(peer, role, messages, time.monotonic())
+        now = time.monotonic()
+        if turns.passes(peer, role, messages, now):
+            self._handle(Received(peer, messages), now)
+            self._schedule_flush()
+            return
+        turns.add(peer, role, messages, now)
         if turns.is_full(peer) and peer not in self._paused:
             connection = self._connections.get(peer)
             if connection is not None:
@@ -274,30 +279,33 @@ class SchedulerServer:
         """Handle some of what waits, write the out-boxes, and look at the sockets before more."""
         self._turn_scheduled = False
         turns = self._turns
-        scale = turns.scale(time.monotonic())
+        scale = turns.begin(time.monotonic())
         cost = 0
-        while cost < TURN_COST * scale:
+        while turns.n_waiting and cost < TURN_COST * scale:
             taken = turns.take(scale)
             if taken is None:
                 break
             peer, messages, slice_cost = taken
             # At least one, so that many connections that end at once do not make one long turn.
             cost += slice_cost + 1
-            try:
-                event = Received(peer, messages) if messages else Closed(peer)
-                self.state.handle(event, time.monotonic())
-            except Exception:
-                # A bug of weft. What this peer sent is lost: it must connect and send it again.
-                _log.exception("a bug of weft ends the session of peer %d", peer)
-                connection = self._connections.get(peer)
-                if connection is not None:
-                    connection.abort()
+            event = Received(peer, messages) if messages else Closed(peer)
+            self._handle(event, time.monotonic())
             if peer in self._paused and turns.has_room(peer):
                 del self._paused[peer]
                 self._connections[peer].resume_reading()
         self._flush()
-        if turns:
+        if turns.n_waiting:
             self._schedule_flush()
+
+    def _handle(self, event: Received | Closed, now: float) -> None:
+        try:
+            self.state.handle(event, now)
+        except Exception:
+            # A bug of weft. What this peer sent is lost: it must connect and send it again.
+            _log.exception("a bug of weft ends the session of peer %d", event.peer)
+            connection = self._connections.get(event.peer)
+            if connection is not None:
+                connection.abort()
 
     # -- out-boxes to frames ---------------------------------------------------------------------
     def schedule_flush(self) -> None:

@@ -20,6 +20,9 @@ the turn under way, not for a round of all peers. After its slice it is the last
 the line only when it is found without messages there, so that sending little and often gains
 nothing over sending much. (Deficit round robin with a line for new flows, as in fq_codel.)
 
+While nothing waits, a peer has none to take turns with: its messages pass through and are handled
+at once, up to the length of a slice between two looks at the sockets.
+
 A core: it counts rows; times come in with the messages. A row takes about 1 to 4 us.
 """
 
@@ -80,7 +83,9 @@ class Turns:
         #: {peer: queue} of all and only peers that stand in one of the two lines
         self._queues: dict[int, _Queue] = {}
         #: messages, and ends of connections, that wait
-        self._n_waiting = 0
+        self.n_waiting = 0
+        #: cost of what passed through since the last turn
+        self._passed = 0
         #: peers that had nothing waiting when they sent something; they come first
         self._new: deque[int] = deque()
         #: peers that were served, some of which have nothing more
@@ -92,7 +97,26 @@ class Turns:
         A peer that was served may stand in line with nothing more. It leaves the line in a turn
         that has something to handle: a turn for that alone would double the turns of a round trip.
         """
-        return self._n_waiting > 0
+        return self.n_waiting > 0
+
+    def passes(self, peer: int, role: Role, messages: Sequence[Message], now: float) -> bool:
+        """Return whether messages may be handled at once, instead of being added."""
+        if self.n_waiting:
+            return False
+        cost = self._passed
+        for message in messages:
+            cost += cost_of(message)
+        if cost > self._slice_cost * (1 if now < self._shared_until else LONE_SCALE):
+            return False
+        if role is Role.CLIENT and cost - self._passed > len(messages):
+            self.note_active(peer, now)
+        self._passed = cost
+        return True
+
+    def begin(self, now: float) -> int:
+        """Begin a turn; return by how much it is longer than where clients share, as `scale`."""
+        self._passed = 0
+        return self.scale(now)
 
     def add(self, peer: int, role: Role, messages: Sequence[Message], now: float) -> None:
         """Take in what a peer has sent; `now` in seconds, never decreasing."""
@@ -103,7 +127,7 @@ class Turns:
             queue.items.append((one_cost, message))
             cost += one_cost
         queue.cost += cost
-        self._n_waiting += len(messages)
+        self.n_waiting += len(messages)
         if role is Role.CLIENT and cost > len(messages):
             self.note_active(peer, now)
 
@@ -122,14 +146,14 @@ class Turns:
     def close(self, peer: int) -> None:
         """Note that a peer's connection is gone. What it sent before is handled before that."""
         queue = self._line_up(peer, QUANTUM)
-        self._n_waiting += not queue.is_closed
+        self.n_waiting += not queue.is_closed
         queue.is_closed = True
 
     def drop(self, peer: int) -> None:
         """Forget what waits of a peer: the scheduler has ended its session."""
         queue = self._queues.get(peer)
         if queue is not None:
-            self._n_waiting -= len(queue.items)
+            self.n_waiting -= len(queue.items)
             queue.items.clear()
             queue.cost = 0
 
@@ -168,7 +192,7 @@ class Turns:
             if not items:
                 del self._queues[peer]
                 if queue.is_closed:
-                    self._n_waiting -= 1
+                    self.n_waiting -= 1
                     return peer, [], 0
                 continue
             if queue.credit <= 0:
@@ -187,7 +211,7 @@ class Turns:
                 del items[0]
                 messages.append(message)
                 cost += one_cost
-            self._n_waiting -= len(messages)
+            self.n_waiting -= len(messages)
             queue.cost -= cost
             queue.credit -= cost
             if queue.credit > 0 and items:
@@ -203,17 +227,23 @@ class Turns:
         parts = [(cost_of(part), part) for part in message.parts(limit)]
         queue.items.extendleft(reversed(parts))
         queue.cost += sum(part_cost for part_cost, _ in parts) - cost
-        self._n_waiting += len(parts) - 1
+        self.n_waiting += len(parts) - 1
 
     def validate(self) -> None:
         """Assert what the comments claim."""
         assert sorted([*self._new, *self._old]) == sorted(self._queues)
         queues = self._queues.values()
-        assert self._n_waiting == sum(len(queue.items) + queue.is_closed for queue in queues)
+        assert self.n_waiting == sum(len(queue.items) + queue.is_closed for queue in queues)
         for queue in self._queues.values():
             assert queue.cost == sum(cost for cost, _ in queue.items)
 
 
 def cost_of(message: Message) -> int:
     """Return the rows of a message and the keys that they list, and one for the message."""
-    return 1 + message.n_rows + message.n_listed_keys()
+    cls = message.__class__
+    cost = 1
+    if cls._first:
+        cost += len(getattr(message, cls._first))
+    if cls._key_lists:
+        cost += message.n_listed_keys()
+    return cost

@@ -93,6 +93,10 @@ class SchedulerNode:
         if self.is_alive and peer is not None:
             self.world.note(f"{self!r} <- {peer}", messages)
             role = self.core.roles.get(peer, Role.VIEWER)
+            self._turns.begin(self.world.now)  # a look at the sockets brought these
+            if self._turns.passes(peer, role, messages, self.world.now):
+                self._receive(peer, messages)
+                return
             self._turns.add(peer, role, messages, self.world.now)
             self._turn(is_work=not all(isinstance(message, KEEP_ALIVE) for message in messages))
 

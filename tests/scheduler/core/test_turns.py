@@ -61,6 +61,35 @@ def test_a_long_message_is_cut_and_its_order_is_kept():
     assert found == [*want(100_000).keys, "beat"]
 
 
+def test_short_messages_pass_while_nothing_waits_up_to_the_length_of_a_slice():
+    turns = Turns()
+    turns.note_active(1, 0.0)
+    turns.note_active(2, 0.0)
+    assert turns.begin(0.0) == 1
+    assert turns.passes(1, Role.CLIENT, [want(SLICE_COST - 11)], 0.0)
+    assert turns.passes(2, Role.WORKER, [want(9)], 0.0)
+    assert not turns.passes(2, Role.WORKER, [BEAT], 0.0)
+    turns.begin(0.0)
+    assert turns.passes(2, Role.WORKER, [BEAT], 0.0)
+
+
+def test_no_message_passes_one_that_waits():
+    turns = Turns()
+    turns.add(1, Role.CLIENT, [BEAT], 0.0)
+    assert not turns.passes(1, Role.CLIENT, [BEAT], 0.0)
+    assert not turns.passes(2, Role.CLIENT, [BEAT], 0.0)
+    served(turns)
+    assert turns.passes(1, Role.CLIENT, [BEAT], 0.0)
+
+
+def test_the_end_of_a_connection_that_waits_lets_nothing_pass():
+    turns = Turns()
+    turns.close(1)
+    assert not turns.passes(2, Role.CLIENT, [BEAT], 0.0)
+    assert turns.take() == (1, [], 0)
+    assert turns.passes(2, Role.CLIENT, [BEAT], 0.0)
+
+
 def test_peers_take_turns():
     turns = Turns()
     for peer in (1, 2):
