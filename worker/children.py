@@ -1,9 +1,10 @@
-"""How functions and classes reach the processes that a task starts with `multiprocessing`.
+"""Sends the user's functions and classes to the processes that a task starts by `multiprocessing`.
 
 `multiprocessing` pickles functions and classes as names, which its processes look up in their
 `__main__`. The user's functions have no name in a worker: its `__main__` is weft's, the tasks of
 many clients run beside each other, and each of them may have a function `f`. With names there, one
-client could get the function of another. So what cannot be imported is pickled by value here, too.
+client could get the function of another. So objects that cannot be imported are pickled by value
+here, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker is told when it starts."""
+"""The configuration with which a worker starts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..protocol.wire.address import Address, parse_address
 
 @dataclass(kw_only=True)
 class WorkerConfig:
-    """Where the scheduler is, and what this worker is and may use.
+    """The scheduler's address, and the name, port and limits of this worker.
 
     Args:
         scheduler: the scheduler's address.
         security: the cluster's secret; with certificate and key for a `tls://` data port, or the
             worker makes a certificate of its own.
-        name: for people; "" = the address.
-        nthreads: how many tasks run at the same time, >= 1.
+        name: for display; "" = the address.
+        nthreads: number of tasks that run at the same time, >= 1.
         memory_limit: bytes; 0 = none.
         resources: {name: amount} that tasks may ask for.
         local_directory: for files of this worker, as `get_worker().local_directory`; None = none.
@@ -29,11 +29,11 @@ class WorkerConfig:
         find: called at each attempt to connect instead of looking at `scheduler` and `security`;
             returns addresses to try and the secret, from a connection file for instance.
         supervisor_id: of the process that watches this one, "" = none.
-        worker_id: names this process for ever.
+        worker_id: identifies this process; no other process ever has it.
         reconnect: come back when the scheduler is lost; otherwise `run` returns then.
         started_path: file in which to note the attempts being executed, for the supervisor.
-        stop_timeout_s: how long the end waits for tasks that run.
-        grace_period_s: how long a worker that SIGTERM asks to leave may finish tasks that run.
+        stop_timeout_s: time that running tasks get to end when the worker stops.
+        grace_period_s: time that running tasks get to end when the worker leaves after SIGTERM.
     """
 
     scheduler: str

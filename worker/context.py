@@ -1,4 +1,4 @@
-"""What a task can learn about the worker that runs it."""
+"""The description of the worker that a task can read while it runs there."""
 
 from __future__ import annotations
 

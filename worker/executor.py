@@ -1,9 +1,9 @@
-"""Runs tasks on threads: the shell around `WorkerState` that needs no event loop.
+"""Runs tasks on threads: the part of the worker's shell that needs no event loop.
 
 It owns the core, the one lock that guards it, the store, and one thread per slot. Any thread may
-call `handle`: the thread of a slot reports what it did, takes what is next and goes on, without a
-hop to the loop in between. So a chain of tasks that was assigned ahead runs at the speed of this
-file. The loop is woken only when there is something to send, and only once until it calls `drain`.
+call `handle`: the thread of a slot reports its finished tasks, takes the next ones and goes on,
+without waiting for the event loop. So a chain of tasks that was assigned ahead runs on one thread.
+The loop is woken only when there is something to send, and only once until it calls `drain`.
 
 The core's actions of `before` are done under the lock, before `drain` can take the messages of the
 same event; the loop does those of `after` when it has sent them. User code runs outside the lock,
@@ -50,17 +50,17 @@ _SMALL_TYPES = frozenset({bool, float, int, type(None)})
 
 
 class Executor:
-    """The core, with the threads that do what it decides.
+    """The core, and the threads that run the tasks that it starts.
 
     Args:
         state: the core; only this object calls it from now on.
-        context: the worker as its tasks see it.
-        store: has at least the values of what is in state memory or released.
+        context: the worker's description for `get_worker`.
+        store: has at least the values of records in state memory or released.
         wake: called on any thread, without the lock, when there is something to `drain`; not again
             until `drain` was called.
         crashed: called with the error on the thread of a slot that ends because weft's own code
             failed.
-        started: where to note which attempts are being executed, if anywhere.
+        started: the file in which to note the attempts being executed, if any.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Executor:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the threads. They are daemons: a task that never ends does not hold the process."""
+        """Start the threads. They are daemons: a task that never ends does not keep the process."""
         for slot in self.state.slots:
             thread = threading.Thread(
                 target=self._run_slot,
@@ -114,11 +114,11 @@ class Executor:
         return not any(thread.is_alive() for thread in self._threads)
 
     def handle(self, event: Event) -> None:
-        """Hand an event to the core and do what it decides. Any thread may call this."""
+        """Hand an event to the core and do its actions. Any thread may call this."""
         self._handle(event, None)
 
     def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
-        """Take what is to be sent to the scheduler, and the actions to be done after that.
+        """Take the messages for the scheduler, and the actions to be done after they are sent.
 
         Unless `writable`, the messages stay, and only actions are a reason to `wake` until the next
         call.
@@ -134,7 +134,7 @@ class Executor:
         return messages, after
 
     def is_executing(self) -> bool:
-        """Return whether a task was started that has not been reported."""
+        """Return whether any task has started and has not been reported."""
         with self._lock:
             return any(slot.n_executing for slot in self.state.slots)
 
@@ -202,7 +202,7 @@ class Executor:
                 context.key = ""
                 more = self._report(report, values)
                 if note is not None:
-                    # Not earlier: if a task has broken what runs it, this is where it shows.
+                    # Not earlier: a task that has broken the interpreter causes an error by here.
                     note(slot, 0)
                 if not more:
                     return
@@ -249,7 +249,7 @@ class Executor:
                 report.nbytes.append(nbytes)
                 report.durations_us.append((end - start) // 1000)
                 report.results.append(blob)
-            # No reference to a task's objects may stay here while the next one runs, or none does.
+            # No reference to a task's objects may stay here once the task has ended.
             task = call = inputs = args = kwargs = value = blob = None  # type: ignore[assignment]
             start = end
             if end - reported > _REPORT_AFTER_NS:
@@ -259,8 +259,8 @@ class Executor:
                 report, values = ChunkDone(slot, [], [], [], []), []
 
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
-        """Report what the slot has done; return whether there is something in its chunk."""
-        # First the store: as soon as the core knows of a value, other threads may ask for it.
+        """Report the slot's finished tasks; return whether there is something in its chunk."""
+        # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
         return self._handle(report, report.slot)
 
@@ -297,8 +297,8 @@ class Executor:
 def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
     """Return what was being unpickled when `error` was raised; "" if the task raised it."""
     if isinstance(error, (InternalError, UnpicklableResult)):
-        return ""  # its text says what is wrong
-    # The frames below the slot's own show it: noting for each task how far it is would cost time.
+        return ""  # its text states the cause
+    # The frames below the slot's own show it; noting each task's progress would cost time.
     trace = traceback.walk_tb(error.__traceback__)
     codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 3)]
     if Executor._load.__code__ in codes:

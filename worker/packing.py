@@ -1,11 +1,12 @@
 """The pickles of results, and whether they fit into this worker's memory beside the result.
 
-A worker above its memory limit is killed, and a result that kills its worker whenever it is pickled
-for a reader would be computed again only to do so again. So the pickle of a result that is large,
-compared with the limit, is made twice: once to count its bytes, which are discarded as they come,
-and then to keep them. Buffers that travel beside the pickle (arrays) are not copied, and so are not
-counted. This is no proof, because reductions may need memory of their own; a pickle that kills the
-worker all the same is noted (`started`), and the scheduler counts it.
+A worker above its memory limit is killed. A result whose pickling kills its worker would be
+computed again, requested again, and would kill the next worker. So the pickle of a result that is
+large, compared with the limit, is made twice: once to count its bytes, which are discarded as they
+come, and then to keep them. Buffers that travel beside the pickle (arrays) are not copied, and so
+are not counted. This is no proof, because reductions may need memory of their own; if a pickle
+kills the worker nevertheless, the attempt was noted (`started`), and the scheduler counts the
+death.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _LARGE_FRACTION: Final = 1 / 8
 
 
 def pack_result(value: object, key: str) -> Blob:
-    """Pickle what task `key` returned.
+    """Pickle the result of task `key`.
 
     Raises:
-        UnpicklableResult: it cannot be.
+        UnpicklableResult: it cannot be pickled.
     """
     try:
         blob = dumps(value, "result")
@@ -48,7 +49,7 @@ def pack_to_ride_along(value: object, key: str) -> Blob | None:
     """Pickle a result that is probably small; return None if it is not.
 
     Raises:
-        UnpicklableResult: it cannot be.
+        UnpicklableResult: it cannot be pickled.
     """
     blob = pack_result(value, key)
     if blob_nbytes(blob) > RIDE_ALONG_BYTES:
@@ -60,16 +61,16 @@ def pack_to_ride_along(value: object, key: str) -> Blob | None:
 
 
 def pack_for_reader(value: object, key: str, nbytes: int, memory_limit: int) -> Blob:
-    """Pickle a result, of the estimated size `nbytes`, that a client or another worker asked for.
+    """Pickle a result, of the estimated size `nbytes`, that a client or another worker requested.
 
-    One that cannot be pickled, or whose pickle does not fit, becomes a pickle that raises
+    A result that cannot be pickled, or whose pickle does not fit, becomes a pickle that raises
     `UnpicklableResult` where it is read: the key is not missing, and the reader gets the reason in
     its place; for a client it is the failure of the future from then on.
 
-    It is not tried earlier, when the task ends, as it is with small results. The only way to know
-    is to pickle, which for a large result takes as long as making it did, or longer, and as much
-    memory again; and most large results are read by other tasks on the same worker and never leave
-    it, where they need not be picklable at all.
+    Small results are pickled when the task ends; large ones only when they are requested. The only
+    way to find out is to pickle, which for a large result takes as long as making it did, or
+    longer, and as much memory again; and most large results are read by other tasks on the same
+    worker and never leave it, so that they need not be picklable at all.
     """
     reason = why_too_large(value, nbytes, memory_limit)
     if reason:
@@ -86,7 +87,7 @@ def error_blob(error: Exception) -> Blob:
 
 
 class _Raises:
-    """Pickled as a call of `_raise`."""
+    """An object that is pickled as a call of `_raise`."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -101,7 +102,7 @@ def _raise(error: Exception) -> NoReturn:
 
 
 class _TooLarge(Exception):
-    """Ends the pickling."""
+    """Raised to end the pickling."""
 
 
 class _CountingFile:
@@ -120,23 +121,23 @@ class _CountingFile:
 
 
 def is_large(nbytes: int, memory_limit: int) -> bool:
-    """Return whether a worker may die of serving a result of this size."""
+    """Return whether serving a result of this size may exceed the worker's memory limit."""
     return 0 < memory_limit * _LARGE_FRACTION < nbytes
 
 
 def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
-    """Return why the pickle of a result does not fit beside it; "" if it does, as far as is known.
+    """Return why the pickle of a result does not fit beside it; "" if it seems to fit.
 
     Args:
         value: the result.
-        nbytes: its size, as it was estimated.
+        nbytes: its estimated size.
         memory_limit: of this worker, bytes; 0 = none.
     """
     if not is_large(nbytes, memory_limit):
         return ""
     import psutil  # here, because clients import this module to read the pickle of an error
 
-    # Neither is exact: what was never touched is not resident, and shared parts count twice.
+    # Neither is exact: untouched memory is not resident, and shared parts count twice.
     resident = min(nbytes, psutil.Process().memory_info().rss)
     counter = _CountingFile(TERMINATE_FRACTION * memory_limit - resident)
     try:
@@ -147,6 +148,6 @@ def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
             f"{counter.nbytes}, and the worker may use {memory_limit} in all; return it in parts "
             "or as an array, which is not copied, or raise the memory limit"
         )
-    except Exception:  # the pickling that follows says why
+    except Exception:  # the pickling that follows reports the reason
         return ""
     return ""

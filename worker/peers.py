@@ -1,7 +1,7 @@
-"""Fetching from other workers.
+"""Fetches values from other workers.
 
 Turns the core's `Fetch` into `GetData`, and each answer or failure of a line into one `Fetched` or
-`FetchFailed`. What arrives goes into the store as it is, still packed.
+`FetchFailed`. Values that arrive go into the store as they are, still packed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class Peers:
-    """Does the core's `Fetch` and `GiveUp`. For the loop's thread only."""
+    """Carries out the core's `Fetch` and `GiveUp`. For the loop's thread only."""
 
     def __init__(self, security: Security, store: Store, handle: Callable[[Event], None]) -> None:
         self._security = security
         self._store = store
         self._handle = handle
-        #: {request: fetch}: what was asked for and not answered.
+        #: {request: fetch} of the requests that were not answered.
         self._asked: dict[int, Fetch] = {}
         self._lines = DataLines(
             lambda: self._security,
@@ -45,7 +45,7 @@ class Peers:
         self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
 
     def do(self, action: Fetch | GiveUp) -> None:
-        """Do what the core decided."""
+        """Carry out an action of the core."""
         if isinstance(action, GiveUp):
             self._lines.give_up(action.holder, "the scheduler has lost this worker")
         else:

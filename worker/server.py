@@ -3,8 +3,8 @@
 A shell: it turns messages into events and the core's out-boxes into messages, and decides nothing
 about tasks. It holds no global state, so several workers can live in one loop (`processes=False`).
 
-What is to be sent is written once per turn of the loop. While the socket is not writable the core's
-out-box grows, and columns in it with it, so that batches form by themselves under load.
+Messages are written once per turn of the loop. While the socket is not writable, the core's out-box
+grows, and the columns of its messages grow with it, so that batches form under load.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ __all__ = ["WorkerPolicy", "WorkerServer"]
 
 logger = logging.getLogger("weft.worker")
 
-#: How long a worker that ends waits until its goodbye is written.
+#: Time that a worker waits at its end until its goodbye is written.
 _GOODBYE_S = 0.5
-#: A mismatch of token or cluster is taken for a scheduler's restart, halfway done, for this long.
+#: Time for which a mismatch of token or cluster counts as a restart of the scheduler in progress.
 _RESTART_S = 10.0
 
 
@@ -91,14 +91,14 @@ class WorkerServer:
     def __init__(
         self, config: WorkerConfig, crashed: Callable[[BaseException], object] | None = None
     ) -> None:
-        """Prepare to be what `config` says; `run` does the work.
+        """Prepare a worker of this configuration; `run` does the work.
 
         `crashed` is called, on any thread, when weft's own code has failed and the process is to
         end; None = end the worker only, in order.
         """
         self.config = config
         self._on_crash = crashed
-        #: Of the data port; "" until it listens.
+        #: The address of the data port; "" until it listens.
         self.address = ""
         self.name = config.name
         #: Set while the worker is registered.
@@ -123,7 +123,7 @@ class WorkerServer:
             config.find or (lambda: ([config.scheduler], config.security)),
             role=Role.WORKER,
         )
-        #: Of the open session; None between two.
+        #: The connection of the open session; None between two sessions.
         self._connection: Connection | None = None
         self._stop_reason = ""
         #: Ends a leaving worker even if its tasks have not ended; None = it is not leaving.
@@ -333,11 +333,11 @@ class WorkerServer:
             assert self._server is not None
             self._server.serve(connection, message.request, message.keys)
         elif isinstance(message, Stop):
-            self.stop(message.reason or "the scheduler said so")
+            self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):
-            self._runner.fail(CommClosed(f"the scheduler said: {message.reason}"))
+            self._runner.fail(CommClosed(f"the scheduler closed the session: {message.reason}"))
         else:
-            raise RemoteProtocolError(f"a worker cannot take {type(message).__name__}")
+            raise RemoteProtocolError(f"a worker does not handle {type(message).__name__}")
 
     def on_writable(self, connection: Connection) -> None:
         """See `SessionOwner`."""
@@ -349,7 +349,7 @@ class WorkerServer:
         """See `SessionOwner`."""
         self._end_session()
         if isinstance(reason, ProtocolError):
-            logger.warning("the scheduler sent nonsense: %s", reason)
+            logger.warning("the scheduler sent an invalid message: %s", reason)
         elif not self.config.reconnect:
             logger.info("the scheduler is gone: %s", reason)
         else:
@@ -377,7 +377,7 @@ class WorkerServer:
             self._fail(end.error.__cause__ or end.error)
 
     def _end_session(self) -> None:
-        """Drop all that belongs to the session, if there is one."""
+        """Drop the state of the session, if there is one."""
         connection, self._connection = self._connection, None
         self.registered.clear()
         if self._server is not None and connection is not None:
@@ -418,7 +418,7 @@ class WorkerServer:
         try:
             self._drain()
         except Exception as bug:
-            logger.exception("a bug of weft ends the worker: what it has to send cannot be sent")
+            logger.exception("a bug of weft ends the worker: its messages cannot be sent")
             self._fail(bug)
 
     def _drain(self) -> None:

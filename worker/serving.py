@@ -4,12 +4,12 @@ Small values are pickled on the loop. Larger ones, or more of them, are pickled 
 a value that takes seconds to pickle delays its own reader only. Large buffers are not copied.
 
 A result whose pickle would not fit into the worker's memory is not pickled (`packing`): the reader
-gets an error in its place. A result that the worker may die of while it is pickled or sent is noted
-(`started`): one that is asked for alone, or that is large compared with the memory limit. So a
+gets an error in its place. A result whose pickling or sending may kill the worker is noted
+(`started`): one that is requested alone, or that is large compared with the memory limit. So a
 result of common size is not blamed for another that is served together with it.
 
-A reader that does not read costs little: while its connection is not writable, nothing more is
-packed for it and its requests wait. If too many wait, its connection is closed.
+While the connection of a reader is not writable, nothing more is packed for it and its requests
+wait. If too many wait, its connection is closed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ON_LOOP_BYTES = 64 << 10
 
 #: Most bytes of the requests that wait for one reader (workers and clients have far fewer).
 _MAX_WAITING_BYTES = 64 << 20
-#: What a key or a request costs in addition to its text, roughly.
+#: Rough cost of a key or a request in addition to its text.
 _ITEM_BYTES = 64
 
 #: The ways of pickling, for `StartedRecord.note_serving`.
@@ -53,13 +53,13 @@ _BY_THREAD = 1
 
 
 class _DataReader:
-    """What one connection has asked for and was not sent yet, in order."""
+    """The requests of one connection that were not answered yet, in order."""
 
     __slots__ = ("is_busy", "nbytes", "requests")
 
     def __init__(self) -> None:
         self.requests: deque[tuple[int, list[str]]] = deque()
-        #: Of `requests`, roughly.
+        #: Rough size of `requests`.
         self.nbytes = 0
         #: A thread packs for it.
         self.is_busy = False
@@ -70,17 +70,17 @@ def _request_nbytes(keys: list[str]) -> int:
 
 
 class DataServer:
-    """Answers `GetData`. The handler of all connections to the data port."""
+    """Answers `GetData`. It is the handler of all connections to the data port."""
 
     def __init__(self, executor: Executor, started: StartedRecord | None = None) -> None:
-        """Serve what `executor` has; note in `started` whose result is being served."""
+        """Serve the values of `executor`; note in `started` the attempt whose result is served."""
         self._executor = executor
         self._started = started
         #: The connection on which the result goes out that is noted for the thread.
         self._sending: Connection | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        #: {connection: what waits for it}; only connections for which something waits.
+        #: {connection: its waiting requests}; only connections that have some.
         self._readers: dict[Connection, _DataReader] = {}
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
@@ -96,7 +96,7 @@ class DataServer:
                 return
 
     def on_writable(self, connection: Connection) -> None:
-        """See `Handler`: send what had to wait."""
+        """See `Handler`: answer requests that had to wait."""
         self._sent(connection)
         reader = self._readers.get(connection)
         if reader is not None:
@@ -108,7 +108,7 @@ class DataServer:
         self._readers.pop(connection, None)
 
     def serve(self, connection: Connection, request: int, keys: list[str]) -> None:
-        """Send a `KeysData` with what is here of `keys`, as soon as the connection takes it."""
+        """Send a `KeysData` with those of `keys` that are here, once the connection is writable."""
         reader = self._readers.get(connection)
         if reader is None:
             reader = self._readers[connection] = _DataReader()
@@ -116,7 +116,7 @@ class DataServer:
         reader.nbytes += _request_nbytes(keys)
         self._go_on(connection, reader)
         if reader.nbytes > _MAX_WAITING_BYTES:
-            text = f"it asks and does not read: {len(reader.requests)} requests wait for it"
+            text = f"it sends requests and does not read: {len(reader.requests)} answers wait"
             connection.fail(StuckPeer(text, connection.peer_address))
 
     def _go_on(self, connection: Connection, reader: _DataReader) -> None:

@@ -1,13 +1,13 @@
-"""Is a worker's event loop stuck? Judged by its supervisor, which reports it and kills nobody.
+"""Recognises a worker whose event loop is stuck; its supervisor reports it and does not kill it.
 
 A loop that does not run is most often no fault: a task holds the interpreter lock while it
-computes. Such a task uses the processor. A worker whose loop is silent and that does next to
-nothing will perhaps never go on: a task sleeps or waits in C code with the lock, or threads wait
-for each other. Nobody can tell these apart from outside, so a person is given the stacks of the
-worker and decides.
+computes. Such a task uses the processor. A worker whose loop is silent and that uses next to no
+processor time may never go on: a task sleeps or waits in C code with the lock, or threads wait for
+each other. These cannot be told apart from outside, so the log gets the stacks of the worker, and
+the user decides.
 
-Time is counted in looks at the worker, not by the clock: a supervisor that was held up itself has
-not seen what went on meanwhile.
+Time is counted in looks at the worker, not by the clock: a supervisor that was itself held up has
+not seen the beats of that time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STACK_SUFFIX: Final = ".stack"
 
 
 class SilenceWatch:
-    """What is known of one worker process. Pure: the caller brings time and measurements."""
+    """The observations of one worker process. Pure: the caller passes time and measurements in."""
 
     def __init__(self, silent_after_s: float) -> None:
         """Report after `silent_after_s` without a beat and without work."""
@@ -37,10 +37,10 @@ class SilenceWatch:
         self.silent_s = 0.0
 
     def look(self, n_beats: int, cpu_s: float, elapsed_s: float) -> bool:
-        """Take in how it stands now; return whether to report it, once for each silence.
+        """Take in the measurements of one look; return whether to report it, once per silence.
 
         Args:
-            n_beats: of its loop, since it started. One that has not begun to is not judged.
+            n_beats: of its loop, since it started. A loop that has not beaten yet is not judged.
             cpu_s: processor time that it has used, since it started.
             elapsed_s: since the last look.
         """

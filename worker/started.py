@@ -1,10 +1,10 @@
-"""Which attempts are being executed or served, kept where it survives a SIGKILL of the worker.
+"""The attempts being executed or served, in a file that survives a SIGKILL of the worker.
 
 A small file that is mapped into memory: 8 bytes per slot with the attempt that its thread runs, 0 =
 none; and 8 bytes per way of pickling results for readers with the attempt whose result it is,
 negated. The kernel keeps what was written when the process dies at any instant, so the supervisor
-can report exactly which attempts had started, and which result the worker may have died of. It
-costs 0.1 µs per task and no system call.
+can report exactly which attempts had started, and the serving of which result may have killed the
+worker. It costs 0.1 µs per task and no system call.
 
 The last 8 bytes count the beats of the worker's event loop, for `silence`.
 """
@@ -23,7 +23,7 @@ N_SERVING = 2
 
 
 class StartedRecord:
-    """The worker's end: `note(slot's offset, attempt)`."""
+    """The side of the worker, which writes the file."""
 
     def __init__(self, path: Path, nthreads: int) -> None:
         """Make or empty the file at `path`."""
@@ -38,11 +38,11 @@ class StartedRecord:
         self._attempts = memoryview(self.map).cast("q")
 
     def note(self, slot: int, attempt: int) -> None:
-        """Note what slot `slot` runs from now on; 0 = nothing."""
+        """Note the attempt that slot `slot` runs from now on; 0 = none."""
         self._attempts[slot] = attempt
 
     def note_serving(self, way: int, attempt: int) -> None:
-        """Note whose result is pickled or sent in this way from now on; 0 = none."""
+        """Note the attempt whose result is pickled or sent in this way from now on; 0 = none."""
         self._attempts[self._nthreads + way] = -attempt
 
     def beat(self) -> None:

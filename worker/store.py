@@ -57,7 +57,7 @@ class Store:
         return self._sizes.get(attempt, 0)
 
     def put(self, attempts: Sequence[int], values: Sequence[Any], sizes: Sequence[int]) -> None:
-        """Store what new attempts have returned; `sizes` are estimates, in bytes."""
+        """Store the results of new attempts; `sizes` are estimates, in bytes."""
         kept, kept_sizes, n = self._values, self._sizes, 0
         with self._lock:
             # Not `dict.update`, which is slower for one row, and most of a chain's have one.
@@ -85,9 +85,9 @@ class Store:
         return value
 
     def pack(self, attempt: int, key: str) -> Blob | None:
-        """Return the pickle of what task `key` returned, for a reader; None if it is not here.
+        """Return the pickle of the result of task `key`, for a reader; None if it is not here.
 
-        One that cannot be pickled is replaced, see `pack_for_reader`.
+        A result that cannot be pickled is replaced, see `pack_for_reader`.
         """
         value = self._values.get(attempt, _NOTHING)
         if value is _NOTHING:
@@ -97,9 +97,9 @@ class Store:
         return pack_for_reader(value, key, self.nbytes_of(attempt), self.memory_limit)
 
     def drop(self, attempts: Sequence[int]) -> list[Any]:
-        """Forget these values, and return them, because destructors are the user's code.
+        """Forget these values and return them, because their destructors are user code.
 
-        The caller lets go of them where it holds no lock. Some may not be here.
+        The caller drops them where it holds no lock. Some may not be here.
         """
         with self._lock:
             pop, pop_size = self._values.pop, self._sizes.pop

@@ -407,7 +407,7 @@ def refuted_by_the_shell(scheduler: Scheduler) -> Message:
     [
         (refuted_by_the_boundary, "function_of points beyond its table"),
         (refuted_by_the_core, "tasks without arguments"),
-        (refuted_by_the_shell, "cannot take GetData"),
+        (refuted_by_the_shell, "does not handle GetData"),
     ],
 )
 async def test_nonsense_from_the_scheduler_ends_the_session_only(cluster, caplog, make, words):

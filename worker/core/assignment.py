@@ -63,7 +63,7 @@ def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[Worke
 
 
 def _check(message: AssignTasks) -> None:
-    """Check what the columns' own checks cannot see, before anything is changed."""
+    """Check the columns against each other, before anything is changed."""
     n_functions = len(message.functions)
     if not n_functions == len(message.function_blobs) == len(message.function_clients) or (
         message.function_of and max(message.function_of) >= n_functions
@@ -91,7 +91,7 @@ def function_of(state: WorkerState, id: bytes, blob: Any) -> WorkerFunction:
 
 
 def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
-    """Let `new` be waited for in place of `old`, of which nothing remains that is not used."""
+    """Make the tasks that wait for `old` wait for `new`; drop what no task uses of `old`."""
     if old.pins and old.state != MEMORY:
         move_waiters(old, new)
     drop(state, old)

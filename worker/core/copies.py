@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def on_located_keys(state: WorkerState, message: LocatedKeys | AssignTasks) -> None:
-    """Fetch those of the located keys that tasks here miss."""
+    """Fetch those of the located keys that tasks of this worker need and do not have."""
     if isinstance(message, AssignTasks):
         rows = zip(
             message.located_keys,
@@ -51,7 +51,7 @@ def _locate(
     if record.state == FETCH:
         move(state, record, MISSING)
     if here is not None:
-        # It was dropped, but is in use, and wanted again: the scheduler has to learn of it.
+        # It was dropped, but is in use, and wanted again: the scheduler needs a report of it.
         move(state, record, FORGOTTEN)
         move(state, here, MEMORY)
         report_replica(state.to_scheduler, here)
@@ -67,7 +67,7 @@ def _locate(
     if others:
         record.holders = others
         move(state, record, FETCH)
-    elif holders:  # the scheduler takes this worker for a holder, and it is none
+    elif holders:  # the scheduler lists this worker as a holder, and it is none
         state.missing.setdefault((state.address, False), []).append(record.key)
 
 
@@ -94,8 +94,8 @@ def on_fetched(state: WorkerState, event: Fetched) -> None:
             report_replica(state.to_scheduler, copy)
             wake(state, copy)
             continue
-        # It was dropped while it came. The shell has stored it all the same; but the same
-        # attempt may have come from elsewhere since, or be in use still.
+        # It was dropped while it was on its way, and the shell has stored it. But the same
+        # attempt may have come from elsewhere since, or still be in use.
         attempt = request.attempts[key]
         record = state.by_attempt.get(attempt)
         if attempt not in state.released and (record is None or record.state != MEMORY):
@@ -104,7 +104,7 @@ def on_fetched(state: WorkerState, event: Fetched) -> None:
 
 
 def on_fetch_failed(state: WorkerState, event: FetchFailed) -> None:
-    """Look elsewhere for all that a holder was, or was to be, asked for."""
+    """Look elsewhere for the copies that were requested, or queued, at a holder."""
     request = state.fetching.end(event.request)
     assert request is not None, f"request {event.request} was never made, or ended before"
     # The other copies in its queue would fail as well, one time limit after the other.
@@ -113,7 +113,7 @@ def on_fetch_failed(state: WorkerState, event: FetchFailed) -> None:
 
 
 def on_holders_gone(state: WorkerState, message: HoldersGone) -> None:
-    """Ask these holders no more: a suspended process keeps its connections open and is silent."""
+    """Send these holders no more requests: a suspended process is connected, but silent."""
     for holder in message.addresses:
         peer = state.fetching.peers.get(holder)
         if peer is not None and peer.request is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def drop(state: WorkerState, record: WorkerTask) -> None:
-    """Have no more to do with an attempt. Tasks that wait for its value go on waiting."""
+    """Give up an attempt. Tasks that wait for its value go on waiting."""
     if record.state == EXECUTING:
         # The slot's unstarted tasks come back; if this task is not among them, it has started.
         take_back(state, state.slots[record.slot])
@@ -61,7 +61,7 @@ def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
 
 
 def on_drop_functions(state: WorkerState, message: DropFunctions) -> None:
-    """Forget functions, which tasks that are here may use until they end."""
+    """Forget functions. Tasks that are here may use them until they end."""
     functions = [state.functions.pop(id) for id in message.functions if id in state.functions]
     if functions:
         state.before.append(ForgetFunctions(functions))
@@ -87,9 +87,9 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
 
 
 def on_leave(state: WorkerState, event: Leave) -> None:
-    """Start nothing any more.
+    """Start no further task.
 
-    The scheduler, which may have sent work that is still on its way, asks all of it back.
+    The scheduler asks all unstarted work back, including what is still on its way.
     """
     if not state.is_leaving:
         state.is_leaving = True
@@ -101,7 +101,7 @@ def on_leave(state: WorkerState, event: Leave) -> None:
 def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
     """Forget everything of the session; tasks that are being executed are cancelled."""
     state.owed.clear()
-    # Tasks first: with them go their claims on copies, and the placeholders.
+    # Tasks first: their pins on copies, and the placeholders, go with them.
     records = list(state.by_attempt.values())
     for of_tasks in (True, False):
         for record in records:

@@ -59,7 +59,7 @@ class Fetched:
 
 @dataclass(slots=True)
 class FetchFailed:
-    """A `Fetch` got no answer: the holder is out of reach, or its answer made no sense."""
+    """A `Fetch` got no answer: the holder is out of reach, or its answer was invalid."""
 
     holder: str
     request: int
@@ -68,12 +68,12 @@ class FetchFailed:
 
 @dataclass(slots=True)
 class SchedulerLost:
-    """The connection to the scheduler is gone: forget everything, report nothing."""
+    """The connection to the scheduler has ended: forget everything, report nothing."""
 
 
 @dataclass(slots=True)
 class Leave:
-    """Finish the tasks that run, start nothing more."""
+    """Finish the running tasks and start no others."""
 
     reason: str
 
@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(slots=True)
 class Fetch:
-    """Ask `holder` for `keys`, and put the values that come into the store as `attempts`.
+    """Request `keys` from `holder`, and put the values that arrive into the store as `attempts`.
 
     Answered by exactly one `Fetched` or `FetchFailed`.
     """
@@ -120,7 +120,7 @@ class Forget:
 
 @dataclass(slots=True)
 class ForgetFunctions:
-    """No new task will use these. The last reference goes outside the core, with the action."""
+    """Drop functions that no new task will use. The action holds the last reference to each."""
 
     functions: list[WorkerFunction]
 

@@ -1,7 +1,7 @@
 """The queues of copies at their holders: one request per holder at a time, and limited bytes.
 
-Owns the queues and the bytes in flight. It knows copies, not tasks, and changes no copy's state:
-what the answer to a request means for tasks is decided in `copies`.
+Owns the queues and the bytes in flight. It handles copies, not tasks, and changes no copy's state:
+`copies` decides what the answer to a request means for tasks.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Fetching:
         self.nbytes = 0
         #: Peers with a queue and no request, longest waiting first.
         self.waiting: dict[Peer, None] = {}
-        #: Keys never have two requests of one number, not even after `SchedulerLost`.
+        #: No number is used for two requests, not even after `SchedulerLost`.
         self._last_request = 0
 
     def add(self, copy: WorkerTask) -> None:
-        """Queue a copy at the holder that has least to send here. Needs at least one holder."""
+        """Queue a copy, which has a holder, at the holder that has the fewest bytes to send."""
         best: Peer | None = None
         for address in copy.holders:
             peer = self.peers.get(address)

@@ -1,4 +1,4 @@
-"""What tasks read: links to their inputs, pins on these, and placeholders for unknown ones."""
+"""The inputs of tasks: links to them, pins on them, and placeholders for unknown ones."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def wake(state: WorkerState, record: WorkerTask) -> None:
 
 
 def unpin(state: WorkerState, task: WorkerTask) -> None:
-    """Let go of the inputs of a task that needs them no more."""
+    """Release the inputs of a task that no longer needs them."""
     inputs = task.inputs
     task.inputs = ()
     for record in inputs:

@@ -1,12 +1,12 @@
 """The ready tasks: best user priority first, then clients in turns, each by (priority, attempt).
 
 Each client has a lane at each user priority (`protocol/rotation.py`), and a chunk is of one lane:
-the tasks of one client wait for a chunk of another's, not for all of its backlog.
+the tasks of one client wait for one chunk of another client, not for all of its backlog.
 
 The scheduler sends tasks in about the order in which they are to run, so nearly all are appended to
 a sorted run and taken from its front, in constant time; only tasks that come out of order go
-through a heap. Removal is lazy: an entry whose task is not in state "ready" any more is litter, and
-is skipped when it is found.
+through a heap. Removal is lazy: an entry whose task has left the state "ready" is called litter,
+and is skipped when it is found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ReadyLane:
         heapq.heappush(self.heap, (priority, task.attempt, task))
 
     def sweep(self) -> None:
-        """Take the litter out."""
+        """Remove the litter."""
         live = sorted(self, key=lambda task: (task.priority, task.attempt))
         self.run = deque(live)
         self.heap = []
@@ -125,14 +125,14 @@ class ReadyTasks:
         self.n -= 1
         lane = self.rotation.lanes[task.priority >> _LEVEL_SHIFT, task.client]
         lane.n -= 1
-        # A slot that is busy for long must not let litter pile up.
+        # Litter must not pile up while a slot is busy for long.
         if len(lane.run) + len(lane.heap) > 2 * lane.n + 64:
             lane.sweep()
         if not self.n:
             self._end()
 
     def _end(self) -> None:
-        """Take the litter out: no task is ready."""
+        """Remove the litter: no task is ready."""
         self._lane = None
         lane = self.rotation.rest()
         if lane is not None:

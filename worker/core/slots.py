@@ -15,12 +15,12 @@ from .transitions import move
 if TYPE_CHECKING:
     from .state import WorkerState
 
-#: A chunk is about this long, by predicted durations: the longest that a result waits for others.
+#: Predicted duration of a chunk, which is also how long a result waits for the rest of its chunk.
 CHUNK_US = 1000.0
 
 
 def dispatch(state: WorkerState, asking: Slot | None) -> None:
-    """Give idle slots work, first the slot that asks, which need not be woken."""
+    """Give idle slots work, first the slot that asks for it, which need not be woken."""
     idle, ready = state.idle, state.ready
     while idle and ready.n:
         share = -(-ready.n // len(idle))
@@ -62,7 +62,7 @@ def feed(state: WorkerState, asking: Slot) -> None:
     n_unstarted = len(victim.chunk)
     n = -(-n_unstarted // 2)
     if n == n_unstarted and victim.n_executing == n_unstarted:
-        return  # it wakes up for this one task; two slots could take it from each other for ever
+        return  # it wakes up for its one task; two slots could take that from each other for ever
     taken = 0
     for _ in range(n):
         try:
@@ -138,7 +138,7 @@ def _end_failed(state: WorkerState, event: ChunkDone) -> None:
         task = state.by_attempt[attempt]
         move(state, task, FORGOTTEN)
         if task.pins:
-            # The scheduler decides what becomes of its dependents; until then they wait.
+            # The scheduler decides about its dependents; until then they wait.
             move_waiters(task, placeholder(state, task.key))
         if task.inputs:
             unpin(state, task)

@@ -11,7 +11,7 @@ of `handle` holds the lock that makes the calls one after the other.
   Unstarted tasks can be taken back, exactly (see `Slot.chunk`).
 - Everything is named by **attempt**: a new attempt of a key takes the place of the older one, and a
   drop names the attempt that it means, so it cannot hit a newer one.
-- The inputs of unfinished tasks are **pinned**: dropped data goes with the last task that reads it.
+- The inputs of unfinished tasks are **pinned**: dropped data stays until the last task has read it.
 
 Differs from distributed's WorkerState: no resumed tasks, because an attempt is never used twice; no
 transition log; batches of columns. Costs O(1 + dependencies) per task; `ReturnAttempts` sorts.
@@ -44,7 +44,7 @@ from .tasks import Slot, WorkerFunction, WorkerTask
 
 
 class WorkerState:
-    """The state of a worker. `handle` is the only way in; the functions behind it are in modules.
+    """The state of a worker. `handle` is its entry point; modules of functions do the work.
 
     The shell puts new lists in the place of the three out-boxes; the core extends the last message
     while it is there.
@@ -76,7 +76,7 @@ class WorkerState:
         self.functions: dict[bytes, WorkerFunction] = {}
 
         self.slots = [Slot(index) for index in range(nthreads)]
-        #: Slots that are not busy, the one that fell asleep last comes last.
+        #: Slots that are not busy, in the order in which they fell asleep.
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
         #: Attempts whose values are to be dropped when this event has been handled.
         self.forget: list[int] = []
@@ -90,13 +90,13 @@ class WorkerState:
         self.is_leaving = False
 
     def handle(self, event: Event, now: float) -> None:
-        """Change the state as `event` says; `now` is in seconds, from any fixed point.
+        """Apply `event` to the state; `now` is in seconds, from any fixed point.
 
         Raises:
             RemoteProtocolError: the scheduler sent a message that a worker cannot take, or that
                 contradicts itself. The caller closes and passes in `SchedulerLost`.
         """
-        del now  # nothing here depends on time yet; the door is the same for all cores
+        del now  # nothing here depends on time yet; all cores have the same entry point
         asking = None
         if event.__class__ is ChunkDone:
             asking = slots.on_chunk_done(self, event)
@@ -126,7 +126,7 @@ class WorkerState:
         for message in event.messages:
             handler = _MESSAGES.get(message.__class__)
             if handler is None:
-                raise RemoteProtocolError(f"a worker cannot take {type(message).__name__}")
+                raise RemoteProtocolError(f"a worker does not handle {type(message).__name__}")
             handler(self, message)
 
 

@@ -1,6 +1,6 @@
 """The record of one attempt, its function, and the slot that runs it.
 
-Plain data. `transitions` says which moves exist; `validate` asserts what the comments here say.
+Plain data. `transitions` lists the moves that exist; `validate` asserts the comments of this file.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class WorkerFunction:
 
     def __init__(self, id: bytes, blob: Blob | None) -> None:
         self.id = id
-        #: None = the scheduler took it for known here; its tasks fail with an error that says so.
+        #: None = the scheduler assumed that it is known here; its tasks fail with an error.
         self.blob = blob
         #: Predicted duration of one task, microseconds; 0 = none was measured yet.
         self.estimate_us = 0.0
-        #: The callable that the executor unpickled from the blob. The core never looks at it.
+        #: The callable that the executor unpickled from the blob. The core does not use it.
         self.call: Any = None
 
 
@@ -100,9 +100,9 @@ class WorkerTask:
         self.function = function
         #: b"" once the task has finished, and for copies.
         self.args = args
-        #: 1 = a client waits for the result, which then rides along if it is small.
+        #: 1 = a client waits for the result, which is then sent with the report if it is small.
         self.wanted = wanted
-        #: The client for which it runs, by the number that the scheduler gave. Clients take turns.
+        #: The number that the scheduler gave to the client for which it runs. Clients take turns.
         self.client = client
         self.state: State = NEW
         #: Records of the dependencies, in the order of the message. () once it has finished.
@@ -110,7 +110,7 @@ class WorkerTask:
         #: Number of inputs that are not in memory; 0 unless waiting.
         self.n_waiting_on = 0
         #: Tasks that had this as an input when it was not in memory; None when there are none.
-        #: Those that do not wait any more are litter.
+        #: Some may not wait any more; they are skipped.
         self.waiters: list[WorkerTask] | None = None
         #: Number of times that unfinished tasks here have this among their inputs.
         self.pins = 0
@@ -124,7 +124,7 @@ class WorkerTask:
         self.slot = -1
 
     def __lt__(self, other: WorkerTask) -> bool:
-        """Run earlier? Only reached in a heap, for the same attempt sent twice."""
+        """Return whether to run earlier. Called only in a heap, for the same attempt sent twice."""
         return (self.priority, self.attempt) < (other.priority, other.attempt)
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ def validate(state: WorkerState) -> None:
     """Check every invariant.
 
     Raises:
-        InvalidState: some do not hold. The text names each with the item that breaks it.
+        InvalidState: some do not hold. The text names each, with the item that breaks it.
     """
     broken = list(violations(state))
     if broken:

@@ -1,7 +1,7 @@
 """The garbage collector in a worker's process: full collections wait until the worker is idle.
 
-A full collection visits the record of each value that the worker holds, and the whole process waits
-for it: about 0.2 s at 500 000 values, several times while they arrive. The young generations are
+A full collection visits the record of each value that the worker holds and stops the whole process
+for about 0.2 s at 500 000 values, several times while they arrive. The young generations are
 collected as usual, so only cycles that survived two collections wait: for a pause in the work, or
 for `FULL_EVERY` collections of the middle generation, ten times Python's own limit.
 """
@@ -31,11 +31,11 @@ def hold_back() -> None:
 
 
 async def collect_at_rest() -> None:
-    """Make a full collection when one is due and the process rests; runs until it is cancelled."""
+    """Make a full collection whenever one is due and the process is idle. Cancel it to end it."""
     rest = Rest()
     while True:
         await asyncio.sleep(LOOK_S)
-        # A task may have switched the collector off.
+        # A task may have disabled the collector.
         if rest.look(time.process_time()) and gc.isenabled() and gc.get_count()[2] > REST_EVERY:
             gc.collect()
 

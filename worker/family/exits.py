@@ -1,4 +1,4 @@
-"""Exit codes with a meaning, and the notes that a worker leaves for its supervisor.
+"""Exit codes, and the notes that a worker leaves for its supervisor.
 
 The codes are those of sysexits.h, which user code rarely uses.
 """

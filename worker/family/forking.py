@@ -1,4 +1,4 @@
-"""Resets what a process that a task forks must not inherit from its worker."""
+"""Resets the signal handling that a process forked by a task must not inherit from its worker."""
 
 from __future__ import annotations
 

@@ -112,12 +112,12 @@ def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
         what = f"{type(error).__name__}: {error}"
         is_used_up = isinstance(error, (RecursionError, MemoryError))
         if is_used_up:
-            why = "a task has changed the interpreter that it shares with weft, or used it up"
+            why = "a task has changed the interpreter that it shares with weft, or exhausted it"
         else:
             why = "a task has broken the process that it shares with weft, or this is a bug of weft"
         # First for the supervisor, whose report says why in the errors of tasks.
         note_crash(config.started_path, f"weft's own code failed in it ({what}): {why}")
-        # The scheduler warns of what the supervisor reports; for a bug the traceback is needed.
+        # The scheduler logs the supervisor's report as a warning; a bug needs the traceback.
         logger.log(
             logging.INFO if is_used_up and config.supervisor_id else logging.ERROR,
             "worker %s ends, weft's own code failed in it (%s): %s",

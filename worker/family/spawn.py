@@ -1,7 +1,7 @@
 """The fork server: a process with one thread that has imported everything and forks on demand.
 
     spawner (this module's `run`)     one thread, no event loop, no connection; reaps all
-    ├── supervisor                    decides, and talks to the scheduler (supervisor.py)
+    ├── supervisor                    decides, and is connected to the scheduler (supervisor.py)
     ├── worker
     └── worker ...                    each in a session of its own
 
@@ -10,11 +10,11 @@ starting an interpreter for each takes ten times as long, `multiprocessing`'s fo
 long (and it imports the user's `__main__` again). Forking is safe here because this process has no
 second thread, no held lock and no event loop.
 
-No process outlives the family, whichever one dies, and however. The kernel kills a worker when the
+No process outlives the family, whichever process dies first. The kernel kills a worker when the
 spawner dies (on systems without this service, a thread that waits for the end of a pipe ends it).
-The supervisor sees the end of its socket and exits. When the supervisor dies, the spawner kills the
-workers and exits. User code that holds the interpreter lock cannot prevent any of it. The processes
-that a worker's tasks started end with it, unless they made a session of their own.
+The supervisor reads the end of its socket and exits. When the supervisor dies, the spawner kills
+the workers and exits. User code that holds the interpreter lock cannot prevent any of it. The
+processes that a worker's tasks started end with it, unless they made a session of their own.
 
 Between spawner and supervisor go lines of JSON over a socket pair:
 
@@ -62,21 +62,21 @@ SupervisorMain: TypeAlias = Callable[[socket.socket], int]
 
 
 def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) -> int:
-    """Be the spawner; return the exit code of this process. To be called with one thread only.
+    """Be the spawner; return the exit code of this process. The caller has one thread only.
 
     It returns once in each process of the family: the two functions are called in the forked
-    ones, with this process's stack below them and nothing else of it.
+    processes, which keep the stack of this process and nothing else of it.
 
     Args:
-        supervise: the supervisor's main function, with its end of the socket.
-        work: a worker's, with the configuration that the supervisor gave.
+        supervise: the supervisor's main function; called with its end of the socket.
+        work: a worker's main function; called with the configuration that the supervisor sent.
         embedded: end when the parent process has ended, too.
     """
     spawner = _Spawner(embedded)
     try:
         role, argument = spawner.serve()
     finally:
-        # In a forked process this closes its copies of what belongs to the spawner only.
+        # In a forked process this closes its copies of the spawner's files.
         spawner.close()
     if role == "supervisor":
         with argument:
@@ -104,7 +104,7 @@ class _Spawner:
     n_signals: int = 0
 
     def serve(self) -> tuple[str, Any]:
-        """Run until the supervisor has ended; in a forked process, return which one it is."""
+        """Run until the supervisor has ended; in a forked process, return its role."""
         self.pid, self.parent = os.getpid(), os.getppid()
         # The kernel closes the writing end only when this process has ended.
         self.lifeline = os.pipe()
@@ -157,7 +157,7 @@ class _Spawner:
         return bool(data)
 
     def _obey(self) -> dict[str, Any] | None:
-        """Do what was requested; in a new worker's process, return its configuration."""
+        """Carry out the requests; in a new worker's process, return its configuration."""
         while b"\n" in self.received:
             line, _, self.received = self.received.partition(b"\n")
             verb, *arguments = json.loads(line)
@@ -184,7 +184,7 @@ class _Spawner:
     def _reap(self) -> int | None:
         """Reap every child that ended; return the supervisor's exit code if it is among them.
 
-        That is 128 + the number of the signal, if one killed it.
+        The code is 128 + the number of the signal, if a signal killed it.
         """
         while self.alive:
             pid = -1
@@ -242,7 +242,7 @@ class _Spawner:
         signal.set_wakeup_fd(-1)
         os.setsid()  # Ctrl-C in a terminal goes to the spawner only, which asks for an orderly end
         for number in signals:
-            # What came since the fork was meant for the whole group: dropped, by being ignored.
+            # A signal since the fork was meant for the whole group: ignoring it drops it.
             was_ignored = signal.signal(number, signal.SIG_IGN) == signal.SIG_IGN
             if not was_ignored:
                 signal.signal(number, signal.SIG_DFL)
@@ -259,7 +259,7 @@ class _Spawner:
             reader = os.dup(self.lifeline[0])
             threading.Thread(target=_exit_at_end, args=(reader,), daemon=True).start()
         if os.getppid() != self.pid:
-            os._exit(1)  # it died before we could ask
+            os._exit(1)  # it died before the request to the kernel
 
     def close(self) -> None:
         """Close this process's copies of everything that `serve` opened."""

@@ -1,10 +1,10 @@
 """The supervisor: starts worker processes, watches them, reports why they died, and restarts them.
 
 It runs no user code and holds no data, so it answers at once whatever its workers do. Therefore its
-heartbeats decide whether the scheduler takes a worker for alive: a worker whose task holds the
+heartbeats decide whether the scheduler counts a worker as alive: a worker whose task holds the
 interpreter lock for minutes is busy, not dead.
 
-What it decides:
+Its decisions:
 
 - A worker that ended is started again, under a new id; after deaths in a row with a growing delay.
   One that ended by itself with code 0 while it ran nothing was asked to leave, and is not started
@@ -12,13 +12,13 @@ What it decides:
   refuses it for good (`EXIT_REFUSED`), stops the supervisor: a restart would fail the same way.
 - A worker above 95 % of its memory limit is killed, before the kernel chooses a process. The
   exit is reported with that reason, and with the attempts that were running or being served.
-- A worker that does nothing at all for a minute is reported with its stack, see `silence`.
+- A worker that does nothing at all for a minute is reported with its stacks, see `silence`.
 - `Stop` from the scheduler, SIGINT or SIGTERM, or (embedded) the loss of the client or scheduler
   ends everything: a signal to the workers, SIGKILL after some seconds, exit code 0. After SIGTERM
   the workers may finish what they run, within the grace period; a second signal ends all at once.
 - A lost scheduler is looked for again, with back-off, for ever; workers do the same.
 
-The spawner (spawn.py) forks; this process only requests it.
+The spawner (spawn.py) forks; this process only sends it requests.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _log = logging.getLogger("weft.supervisor")
 _CHECK_S: Final = 0.1
 #: The longest pause between two looks at the workers' beats.
 _MAX_LOOK_S: Final = 3.0
-#: How many times a stack that was asked for is looked for.
+#: Number of times that the supervisor looks for a stack that it has requested.
 _STACK_LOOKS: Final = 20
 #: States of a suspended process: by SIGSTOP, or by a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-#: A worker that lived this long did not die of its start.
+#: A worker that lived this long did not die because of the way it was started.
 _SOUND_AFTER_S: Final = 10.0
 #: After this many deaths in a row, each right after the start, a warning is logged.
 _SUSPICIOUS_DEATHS: Final = 3
@@ -85,17 +85,17 @@ class WorkerSpec:
 
 @dataclass
 class SupervisorConfig:
-    """What to run.
+    """The configuration of a supervisor.
 
     Attributes:
         find: returns the scheduler's address and the cluster's secret; called at each attempt.
         workers: the workers to keep running.
-        directory: where workers keep what they need; made before, removed with `owns_directory`.
+        directory: the workers' folder; the caller makes it, `owns_directory` removes it.
         embedded: the scheduler has no other workers: end when it ends, without waiting.
         connect_timeout_s: give up when the first connection takes longer. Ignored if
             embedded.
-        grace_s: how long a worker may take to end by itself.
-        grace_period_s: how long workers may finish, before that, what they run when SIGTERM comes.
+        grace_s: time that a worker gets to end by itself.
+        grace_period_s: time before that in which workers may finish running tasks after SIGTERM.
         silent_after_s: a worker whose event loop does not run for so long, and that uses no
             processor time meanwhile, is reported.
     """
@@ -113,7 +113,7 @@ class SupervisorConfig:
 
 @dataclass
 class _Slot:
-    """One worker's place. `pid` is 0 while nothing runs there."""
+    """The place of one worker. `pid` is 0 while no process runs there."""
 
     spec: WorkerSpec
     worker_id: str = ""
@@ -141,13 +141,13 @@ class Supervisor:
         lifeline: socket.socket | None = None,
         on_started: Callable[[], None] | None = None,
     ) -> None:
-        """Prepare; `run` does the work. `lifeline` ends when the embedding process ends or asks.
+        """Prepare; `run` does the work.
 
         Args:
-            config: what to run.
+            config: its configuration.
             commands: the spawner's other end.
-            lifeline: its end of file is the order to stop.
-            on_started: called once, when all workers were asked for.
+            lifeline: its end of file, when the embedding process closes it or ends, means to stop.
+            on_started: called once, when all workers were requested.
         """
         self.config = config
         self.supervisor_id = uuid.uuid4().hex
@@ -155,9 +155,9 @@ class Supervisor:
         self._lifeline = lifeline
         self._on_started = on_started
         self._slots = [_Slot(spec) for spec in config.workers]
-        #: {worker_id: its place} of every worker that was asked for and has not ended
+        #: {worker_id: its place} of every worker that was requested and has not ended
         self._running: dict[str, _Slot] = {}
-        #: {pid: its place} of those of them that the spawner has forked
+        #: {pid: its place} of those that the spawner has forked
         self._by_pid: dict[int, _Slot] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
         #: The signal that workers are ended with; 0 while they are not being ended.
@@ -169,7 +169,7 @@ class Supervisor:
         self._known: tuple[Sequence[str], Security] = config.find()
 
     async def run(self) -> int:
-        """Watch until the order to stop; return the exit code of the process.
+        """Watch the workers until the order to stop; return the exit code of the process.
 
         Raises:
             WeftError: the scheduler refuses this process, or (at first) cannot be found or reached.
@@ -184,7 +184,7 @@ class Supervisor:
                 first_s=self.config.connect_timeout_s, is_embedded=self.config.embedded
             ),
             measure=self._alive,
-            on_stop=lambda reason: self.stop(f"the scheduler said so: {reason}"),
+            on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
             on_over=self._on_link_over,
         )
         reader, self._writer = await asyncio.open_connection(sock=self._commands)
@@ -290,7 +290,7 @@ class Supervisor:
         slot.record = Path(self.config.directory, f"{slot.worker_id}.started")
         slot.silence = SilenceWatch(self.config.silent_after_s)
         self._running[slot.worker_id] = slot
-        # The last known address is enough: the worker looks for the scheduler itself if it moved.
+        # The last known address is enough: a worker looks the scheduler up itself if it moved.
         addresses, security = self._find()
         self._ask(
             "start",
@@ -338,11 +338,11 @@ class Supervisor:
             pass
         elif status == 0 and not running:
             slot.retired = True
-            _log.info("worker %s has ended as it was told to", slot.spec.name)
+            _log.info("worker %s has ended on request", slot.spec.name)
             if all(other.retired for other in self._slots):
-                self.stop("all workers were told to end")
+                self.stop("all workers have ended on request")
         elif code == EXIT_CONFIG and not running:
-            self.stop(f"worker {slot.spec.name} cannot be what it was told to be", 2)
+            self.stop(f"worker {slot.spec.name} cannot run with its configuration", 2)
         elif code == EXIT_REFUSED and not running:
             # Logged once for the whole family: all its workers are refused for the same reason.
             if not self._stop_asked.done():
@@ -414,7 +414,7 @@ class Supervisor:
         return sizes
 
     def _alive(self) -> dict[str, int]:
-        """Return what `_rss` does, without suspended workers, which do not count as alive."""
+        """Return the result of `_rss` without suspended workers, which do not count as alive."""
         sizes = self._rss()
         for slot in self._by_pid.values():
             with contextlib.suppress(psutil.Error):
@@ -488,7 +488,7 @@ class Supervisor:
         """Wait for the first session, or for the order to stop.
 
         Raises:
-            WeftError: there will be none; the text explains what the user can do.
+            WeftError: there will be none; its text explains what the user can do.
         """
         link = self._link
         futures: list[asyncio.Future[Any]] = [link.opened, link.over, self._stop_asked]

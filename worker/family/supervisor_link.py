@@ -1,4 +1,4 @@
-"""The supervisor's session with the scheduler: which workers live, and why others died. A shell.
+"""The supervisor's session with the scheduler: reports which workers live and why others died.
 
 Reports of exits are kept until there is a session, because the cause of a worker's death often
 interrupts the network as well.
@@ -70,8 +70,8 @@ class SupervisorLink:
 
         Args:
             supervisor_id: identifies this process in all of its sessions.
-            find: returns where the scheduler is; asked at each attempt.
-            policy: how long to try.
+            find: returns the scheduler's address and secret; called at each attempt.
+            policy: decides how long to try.
             measure: returns {worker id: resident bytes} of the workers that are alive.
             on_stop: called with the reason when the scheduler sends `Stop`.
             on_over: called when no further attempt is made.
@@ -86,7 +86,7 @@ class SupervisorLink:
         self._runner = SessionRunner(
             Session(policy, random.random), self, find, role=Role.SUPERVISOR
         )
-        # One line is logged for the whole family; its workers log nothing about it. The owner of
+        # One line is logged for the whole family; the workers log nothing about it. The owner of
         # an embedded scheduler reports the loss itself.
         self._level = logging.INFO if policy.is_embedded else logging.WARNING
         #: Done with the first session.
@@ -96,7 +96,7 @@ class SupervisorLink:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session."""
+        """True while there is a session."""
         return self._runner.connection is not None
 
     @property
@@ -109,7 +109,7 @@ class SupervisorLink:
         self._runner.start()
 
     def report_exit(self, worker_id: str, reason: str, running: list[int]) -> None:
-        """Report why a worker ended, now or when there is a session again."""
+        """Report why a worker ended, now or as soon as there is a session again."""
         report = WorkerExited(worker_id=worker_id, reason=reason, running=running)
         self._reports = [*self._reports[1 - _MAX_REPORTS :], report]
         connection = self._runner.connection
@@ -172,7 +172,7 @@ class SupervisorLink:
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
         if self._policy.again_s:
-            _log.log(self._level, "the scheduler is gone: %s; trying to come back", reason)
+            _log.log(self._level, "the scheduler is gone: %s; trying to reconnect", reason)
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""

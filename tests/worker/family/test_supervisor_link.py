@@ -135,7 +135,7 @@ async def test_a_silent_scheduler_is_abandoned(monkeypatch, caplog):
     family = Family(line.address)
     family.link.start()
     await line.until(lambda: len(line.of(RegisterSupervisor)) == 2)
-    assert "the scheduler is gone: it was silent for 0.2 s; trying to come back" in caplog.text
+    assert "the scheduler is gone: it was silent for 0.2 s; trying to reconnect" in caplog.text
     await line.until(lambda: line.n_closed)
     await family.link.leave("")
     await line.stop()
