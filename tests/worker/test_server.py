@@ -410,13 +410,15 @@ def refuted_by_the_shell(scheduler: Scheduler) -> Message:
         (refuted_by_the_shell, "does not handle GetData"),
     ],
 )
-async def test_nonsense_from_the_scheduler_ends_the_session_only(cluster, caplog, make, words):
+async def test_an_invalid_message_of_the_scheduler_ends_the_session_only(
+    cluster, caplog, make, words
+):
     scheduler = cluster.scheduler
     worker = await cluster.start()
     scheduler.send(worker, make(scheduler))
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "nonsense" in warning.getMessage()
+    assert "invalid message" in warning.getMessage()
     assert words in warning.getMessage()
     await asyncio.wait_for(worker.registered.wait(), 20)
     scheduler.send(worker, scheduler.task(inc, 1, key="x"))

@@ -140,7 +140,7 @@ def test_only_an_absent_scheduler_is_waited_for_and_only_with_reconnect():
     assert is_final(ConfigError("no data port"))
 
 
-async def test_a_second_welcome_is_nonsense(cluster, caplog):
+async def test_a_second_welcome_is_an_invalid_message(cluster, caplog):
     scheduler = cluster.scheduler
     worker = await cluster.start()
     again = Welcome(epoch=7, session=9, heartbeat_ms=50, lease_ms=1000, facts={})
