@@ -20,10 +20,9 @@ from typing import Any
 
 from ..clusters.systems import n_cores
 from ..clusters.workloads import Sample, WrongResult
-from ..tasks import inc
+from ..tasks import block, inc, join_blocks, last_of, noted, spin
 from . import shapes
 from .systems import Bare, Engine, Pool
-from .tasks import block, join_blocks, last_of, noted, spin
 from .traffic import Traffic
 
 #: A short call is repeated within a run until this has passed, and the run is the median.
