@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from .framework import machine
-from .framework.driving import ROOT, headline
+from .framework.driving import ROOT
 
 #: Seconds that one run of `benchmarks.where` may take.
 _LIMIT_S = 300.0
@@ -87,7 +87,11 @@ def main() -> None:
     other = options.other.resolve()
     if not (other / ".venv" / "bin" / "python").exists():
         parser.error(f"{other} has no .venv; run: make -C {options.other} .venv/.ready")
-    print(headline("weft, two states", machine.describe(ROOT), {"other": machine.commit(other)}))
+    print(
+        machine.headline(
+            "weft, two states", machine.describe(ROOT), {"other": machine.commit(other)}
+        )
+    )
     pairs = []
     for n in range(options.pairs):
         pairs.append((measure(other, options.repeat), measure(ROOT, options.repeat)))

@@ -19,8 +19,8 @@ import psutil
 import weft
 
 from .clusters.systems import Weft
-from .framework.driving import ROOT, headline
-from .framework.machine import describe
+from .framework import machine
+from .framework.driving import ROOT
 from .tasks import inc
 from .where import processes_by_role
 
@@ -36,8 +36,8 @@ Sizes = dict[int, float]
 def measure(n: int, limit_s: float) -> bool:
     """Print one row per process, MB; return whether the scheduler met the goal."""
     deadline = time.monotonic() + limit_s
-    facts = describe(ROOT)
-    print(headline(f"memory of {n} tasks", facts, {"weft": Weft.version()}))
+    facts = machine.describe(ROOT)
+    print(machine.headline(f"memory of {n} tasks", facts, Weft.version()))
     with (
         weft.LocalCluster(n_workers=2, threads_per_worker=1, processes=True) as cluster,
         weft.Client(cluster) as client,

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib
-import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import metadata
 from typing import Any, ClassVar
 
 import psutil
 
+from ..framework import work
+from ..tasks import inc
 from . import echo
 
 N_WORKERS = 2
@@ -26,27 +25,15 @@ N_WORKERS = 2
 Function = Callable[..., Any]
 
 
-class System:
-    """What a workload may ask of a system. `open` before anything else, `close` at the end."""
+class System(work.System):
+    """What a workload may ask of a system."""
 
-    #: Heading of the column.
-    title: ClassVar[str]
-    #: The module whose absence means "not installed", and the distribution whose version is
-    #: printed.
-    module: ClassVar[str]
-    distribution: ClassVar[str | None] = None
     #: False: a handle cannot be an argument, so graphs are out of reach.
     has_dependencies: ClassVar[bool] = True
     #: Statements that import the system and, in a fresh interpreter, bring it from `start()` to a
     #: first result and `done()`, and close it.
     import_code: ClassVar[str | None] = None
     first_result_code: ClassVar[str | None] = None
-
-    def open(self) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
 
     def submit(self, function: Function, *args: Any) -> Any:
         raise NotImplementedError
@@ -69,9 +56,13 @@ class System:
         """Return the process that does nothing but schedule, if the system has one."""
         return None
 
-    @classmethod
-    def version(cls) -> str:
-        return metadata.version(cls.distribution) if cls.distribution else platform.python_version()
+    def settle(self) -> None:
+        """Let the system finish releasing what earlier runs held: a round trip queues up behind
+        the releases.
+        """
+        super().settle()
+        for i in range(2):
+            work.check(self.call(inc, i), i + 1)
 
 
 class _ClientSystem(System):
@@ -103,7 +94,6 @@ class _ClientSystem(System):
 class Weft(_ClientSystem):
     title = "weft"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
     import_code: ClassVar[str | None] = "import weft"
     first_result_code: ClassVar[str | None] = (
         "start(); c = weft.Client(); assert c.submit(inc, 1).result() == 2; done(); c.close()"
@@ -125,7 +115,6 @@ class Dask(_ClientSystem):
 
     title = "dask"
     module = "distributed"
-    distribution: ClassVar[str | None] = "distributed"
     import_code: ClassVar[str | None] = "import distributed"
     first_result_code: ClassVar[str | None] = (
         "start(); c = distributed.Client(dashboard_address=None); "
@@ -161,7 +150,6 @@ class DaskBest(Dask):
 class Ray(System):
     title = "Ray"
     module = "ray"
-    distribution: ClassVar[str | None] = "ray"
     import_code: ClassVar[str | None] = "import ray"
     first_result_code: ClassVar[str | None] = (
         "import shutil, tempfile; d = tempfile.mkdtemp(prefix='ray-'); start(); "
@@ -287,15 +275,6 @@ SYSTEMS: dict[str, type[System]] = {
     "floor": Floor,
 }
 
-#: Systems read these when they are imported or started, so they are set before the interpreter
-#: starts.
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-    "PYTHONWARNINGS": "ignore",
-}
-
 
 def listener(address: str) -> int | None:
     """Return which of our descendants listens at an address: `tcp://host:port`, `unix:///path`."""
@@ -316,10 +295,3 @@ def listener(address: str) -> int | None:
             # It ended meanwhile, or is not ours to look into.
             continue
     return None
-
-
-def n_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -7,39 +7,20 @@ is not timed.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
 import psutil
 
+from ..framework.work import Sample, Workload, check
 from ..tasks import add, add3, inc
-from .systems import System
-
-
-class WrongResult(Exception):
-    """The system answered, but not with the known value."""
-
-
-@dataclass(slots=True)
-class Sample:
-    """One run. `value` is in the unit of its workload; `checksum` is the result that was
-    verified.
-    """
-
-    value: float
-    checksum: int
-    extra: dict[str, float] = field(default_factory=dict)
-
-
-def _check(found: int, expected: int) -> int:
-    if found != expected:
-        raise WrongResult(f"wrong result: {found} instead of {expected}")
-    return found
+from .systems import SYSTEMS, System
 
 
 def run_map(system: System, n: int) -> Sample:
@@ -49,7 +30,7 @@ def run_map(system: System, n: int) -> Sample:
     submitted = time.perf_counter()
     results = system.gather(futures)
     end = time.perf_counter()
-    checksum = _check(sum(results), n * (n + 1) // 2)
+    checksum = check(sum(results), n * (n + 1) // 2)
     return Sample(n / (end - start), checksum, {"submit_s": submitted - start})
 
 
@@ -60,7 +41,7 @@ def run_submit(system: System, n: int) -> Sample:
     submitted = time.perf_counter()
     results = system.gather(futures)
     end = time.perf_counter()
-    checksum = _check(sum(results), n * (n + 1) // 2)
+    checksum = check(sum(results), n * (n + 1) // 2)
     return Sample(n / (end - start), checksum, {"submit_s": submitted - start})
 
 
@@ -72,7 +53,7 @@ def run_round_trip(system: System, n: int) -> Sample:
         start = time.perf_counter()
         total += system.call(inc, i)
         durations.append(time.perf_counter() - start)
-    checksum = _check(total, n * (n + 1) // 2)
+    checksum = check(total, n * (n + 1) // 2)
     slow = sorted(durations)[int(0.99 * (n - 1))]
     return Sample(statistics.median(durations) * 1e3, checksum, {"p99_ms": slow * 1e3})
 
@@ -84,7 +65,7 @@ def run_chain(system: System, n: int) -> Sample:
     for _ in range(n - 1):
         future = system.submit(inc, future)
     (result,) = system.gather([future])
-    return Sample(n / (time.perf_counter() - start), _check(result, n))
+    return Sample(n / (time.perf_counter() - start), check(result, n))
 
 
 def run_tree(system: System, n: int) -> Sample:
@@ -96,7 +77,7 @@ def run_tree(system: System, n: int) -> Sample:
         layer = system.map(add, layer[::2], layer[1::2])
         n_tasks += len(layer)
     (result,) = system.gather(layer)
-    return Sample(n_tasks / (time.perf_counter() - start), _check(result, n * (n + 1) // 2))
+    return Sample(n_tasks / (time.perf_counter() - start), check(result, n * (n + 1) // 2))
 
 
 def run_neighbour(system: System, n: int) -> Sample:
@@ -106,7 +87,7 @@ def run_neighbour(system: System, n: int) -> Sample:
     second = system.map(add3, first[-1:] + first[:-1], first, first[1:] + first[:1])
     results = system.gather(second)
     elapsed = time.perf_counter() - start
-    return Sample(2 * n / elapsed, _check(sum(results), 3 * n * (n + 1) // 2))
+    return Sample(2 * n / elapsed, check(sum(results), 3 * n * (n + 1) // 2))
 
 
 def run_as_completed(system: System, n: int) -> Sample:
@@ -116,7 +97,7 @@ def run_as_completed(system: System, n: int) -> Sample:
     for result in system.completed(system.map(inc, range(n))):
         total += result
     elapsed = time.perf_counter() - start
-    return Sample(n / elapsed, _check(total, n * (n + 1) // 2))
+    return Sample(n / elapsed, check(total, n * (n + 1) // 2))
 
 
 def run_big_map(system: System, n: int) -> Sample:
@@ -137,7 +118,7 @@ def run_big_map(system: System, n: int) -> Sample:
         extra["scheduler_rss_peak"] = max(_peak_rss(pid), extra["scheduler_rss_after"])
         extra["scheduler_bytes_per_task"] = (extra["scheduler_rss_after"] - before) / n
         extra["scheduler_peak_bytes_per_task"] = (extra["scheduler_rss_peak"] - before) / n
-    checksum = _check(sum(results), n * (n + 1) // 2)
+    checksum = check(sum(results), n * (n + 1) // 2)
     return Sample(n / elapsed, checksum, extra)
 
 
@@ -215,7 +196,7 @@ def _run_scheduler(n: int, *, n_workers: int, shape: str) -> Sample:
     from .. import bench_scheduler
 
     outcome = bench_scheduler.run(n_tasks=n, n_workers=n_workers, shape=shape)
-    return Sample(n / outcome.seconds, _check(outcome.n_finished, n), outcome.extra)
+    return Sample(n / outcome.seconds, check(outcome.n_finished, n), outcome.extra)
 
 
 def run_scheduler(system: System, n: int) -> Sample:
@@ -233,91 +214,61 @@ def run_scheduler_wide(system: System, n: int) -> Sample:
     return _run_scheduler(n, n_workers=1000, shape="map")
 
 
-@dataclass(slots=True, kw_only=True)
-class Workload:
-    title: str
-    run: Callable[[System, int], Sample]
-    size: int
-    quick_size: int
-    #: "tasks/s" (more is better), or "ms" or "s" (less is better).
-    unit: str = "tasks/s"
-    #: Needs handles as arguments.
-    is_graph: bool = False
-    #: False: the workload starts what it measures itself, beside no idle cluster.
-    needs_open: bool = True
-    #: Start the system anew, so that memory of earlier workloads does not hide what this one takes.
-    is_fresh: bool = False
-    #: The peers that run it without being named; None = all.
-    default_peers: tuple[str, ...] | None = None
-    #: The peers that can run it at all; None = all.
-    only_peers: tuple[str, ...] | None = None
-    #: Times the usual time limit.
-    patience: float = 1.0
-
-    @property
-    def more_is_better(self) -> bool:
-        return self.unit == "tasks/s"
+#: Systems that cannot run graphs, and why.
+_NO_GRAPHS = {
+    name: "no tasks that depend on tasks"
+    for name, system in SYSTEMS.items()
+    if not system.has_dependencies
+}
 
 
-def _scheduler_alone(title: str, run: Callable[[System, int], Sample]) -> Workload:
-    return Workload(
-        title=title,
-        run=run,
-        size=200_000,
-        quick_size=2_000,
-        needs_open=False,
-        only_peers=("weft",),
+def _rate(title: str, run: Callable[[Any, int], Sample], size: int, quick: int) -> Workload:
+    return Workload(title=title, run=run, size=size, quick_size=quick, unit="tasks/s")
+
+
+def _graph(title: str, run: Callable[[Any, int], Sample], size: int, quick: int) -> Workload:
+    return dataclasses.replace(_rate(title, run, size, quick), refusals=_NO_GRAPHS)
+
+
+def _scheduler_alone(title: str, run: Callable[[Any, int], Sample]) -> Workload:
+    return dataclasses.replace(
+        _rate(title, run, 200_000, 2_000), needs_open=False, systems=("weft",)
     )
 
 
-_LIBRARIES = ("weft", "dask", "ray")
+def _fresh(title: str, run: Callable[[Any, int], Sample], n: int) -> Workload:
+    """Return a workload that runs in n fresh interpreters."""
+    return Workload(
+        title=title,
+        run=run,
+        size=n,
+        quick_size=1,
+        unit="s",
+        needs_open=False,
+        systems=("weft", "dask", "ray"),
+    )
+
 
 WORKLOADS: dict[str, Workload] = {
-    "map": Workload(title="map of {n}", run=run_map, size=20_000, quick_size=400),
-    "submit": Workload(title="loop of {n} submit", run=run_submit, size=5_000, quick_size=200),
+    "map": _rate("map of {n}", run_map, 20_000, 400),
+    "submit": _rate("loop of {n} submit", run_submit, 5_000, 200),
     "round-trip": Workload(
         title="submit().result() one by one", run=run_round_trip, size=300, quick_size=20, unit="ms"
     ),
-    "chain": Workload(
-        title="chain of {n}", run=run_chain, size=1_000, quick_size=50, is_graph=True
-    ),
-    "tree": Workload(
-        title="tree of {n} leaves", run=run_tree, size=2**13, quick_size=2**6, is_graph=True
-    ),
-    "neighbour": Workload(
-        title="neighbours, 2 x {n}", run=run_neighbour, size=4_000, quick_size=100, is_graph=True
-    ),
-    "as-completed": Workload(
-        title="as_completed with results, {n}", run=run_as_completed, size=5_000, quick_size=200
-    ),
-    "big-map": Workload(
-        title="map of {n}",
-        run=run_big_map,
-        size=1_000_000,
-        quick_size=2_000,
+    "chain": _graph("chain of {n}", run_chain, 1_000, 50),
+    "tree": _graph("tree of {n} leaves", run_tree, 2**13, 2**6),
+    "neighbour": _graph("neighbours, 2 x {n}", run_neighbour, 4_000, 100),
+    "as-completed": _rate("as_completed with results, {n}", run_as_completed, 5_000, 200),
+    "big-map": dataclasses.replace(
+        _rate("map of {n}", run_big_map, 1_000_000, 2_000),
         is_fresh=True,
-        default_peers=("weft", "threads", "floor"),
+        too_slow=("dask", "dask-best", "ray", "processes"),
+        small="map",
         patience=3.0,
     ),
     "scheduler": _scheduler_alone("scheduler alone, map of {n}", run_scheduler),
     "scheduler-graph": _scheduler_alone("scheduler alone, neighbours {n}", run_scheduler_graph),
     "scheduler-wide": _scheduler_alone("scheduler alone, 1 000 workers", run_scheduler_wide),
-    "import": Workload(
-        title="import",
-        run=run_import,
-        size=7,
-        quick_size=1,
-        unit="s",
-        needs_open=False,
-        only_peers=_LIBRARIES,
-    ),
-    "first-result": Workload(
-        title="Client() to first result",
-        run=run_first_result,
-        size=3,
-        quick_size=1,
-        unit="s",
-        needs_open=False,
-        only_peers=_LIBRARIES,
-    ),
+    "import": _fresh("import", run_import, 7),
+    "first-result": _fresh("Client() to first result", run_first_result, 3),
 }

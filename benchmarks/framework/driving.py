@@ -1,7 +1,6 @@
 """Drives children through their workloads: which cell gets which figure, and what a failure costs.
 
-Both benchmark commands (`run`, `graphs`) describe their work as a `Suite` and get a cell back for
-every workload, whatever the system under test does.
+Every workload gets its cell, whatever the system under test does.
 """
 
 from __future__ import annotations
@@ -10,46 +9,33 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
-from ..clusters.systems import ENVIRONMENT
 from .results import Cell
 from .supervise import GRACE_S, Child, TimedOut
+from .table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 
 #: These would make `Client()` find a cluster that is not ours.
 _FOREIGN = ("WEFT_ADDRESS", "WEFT_CONNECTION_FILE", "WEFT_TOKEN_FILE", "RAY_ADDRESS")
 
+#: Systems read these when they are imported or started, so they are set before the interpreter
+#: starts.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "PYTHONWARNINGS": "ignore",
+}
+
 Cells = dict[tuple[str, str], Cell]
 
 
-class Work(Protocol):
-    """What the driver has to know about a workload."""
-
-    unit: str
-    #: The child opens the system for it.
-    needs_open: bool
-    #: Times the usual time limit.
-    patience: float
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """Workloads by name, and the module that runs them on one system: `python -m CHILD PEER
-    WORKLOAD... --repeat N --limit S [--quick]`.
-    """
-
-    child: str
-    workloads: Mapping[str, Work]
-
-
 class Progress:
-    """One line that says what runs now; on a terminal it is overwritten, elsewhere each step is
-    a line.
+    """One line that shows what runs now; on a terminal it is overwritten, elsewhere each step has
+    a line of its own.
     """
 
     def __init__(self, n_cells: int) -> None:
@@ -73,20 +59,9 @@ class Progress:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
-def headline(title: str, facts: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Say what a figure means nothing without."""
-    return (
-        f"{title}, {facts['date']}, commit {facts['commit']}\n"
-        f"{facts['implementation']} {facts['python']} on {facts['system']}, {facts['cpu']}, "
-        f"{facts['cores']} cores, {facts['memory_bytes'] / 2**30:.0f} GiB; load at the start "
-        f"{facts['load_1min']}\n"
-        + ", ".join(f"{name} {version}" for name, version in versions.items())
-    )
-
-
 def child_environment() -> dict[str, str]:
     environment = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
-    environment.update(ENVIRONMENT)
+    environment.update(_ENVIRONMENT)
     # Users have their bytecode cached; without it, `import` measures the compiler.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # Workers of every system must find `benchmarks.tasks` and this checkout's weft.
@@ -95,9 +70,9 @@ def child_environment() -> dict[str, str]:
     return environment
 
 
-def run_peer(
-    suite: Suite,
-    peer: str,
+def run_system(
+    table: Table,
+    system: str,
     workloads: Sequence[str],
     options: argparse.Namespace,
     progress: Progress,
@@ -107,28 +82,28 @@ def run_peer(
     Args:
         options: `repeat`, `limit` (seconds for all runs of one workload) and `quick` are read.
     """
-    cells = {(name, peer): Cell(peer, name) for name in workloads}
+    cells = {(name, system): Cell(system, name) for name in workloads}
     remaining = list(workloads)
     while remaining:
-        command = [sys.executable, "-m", suite.child, peer, *remaining]
-        command += ["--repeat", str(options.repeat), "--limit", str(options.limit)]
+        command = [sys.executable, "-m", "benchmarks.framework.child", table.name, system]
+        command += [*remaining, "--repeat", str(options.repeat), "--limit", str(options.limit)]
         if options.quick:
             command.append("--quick")
         with Child(command, cwd=ROOT, environment=child_environment()) as child:
-            failure = _watch(suite, child, peer, remaining, cells, options, progress)
+            failure = _watch(table, child, system, remaining, cells, options, progress)
         if failure is not None:
             # It does not come up: trying again for each workload would only take time.
-            for name in [name for name in remaining if suite.workloads[name].needs_open]:
-                cells[name, peer].note = failure
+            for name in [name for name in remaining if table.workloads[name].needs_open]:
+                cells[name, system].note = failure
                 remaining.remove(name)
-                _finish(suite, cells[name, peer], options, progress)
+                _finish(table, cells[name, system], options, progress)
     return cells
 
 
 def _watch(
-    suite: Suite,
+    table: Table,
     child: Child,
-    peer: str,
+    system: str,
     remaining: list[str],
     cells: Cells,
     options: argparse.Namespace,
@@ -137,14 +112,14 @@ def _watch(
     """Follow one child to its end, and take each finished or failed workload off `remaining`.
 
     Returns:
-        Why the system did not come up, None if it did or nobody asked it to.
+        Why the system did not come up, None if it did or was not asked to.
     """
     was_opened = False
     deadline = time.monotonic() + options.limit
     while remaining:
         # The child keeps to the order.
-        cell = cells[remaining[0], peer]
-        workload = suite.workloads[cell.workload]
+        cell = cells[remaining[0], system]
+        workload = table.workloads[cell.workload]
         limit_s = options.limit * workload.patience
         note = None
         try:
@@ -157,12 +132,12 @@ def _watch(
             cell.note = cell.note or ended
             cell.log = child.log_tail()
             del remaining[0]
-            _finish(suite, cell, options, progress)
+            _finish(table, cell, options, progress)
             return cell.note if workload.needs_open and not was_opened else None
         kind = event["event"]
         if kind == "start":
             deadline = time.monotonic() + limit_s + GRACE_S
-            progress.show(f"{peer}: {cell.workload}", is_step=False)
+            progress.show(f"{system}: {cell.workload}", is_step=False)
         elif kind == "open":
             was_opened = True
         elif kind == "run":
@@ -170,25 +145,25 @@ def _watch(
             cell.checksum, cell.size = event["checksum"], event["size"]
             for key, value in event["extra"].items():
                 cell.extra.setdefault(key, []).append(value)
-            progress.show(f"{peer}: {cell.workload}, run {len(cell.runs)}", is_step=False)
+            progress.show(f"{system}: {cell.workload}, run {len(cell.runs)}", is_step=False)
         elif kind == "failed":
             cell.note = event["note"]
             cell.log = child.log_tail()
         elif kind == "end":
             del remaining[0]
-            _finish(suite, cell, options, progress)
-    # All have their figures; the system still deserves to close in peace.
+            _finish(table, cell, options, progress)
+    # All have their figures; the system is given the time to close by itself.
     child.exit_code(GRACE_S)
     return None
 
 
-def _finish(suite: Suite, cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
-    """Say that a cell is final."""
+def _finish(table: Table, cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
+    """Show that a cell is final."""
     if cell.note is None and len(cell.runs) < options.repeat:
         cell.note = f"{len(cell.runs)} of {options.repeat} runs in the time limit"
     if cell.median is None:
         text = cell.note or ""
     else:
-        unit = suite.workloads[cell.workload].unit
+        unit = table.workloads[cell.workload].unit
         text = f"{cell.median:.4g} {unit}, median of {len(cell.runs)}"
     progress.show(f"{cell.peer}: {cell.workload}: {text}", is_step=True)

@@ -1,4 +1,4 @@
-"""What a figure means nothing without: the machine, the versions and the commit."""
+"""What is printed and written with every figure: the machine, the versions and the commit."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
-
-from ..clusters.systems import n_cores
 
 
 def commit(root: Path) -> str:
@@ -34,6 +33,13 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def n_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -54,7 +60,18 @@ def describe(root: Path) -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": n_cores(),
         "memory_bytes": psutil.virtual_memory().total,
-        # More than a few tenths per core at the start: somebody else is at work, and every figure
-        # suffers.
+        # More than a few tenths per core at the start: other processes are at work, and every
+        # figure suffers.
         "load_1min": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
+
+
+def headline(title: str, facts: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Return the first lines of every output."""
+    return (
+        f"{title}, {facts['date']}, commit {facts['commit']}\n"
+        f"{facts['implementation']} {facts['python']} on {facts['system']}, {facts['cpu']}, "
+        f"{facts['cores']} cores, {facts['memory_bytes'] / 2**30:.0f} GiB; load at the start "
+        f"{facts['load_1min']}\n"
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+    )

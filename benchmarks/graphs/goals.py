@@ -4,22 +4,8 @@ several cells. No processes, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from ..framework.results import Cells, median_of
-
-#: Figures of this kind are compared per task; less is better.
-Found = Callable[[Cells], float | None]
-
-
-def times_faster(cells: Cells, workload: str, slow: str, fast: str) -> float | None:
-    """Return how many times as long the slow one takes; None if either has no figure."""
-    slow_value, fast_value = median_of(cells, workload, slow), median_of(cells, workload, fast)
-    if slow_value is None or fast_value is None:
-        return None
-    # What remains after a subtraction may be nothing, or less.
-    return slow_value / fast_value if fast_value > 0 else float("inf")
+from ..framework.results import Cells, Found, median_of, quotient
+from ..framework.table import Goal
 
 
 def growth_of_edges(cells: Cells, system: str) -> float | None:
@@ -34,31 +20,7 @@ def growth_of_edges(cells: Cells, system: str) -> float | None:
 
 def growth_of_submits(cells: Cells, system: str) -> float | None:
     """Return what a task costs among 100 000, over the same among 10 000: 1 if it is flat."""
-    few = median_of(cells, "submits-10000", system)
-    many = median_of(cells, "submits-100000", system)
-    return None if few is None or many is None else many / few
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """One figure and its bound. `row` is the row of the tables that shows it."""
-
-    row: str
-    text: str
-    bound: float
-    found: Found
-    at_least: bool = False
-
-    def is_met(self, cells: Cells) -> bool | None:
-        """Return None if there is no figure."""
-        value = self.found(cells)
-        if value is None:
-            return None
-        return value >= self.bound if self.at_least else value <= self.bound
-
-    def render(self, cells: Cells) -> str:
-        word = {True: "met", False: "MISSED", None: "?"}[self.is_met(cells)]
-        return f"{'≥' if self.at_least else '≤'} {self.text} {word}"
+    return quotient(cells, ("submits-100000", system), ("submits-10000", system))
 
 
 def _of(workload: str, system: str) -> Found:
@@ -66,7 +28,7 @@ def _of(workload: str, system: str) -> Found:
 
 
 def _against_dask(workload: str) -> Found:
-    return lambda cells: times_faster(cells, workload, "dask-threaded", "weft-threaded")
+    return lambda cells: quotient(cells, (workload, "dask-threaded"), (workload, "weft-threaded"))
 
 
 def _engines(workload: str) -> tuple[Goal, ...]:
@@ -77,7 +39,7 @@ def _engines(workload: str) -> tuple[Goal, ...]:
     )
 
 
-GRAPH_GOALS: tuple[Goal, ...] = (
+GOALS = (
     *_engines("independent"),
     *_engines("tasks-10000"),
     *(

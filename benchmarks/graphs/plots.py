@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..framework.results import Cells, grouped
-from .systems import GRAPH_SYSTEMS
-from .workloads import EDGE_POINTS, ENGINES, GRAPH_WORKLOADS, TASK_POINTS
+from .systems import SYSTEMS
+from .workloads import EDGE_POINTS, ENGINES, TASK_POINTS, WORKLOADS
 
 #: Contrast above 4 with white and with nearly black alike.
 INK = "#7a7a7a"
@@ -20,10 +20,10 @@ COLOURS = {"sync": "#2a9d6f", "threaded": "#3b82d6", "processes": "#d9663a", "ba
 
 #: Legends fill column by column: weft above dask.
 _ORDER = [
-    GRAPH_SYSTEMS[name].title
+    SYSTEMS[name].title
     for kind in ("sync", "threaded", "processes")
     for name in (f"weft-{kind}", f"dask-{kind}")
-] + [GRAPH_SYSTEMS["bare"].title]
+] + [SYSTEMS["bare"].title]
 
 #: Matplotlib's type for this is a list of all its settings.
 _STYLE: Any = {
@@ -124,7 +124,7 @@ def _points(
 
 def _look(system: str) -> dict[str, Any]:
     library, _, kind = system.partition("-")
-    look = {"color": COLOURS[kind or "bare"], "label": GRAPH_SYSTEMS[system].title}
+    look = {"color": COLOURS[kind or "bare"], "label": SYSTEMS[system].title}
     if library == "weft":
         return look | {"linestyle": "-", "linewidth": 2.2, "marker": "o", "markersize": 4}
     if library == "dask":
@@ -139,8 +139,8 @@ def _left_out(cells: Cells, sweep: str, points: tuple[int, ...]) -> str:
         for point in points:
             cell = cells.get((f"{sweep}-{point}", system))
             if cell is not None and cell.median is None:
-                title = GRAPH_SYSTEMS[system].title
-                name = GRAPH_WORKLOADS[cell.workload].title.format(n=grouped(point))
+                title = SYSTEMS[system].title
+                name = WORKLOADS[cell.workload].title.format(n=grouped(point))
                 parts.append(f"{title}, {name}: {cell.note}")
                 break
     return "\n".join(parts)

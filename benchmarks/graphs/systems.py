@@ -10,40 +10,19 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
-from ..clusters.systems import n_cores
+from ..framework.machine import n_cores
+from ..framework.work import System
 from .shapes import Run, bare, bare_nodes
 
 #: get(graph, keys) -> results, nested like keys
 Get = Callable[..., Any]
 
 
-class GraphSystem:
-    """What every column has. `open` before anything else, `close` at the end."""
-
-    title: ClassVar[str]
-    #: The module whose absence means "not installed", and the distribution whose version is
-    #: printed.
-    module: ClassVar[str]
-    distribution: ClassVar[str | None] = None
-
-    @classmethod
-    def missing(cls) -> str | None:
-        """Return why this system cannot be measured here, None if it can."""
-        return None if importlib.util.find_spec(cls.module) else f"{cls.module} is not installed"
-
-    def open(self) -> None:
-        """Import what is measured; what the system starts at first use, the warm-up starts."""
-
-    def close(self) -> None:
-        """End what `open` started."""
-
-
-class Engine(GraphSystem):
+class Engine(System):
     """Runs graphs."""
 
     get: Get
@@ -56,7 +35,6 @@ class Engine(GraphSystem):
 class WeftSync(Engine):
     title = "weft sync"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
 
     def open(self) -> None:
         self.get = importlib.import_module("weft").get
@@ -65,7 +43,6 @@ class WeftSync(Engine):
 class WeftThreaded(Engine):
     title = "weft threaded"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
 
     def open(self) -> None:
         self.get = importlib.import_module("weft.threaded").get
@@ -87,7 +64,6 @@ class WeftThreaded(Engine):
 class WeftProcesses(Engine):
     title = "weft processes"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
 
     def open(self) -> None:
         self.get = importlib.import_module("weft.multiprocessing").get
@@ -98,7 +74,6 @@ class WeftInterpreters(Engine):
 
     title = "weft subinterpreters"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
     _pool: Executor | None = None
 
     @classmethod
@@ -125,7 +100,6 @@ class WeftCluster(Engine):
 
     title = "weft Client"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
     _client: Any = None
 
     def open(self) -> None:
@@ -142,7 +116,6 @@ class WeftCluster(Engine):
 class DaskSync(Engine):
     title = "dask sync"
     module = "dask"
-    distribution: ClassVar[str | None] = "dask"
 
     def open(self) -> None:
         self.get = importlib.import_module("dask").get
@@ -151,7 +124,6 @@ class DaskSync(Engine):
 class DaskThreaded(Engine):
     title = "dask threaded"
     module = "dask"
-    distribution: ClassVar[str | None] = "dask"
 
     def open(self) -> None:
         self.get = importlib.import_module("dask.threaded").get
@@ -174,7 +146,6 @@ class DaskProcesses(Engine):
 
     title = "dask processes"
     module = "dask"
-    distribution: ClassVar[str | None] = "dask"
 
     def open(self) -> None:
         self.get = importlib.import_module("dask.multiprocessing").get
@@ -211,7 +182,7 @@ class Bare(Engine):
         return bare_nodes(graph, keys) if is_nodes else bare(graph, keys)
 
 
-class Pool(GraphSystem):
+class Pool(System):
     """Takes single functions, and keeps nothing from one `create` to the next."""
 
     #: Futures may be dropped, and `destroy` waits for all that was submitted.
@@ -242,7 +213,6 @@ class Pool(GraphSystem):
 class WeftPool(Pool):
     title = "weft.ThreadPool"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
 
     def create(self) -> Any:
         return importlib.import_module("weft").ThreadPool(n_cores())
@@ -255,7 +225,6 @@ class WeftOwnPool(Pool):
 
     title = "weft.threaded"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
     waits_in_destroy = False
 
     def create(self) -> Any:
@@ -276,7 +245,6 @@ class WeftClientPool(Pool):
 
     title = "weft Client(processes=False)"
     module = "weft"
-    distribution: ClassVar[str | None] = "weft"
     waits_in_destroy = False
     shares_memory = False
 
@@ -320,7 +288,7 @@ class BareCalls(Pool):
         """There is nothing to end."""
 
 
-GRAPH_SYSTEMS: dict[str, type[GraphSystem]] = {
+SYSTEMS: dict[str, type[System]] = {
     "weft-sync": WeftSync,
     "weft-threaded": WeftThreaded,
     "weft-processes": WeftProcesses,

@@ -7,19 +7,17 @@ returns a `Sample`. All figures are times: less is better.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from ..clusters.systems import n_cores
-from ..clusters.workloads import Sample, WrongResult
+from ..framework.machine import n_cores
+from ..framework.work import Sample, Workload, WrongResult, check
 from ..tasks import block, inc, join_blocks, last_of, noted, spin
 from . import shapes
 from .systems import Bare, Engine, Pool
@@ -28,23 +26,11 @@ from .traffic import Traffic
 #: A short call is repeated within a run until this has passed, and the run is the median.
 SHORT_S = 0.02
 
-#: A point of a sweep that would take longer than this is left out, and says so.
-TOO_LONG_S = 20.0
-
 #: With the usual limit of 150 s a point may take `TOO_LONG_S`, and some more by surprise.
 SWEEP_PATIENCE = 0.15
 
 TASK_POINTS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 EDGE_POINTS = (1, 2, 5, 10, 20, 50, 100)
-
-
-class TooLong(Exception):
-    """Left out: the text says how long it would have taken."""
-
-
-def _check(found: Any, expected: Any) -> None:
-    if found != expected:
-        raise WrongResult(f"wrong result: {str(found)[:60]} instead of {str(expected)[:60]}")
 
 
 def timed(call: Callable[[], Any], *, for_s: float = SHORT_S) -> tuple[float, Any]:
@@ -62,7 +48,7 @@ def timed(call: Callable[[], Any], *, for_s: float = SHORT_S) -> tuple[float, An
 
 def _run_shape(engine: Engine, shape: shapes.Shape) -> Sample:
     wall_s, results = timed(engine.prepare(shape.graph, shape.keys))
-    _check(list(results), shape.expected)
+    check(list(results), shape.expected)
     extra = {"wall_s": wall_s, "n_tasks": float(shape.n_tasks)}
     return Sample(wall_s / shape.n_tasks * 1e6, sum(shape.expected), extra)
 
@@ -91,7 +77,7 @@ def run_array_overhead(engine: Engine, n: int) -> Sample:
     walls, bares = [], []
     for _ in range(9):
         wall_s, results = timed(run, for_s=0.0)
-        _check(float(results[0]), float(n))
+        check(float(results[0]), float(n))
         walls.append(wall_s)
         bares.append(timed(bare, for_s=0.0)[0])
     wall_ms, bare_ms = statistics.median(walls) * 1e3, statistics.median(bares) * 1e3
@@ -103,7 +89,7 @@ def run_array_compute(engine: Engine, n: int) -> Sample:
     """The whole of `x.compute(scheduler=get)`, dask's optimisation included: ms."""
     collection = shapes.array_sum(n).collection
     wall_s, result = timed(lambda: collection.compute(scheduler=engine.get), for_s=0.3)
-    _check(float(result), float(n))
+    check(float(result), float(n))
     return Sample(wall_s * 1e3, n)
 
 
@@ -127,7 +113,7 @@ def run_start(engine: Any, n: int, *, executor: str) -> Sample:
             submits.append(end - middle)
     finally:
         pool.shutdown()
-    _check(total, 4 * n)
+    check(total, 4 * n)
     raw_us, submit_us = statistics.median(raws) * 1e6, statistics.median(submits) * 1e6
     return Sample(raw_us - submit_us, total, {"raw_us": raw_us, "submit_us": submit_us})
 
@@ -155,9 +141,9 @@ def run_submits(pool: Pool, n: int, *, keeps: bool = False) -> Sample:
     pool.destroy(made)
     end = time.perf_counter()
     if keeps:
-        _check(sum(results), n)
+        check(sum(results), n)
     if pool.shares_memory and _has_lock():
-        _check(x, n)
+        check(x, n)
     extra = {"create_s": created - start, "run_s": submitted - created, "end_s": end - submitted}
     return Sample((end - start) / n * 1e6, n, extra)
 
@@ -176,7 +162,7 @@ def run_spin(engine: Engine, n: int) -> Sample:
     """16 tasks of pure Python for each core: s."""
     graph = {("spin", i): (spin, n) for i in range(16 * n_cores())}
     wall_s, results = timed(engine.prepare(graph, list(graph)), for_s=0.0)
-    _check(list(results), [spin(n)] * len(graph))
+    check(list(results), [spin(n)] * len(graph))
     return Sample(wall_s, sum(results))
 
 
@@ -202,7 +188,7 @@ def run_blocks(engine: Engine, n: int) -> Sample:
     call = engine.prepare(graph, keys)
     with Traffic() as traffic:
         wall_s, results = timed(call, for_s=0.0)
-    _check(list(results), expected)
+    check(list(results), expected)
     extra = {} if traffic.n_bytes is None else {"caller_mib": traffic.n_bytes / 2**20}
     return Sample(wall_s, int(sum(expected)), extra)
 
@@ -230,32 +216,6 @@ def run_unpicklable(engine: Engine, n: int) -> Sample:
     return Sample(float(n_run), n, {"error_s": seconds, "is_named": float(is_named)})
 
 
-@dataclass(slots=True, kw_only=True)
-class GraphWorkload:
-    """One entry. `group` is what `--only` takes; less is better in every unit."""
-
-    title: str
-    run: Callable[[Any, int], Sample]
-    group: str
-    size: int
-    #: None: left out with --quick.
-    quick_size: int | None
-    systems: tuple[str, ...]
-    unit: str = "µs/task"
-    needs_open: bool = True
-    patience: float = 1.0
-    #: For points of a sweep: what `size` counts grows with this, and so does the time.
-    point: int = 0
-    sweep: str | None = None
-    #: Modules without which it cannot run.
-    needs: tuple[str, ...] = ()
-
-    def missing(self) -> str | None:
-        """Return why it cannot run here, None if it can."""
-        absent = [name for name in self.needs if importlib.util.find_spec(name) is None]
-        return f"{absent[0]} is not installed" if absent else None
-
-
 SYNC, THREADED, PROCESSES = (
     ("weft-sync", "dask-sync"),
     ("weft-threaded", "dask-threaded"),
@@ -276,39 +236,38 @@ LIMITS = (
 EDGES_WIDTH = 500
 
 
-def _task_point(n: int) -> GraphWorkload:
-    return GraphWorkload(
+def _task_point(n: int) -> Workload:
+    return Workload(
         title="{n} tasks" if n > 1 else "1 task",
         run=run_trivial,
-        group="sweeps",
         size=n,
         quick_size=n if n <= 100 else None,
         systems=ALL_ENGINES if n == 10_000 else (*ENGINES, "bare"),
         patience=SWEEP_PATIENCE,
         point=n,
         sweep="tasks",
+        unit="µs/task",
     )
 
 
-def _edge_point(edges: int) -> GraphWorkload:
-    return GraphWorkload(
+def _edge_point(edges: int) -> Workload:
+    return Workload(
         title=f"{edges} edges a task",
         run=functools.partial(run_crosstalk, edges=edges),
-        group="sweeps",
         size=EDGES_WIDTH,
         quick_size=8,
         systems=ALL_ENGINES if edges in (1, 10, 50) else (*ENGINES, "bare"),
         patience=SWEEP_PATIENCE,
         point=edges,
         sweep="edges",
+        unit="µs/task",
     )
 
 
-def _start(title: str, executor: str, systems: tuple[str, ...]) -> GraphWorkload:
-    return GraphWorkload(
+def _start(title: str, executor: str, systems: tuple[str, ...]) -> Workload:
+    return Workload(
         title=title,
         run=functools.partial(run_start, executor=executor),
-        group="start",
         size=3_000,
         quick_size=20,
         systems=systems,
@@ -316,40 +275,38 @@ def _start(title: str, executor: str, systems: tuple[str, ...]) -> GraphWorkload
     )
 
 
-def _submits(n: int, *, keeps: bool = False) -> GraphWorkload:
-    return GraphWorkload(
+def _submits(n: int, *, keeps: bool = False) -> Workload:
+    return Workload(
         title="{n} submits" + (", each result asked for" if keeps else ""),
         run=functools.partial(run_submits, keeps=keeps),
-        group="pools",
         size=n,
         quick_size=n // 100,
         systems=POOLS,
+        unit="µs/task",
     )
 
 
-GRAPH_WORKLOADS: dict[str, GraphWorkload] = {
-    "independent": GraphWorkload(
+WORKLOADS: dict[str, Workload] = {
+    "independent": Workload(
         title="{n} independent tasks",
         run=run_independent,
-        group="engines",
         size=10_000,
         quick_size=200,
         systems=ALL_ENGINES,
+        unit="µs/task",
     ),
-    "array-overhead": GraphWorkload(
+    "array-overhead": Workload(
         title="da.ones({n}, chunks=2).sum(): get less bare execution",
         run=run_array_overhead,
-        group="engines",
         size=1_000,
         quick_size=20,
         systems=(*THREADED, "bare"),
         unit="ms",
         needs=("dask", "numpy"),
     ),
-    "array-compute": GraphWorkload(
+    "array-compute": Workload(
         title="the whole of its x.compute()",
         run=run_array_compute,
-        group="engines",
         size=1_000,
         quick_size=20,
         systems=THREADED,
@@ -364,36 +321,33 @@ GRAPH_WORKLOADS: dict[str, GraphWorkload] = {
     "results-100000": _submits(100_000, keeps=True),
     **{f"tasks-{n}": _task_point(n) for n in TASK_POINTS},
     **{f"edges-{edges}": _edge_point(edges) for edges in EDGE_POINTS},
-    "limit-machine": GraphWorkload(
-        title="{n} tasks in chains of five, µs/task",
+    "limit-machine": Workload(
+        title="{n} tasks in chains of five",
         run=run_trivial,
-        group="limits",
         size=10_000,
         quick_size=100,
         systems=LIMITS,
+        unit="µs/task",
     ),
-    "limit-lock": GraphWorkload(
-        title="16 pure Python tasks a core, s (speed-up)",
+    "limit-lock": Workload(
+        title="16 pure Python tasks per core",
         run=run_spin,
-        group="limits",
         size=300_000,
         quick_size=1_000,
         systems=LIMITS,
         unit="s",
     ),
-    "limit-pickle": GraphWorkload(
+    "limit-pickle": Workload(
         title="tasks that ran before one of {n} was found unpicklable",
         run=run_unpicklable,
-        group="limits",
         size=1_000,
         quick_size=20,
         systems=("weft-processes", "weft-cluster", KEPT),
         unit="tasks",
     ),
-    "limit-data": GraphWorkload(
-        title="48 blocks of {n} bytes between tasks, s",
+    "limit-data": Workload(
+        title="48 blocks of {n} bytes between tasks",
         run=run_blocks,
-        group="limits",
         size=8 * 2**20,
         quick_size=8 * 2**10,
         systems=("weft-threaded", "weft-processes", "weft-cluster", KEPT),
@@ -401,18 +355,3 @@ GRAPH_WORKLOADS: dict[str, GraphWorkload] = {
         needs=("numpy",),
     ),
 }
-GROUPS = tuple(dict.fromkeys(workload.group for workload in GRAPH_WORKLOADS.values()))
-
-
-#: Points of the sweeps that are rows of the table of engines, too.
-ENGINE_POINTS = ("tasks-10000", "edges-1", "edges-10", "edges-50", "edges-100")
-
-
-def names_of(groups: Sequence[str], *, quick: bool) -> list[str]:
-    """Return the workloads of some groups that a run of this kind has, sweeps ascending."""
-    return [
-        name
-        for name, workload in GRAPH_WORKLOADS.items()
-        if (workload.group in groups or ("engines" in groups and name in ENGINE_POINTS))
-        and not (quick and workload.quick_size is None)
-    ]

@@ -13,13 +13,15 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_scheduler, run
+from benchmarks import bench_scheduler
 from benchmarks.clusters.systems import SYSTEMS, Floor
-from benchmarks.clusters.workloads import WORKLOADS, WrongResult
-from benchmarks.framework import driving, supervise
-from benchmarks.framework.results import GOALS, Cell, Table, ratio, show, to_json
+from benchmarks.clusters.table import GOALS, TABLE
+from benchmarks.clusters.workloads import WORKLOADS
+from benchmarks.framework import command, driving, supervise
+from benchmarks.framework.results import Cell, show, spread_of
 from benchmarks.framework.supervise import Child, TimedOut
-from benchmarks.graphs import __main__ as graphs
+from benchmarks.framework.table import TABLES, load
+from benchmarks.framework.work import WrongResult
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -106,22 +108,22 @@ def test_scheduler_alone_finishes_every_task_and_forgets_all(shape: str) -> None
 
 def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SYSTEMS["ray"], "module", "no_such_module_of_ray")
-    work, left_out = run.plan(run.parse(["--peers", "ray", "--only", "map"]))
+    work, left_out = command.plan(TABLE, command.parse(["--peers", "ray", "--only", "map"]))
     assert work == {}
     assert left_out["map", "ray"].note == "no_such_module_of_ray is not installed"
 
 
 def test_big_map_of_a_slow_peer_needs_its_name_and_says_how_long_it_would_take() -> None:
-    work, left_out = run.plan(run.parse(["--only", "big-map"]))
+    work, left_out = command.plan(TABLE, command.parse(["--only", "big-map"]))
     assert set(work) == {"weft", "threads", "floor"}
     slow = Cell("processes", "map", runs=[5_000.0])
     cells = {("map", "processes"): slow, ("big-map", "processes"): left_out["big-map", "processes"]}
-    run.explain_too_slow(cells, is_quick=False)
+    command.explain_too_slow(TABLE, cells, is_quick=False)
     note = cells["big-map", "processes"].note
     assert note is not None
     assert "--peers processes" in note
     assert "about 3 min" in note
-    work, _ = run.plan(run.parse(["--only", "big-map", "--peers", "processes"]))
+    work, _ = command.plan(TABLE, command.parse(["--only", "big-map", "--peers", "processes"]))
     assert work == {"processes": ["big-map"]}
 
 
@@ -163,15 +165,15 @@ def test_system_that_does_not_come_up_costs_its_cells_only(
 ) -> None:
     started = []
 
-    def broken(command: Any, **kwargs: Any) -> Child:
-        started.append(command)
+    def broken(arguments: Any, **kwargs: Any) -> Child:
+        started.append(arguments)
         return Child([sys.executable, "-c", code], **kwargs)
 
     monkeypatch.setattr(driving, "Child", broken)
     monkeypatch.setattr(driving, "GRACE_S", 5.0)
-    options = run.parse(["--limit", "30" if "exit" in code else "0.05"])
+    options = command.parse(["--limit", "30" if "exit" in code else "0.05"])
     names = ["map", "chain"]
-    cells = driving.run_peer(run.CLUSTERS, "weft", names, options, driving.Progress(len(names)))
+    cells = driving.run_system(TABLE, "weft", names, options, driving.Progress(len(names)))
     assert [cells[name, "weft"].note for name in names] == [note, note]
     assert len(started) == 1
 
@@ -189,41 +191,62 @@ def test_failure_in_one_workload_leaves_the_others_their_figures(
         ],
     }
 
-    def scripted(command: Any, **kwargs: Any) -> Child:
-        lines = [json.dumps(event) for event in reports[command[4]]]
+    def scripted(arguments: Any, **kwargs: Any) -> Child:
+        lines = [json.dumps(event) for event in reports[arguments[5]]]
         return Child([sys.executable, "-c", f"print({chr(10).join(lines)!r})"], **kwargs)
 
     monkeypatch.setattr(driving, "Child", scripted)
-    options = run.parse(["--quick"])
-    cells = driving.run_peer(run.CLUSTERS, "weft", ["map", "chain"], options, driving.Progress(2))
+    options = command.parse(["--quick"])
+    cells = driving.run_system(TABLE, "weft", ["map", "chain"], options, driving.Progress(2))
     assert cells["map", "weft"].note == "the process ended early (exit code 0)"
     assert cells["chain", "weft"].note is None
     assert cells["chain", "weft"].runs == [5.0]
     assert cells["chain", "weft"].extra == {"a": [2.0]}
 
 
-def test_graphs_follow_in_the_same_run_unless_something_was_picked(
+@pytest.mark.parametrize(
+    ("arguments", "tables"),
+    [
+        ([], ["clusters", "graphs"]),
+        (["--only", "map"], ["clusters"]),
+        (["--peers", "threads"], ["clusters"]),
+        (["--peers", "bare", "threads"], ["graphs"]),
+        (["--table", "graphs", "--peers", "threads"], ["graphs"]),
+        (["--only", "limits"], ["graphs"]),
+    ],
+)
+def test_all_tables_are_run_unless_something_is_picked(
+    arguments: list[str], tables: list[str]
+) -> None:
+    options = command.parse(arguments)
+    assert [table.name for table in options.tables] == tables
+    name = "bench.json" if tables[0] == "clusters" else "bench-graphs.json"
+    assert options.json == ROOT / "build" / name
+
+
+def test_workload_that_is_in_no_table_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.parse(["--only", "map", "limits"])
+    assert "no table has all of map, limits" in capsys.readouterr().err
+
+
+def test_tables_are_printed_one_after_the_other_and_written_to_one_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = []
+    def run_table(table: Any, options: Any) -> command.Outcome:
+        is_complete = table.name == "clusters"
+        return command.Outcome(f"THE {table.name}", {"cells": [table.name]}, is_complete)
 
-    def run_all(options: Any) -> graphs.Outcome:
-        asked.append(options)
-        return graphs.Outcome("THE GRAPHS", {"cells": []}, is_complete=False)
-
-    monkeypatch.setattr(graphs, "run_all", run_all)
-    monkeypatch.setattr(run, "plan", lambda options: ({}, {}))
+    monkeypatch.setattr(command, "run_table", run_table)
     path = tmp_path / "bench.json"
-    assert run.main(["--json", str(path), "--repeat", "4"]) == 1
-    assert "THE GRAPHS" in capsys.readouterr().out
-    assert json.loads(path.read_text())["graphs"] == {"cells": []}
-    (options,) = asked
-    assert (options.repeat, options.limit, options.plots) == (4, 150.0, graphs.PLOTS)
-    assert run.main(["--json", str(path), "--only", "map"]) == 0
-    assert run.main(["--json", str(path), "--peers", "threads"]) == 0
-    assert len(asked) == 1
-    assert run.main(["--json", str(path), "--quick"]) == 1
-    assert asked[1].plots is None
+    assert command.main(["--json", str(path), "--repeat", "4"]) == 1
+    out = capsys.readouterr().out
+    assert 0 < out.index("THE clusters") < out.index("THE graphs")
+    document = json.loads(path.read_text())
+    assert document["cells"] == ["clusters"]
+    assert document["graphs"] == {"cells": ["graphs"]}
+    assert document["options"]["repeat"] == 4
+    assert command.main(["--json", str(path), "--only", "map"]) == 0
 
 
 def test_ratio_above_one_always_means_that_weft_is_faster() -> None:
@@ -235,11 +258,8 @@ def test_ratio_above_one_always_means_that_weft_is_faster() -> None:
         ("chain", "weft"): Cell("weft", "chain", runs=[10.0]),
         ("chain", "dask"): Cell("dask", "chain", note="it hung"),
     }
-    assert ratio(cells, "map", "dask") == 20
-    assert ratio(cells, "round-trip", "dask") == 20
-    assert ratio(cells, "chain", "dask") is None
-    assert cells["map", "weft"].spread == 0.5
-    document = to_json(cells, machine={}, versions={}, options={}, is_quick=False)
+    assert spread_of(cells["map", "weft"].runs) == 0.5
+    document = TABLE.to_json(cells, is_quick=False)
     assert document["ratios_weft_to_peer"] == {"map": {"dask": 20}, "round-trip": {"dask": 20}}
 
 
@@ -252,16 +272,15 @@ def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_not_met() -
             "weft", "big-map", runs=[50_000.0], extra={"scheduler_bytes_per_task": [1100.0, 1.0]}
         ),
     }
-    met = {(goal.workload, goal.text): goal.is_met(cells) for goal in GOALS}
+    met = {(goal.row, goal.text): goal.is_met(cells) for goal in GOALS}
     assert met["map", "60 000"] is True
     assert met["map", "25 x dask best"] is False
     assert met["round-trip", "0.5"] is True
     assert met["big-map", "0.7 of the small map"] is False
     assert met["big-map", "1 200 B/task"] is True
     assert met["chain", "20 000"] is None
-    assert "≥ 60 000 met, ≥ 25 x dask best MISSED" in Table(cells, is_quick=False).render(
-        ["map"], ["weft"]
-    )
+    (text,) = TABLE.render(cells, None, is_quick=False)
+    assert "≥ 60 000 met, ≥ 25 x dask best MISSED" in text
 
 
 def test_table_is_aligned_and_gives_each_reason_once() -> None:
@@ -270,8 +289,8 @@ def test_table_is_aligned_and_gives_each_reason_once() -> None:
         ("map", "dask"): Cell("dask", "map", note="it hung"),
         ("chain", "dask"): Cell("dask", "chain", note="it hung"),
     }
-    lines = Table(cells, is_quick=True).render(["map", "chain"], ["weft", "dask"]).splitlines()
-    assert lines == [
+    (text,) = TABLE.render(cells, None, is_quick=True)
+    assert text.splitlines() == [
         "| workload             |        weft |  dask |",
         "| :------------------- | ----------: | ----: |",
         "| map of 400, tasks/s  | 104 000 ±5% | - [1] |",
@@ -295,12 +314,13 @@ def test_figures_have_three_digits(value: float, text: str) -> None:
     assert show(value) == text
 
 
-def test_help_names_every_peer_and_workload(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_system_and_workload(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        run.parse(["--help"])
+        command.parse(["--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out.replace("-\n", "-").split()
-    for name in (*SYSTEMS, *WORKLOADS):
+    tables = [load(name) for name in TABLES]
+    for name in {name for table in tables for name in (*table.systems, *table.groups)}:
         assert any(word.strip(".,") == name for word in text), name
 
 

@@ -16,25 +16,22 @@ from typing import Any
 
 import pytest
 
-from benchmarks.clusters.workloads import WrongResult
-from benchmarks.framework.results import Cell
-from benchmarks.graphs import __main__ as graphs
+from benchmarks.framework import command
+from benchmarks.framework.child import refuse_long
+from benchmarks.framework.results import Cell, quotient
+from benchmarks.framework.work import TooLong, WrongResult
 from benchmarks.graphs import shapes
-from benchmarks.graphs.child import refuse_long
-from benchmarks.graphs.goals import GRAPH_GOALS, growth_of_edges, growth_of_submits, times_faster
+from benchmarks.graphs.goals import GOALS, growth_of_edges, growth_of_submits
 from benchmarks.graphs.plots import write_plots
-from benchmarks.graphs.systems import GRAPH_SYSTEMS, Bare, BareCalls, Threads, WeftInterpreters
-from benchmarks.graphs.tables import SECTIONS, TABLES_OF, SectionTable, to_json
+from benchmarks.graphs.systems import SYSTEMS, Bare, BareCalls, Threads, WeftInterpreters
+from benchmarks.graphs.table import SECTIONS, TABLE
 from benchmarks.graphs.traffic import Traffic
 from benchmarks.graphs.workloads import (
     EDGE_POINTS,
     ENGINES,
-    GRAPH_WORKLOADS,
-    GROUPS,
     TASK_POINTS,
-    TooLong,
+    WORKLOADS,
     _has_lock,
-    names_of,
     run_submits,
 )
 
@@ -82,8 +79,8 @@ def test_every_workload_of_weft_runs_and_finds_the_known_result(tmp_path: Path) 
         cells = {key: cell for key, cell in cells.items() if not key[0].startswith("array")}
     assert_all_have_figures(cells)
     assert code == 0, text
-    asked = {(name, s) for name, w in GRAPH_WORKLOADS.items() for s in w.systems if s in systems}
-    left_out = {key for key in asked if GRAPH_WORKLOADS[key[0]].quick_size is None}
+    asked = {(name, s) for name, w in WORKLOADS.items() for s in w.systems if s in systems}
+    left_out = {key for key in asked if WORKLOADS[key[0]].quick_size is None}
     assert {key for key in cells if key[0][:5] != "array"} == {
         key for key in asked - left_out if key[0][:5] != "array"
     }
@@ -110,8 +107,10 @@ def test_plots_are_drawn_where_the_caller_wants_them(tmp_path: Path) -> None:
 
 
 def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GRAPH_SYSTEMS["dask-sync"], "module", "no_such_module_of_dask")
-    work, left_out = graphs.plan(graphs.parse(["--systems", "dask-sync", "--only", "engines"]))
+    monkeypatch.setattr(SYSTEMS["dask-sync"], "module", "no_such_module_of_dask")
+    work, left_out = command.plan(
+        TABLE, command.parse(["--systems", "dask-sync", "--only", "engines"])
+    )
     assert work == {}
     assert left_out["independent", "dask-sync"].note == "no_such_module_of_dask is not installed"
 
@@ -119,8 +118,10 @@ def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) 
 def test_workload_whose_module_is_missing_is_a_cell_that_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(GRAPH_WORKLOADS["array-compute"], "needs", ("no_such_module",))
-    work, left_out = graphs.plan(graphs.parse(["--systems", "weft-threaded", "--only", "engines"]))
+    monkeypatch.setattr(WORKLOADS["array-compute"], "needs", ("no_such_module",))
+    work, left_out = command.plan(
+        TABLE, command.parse(["--systems", "weft-threaded", "--only", "engines"])
+    )
     assert left_out["array-compute", "weft-threaded"].note == "no_such_module is not installed"
     assert "array-compute" not in work["weft-threaded"]
 
@@ -132,7 +133,7 @@ def test_subinterpreters_are_left_out_where_there_are_none(monkeypatch: pytest.M
 
 
 def test_point_that_would_take_too_long_is_refused_by_the_one_before() -> None:
-    workload = GRAPH_WORKLOADS["tasks-100000"]
+    workload = WORKLOADS["tasks-100000"]
     refuse_long(workload, None)
     refuse_long(workload, (30_000, 5.9))
     with pytest.raises(TooLong, match="about 27 s"):
@@ -193,7 +194,7 @@ class OneTooMuch(Bare):
 def test_workload_refuses_a_wrong_result(name: str) -> None:
     if name == "limit-data":
         pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
-    workload = GRAPH_WORKLOADS[name]
+    workload = WORKLOADS[name]
     assert workload.run(Bare(), 16).value > 0
     with pytest.raises(WrongResult):
         workload.run(OneTooMuch(), 16)
@@ -202,7 +203,7 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
 @needs_dask
 def test_array_workload_refuses_a_wrong_result() -> None:
     pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
-    workload = GRAPH_WORKLOADS["array-overhead"]
+    workload = WORKLOADS["array-overhead"]
     assert workload.run(Bare(), 20).value > 0
     with pytest.raises(WrongResult):
         workload.run(OneTooMuch(), 20)
@@ -250,7 +251,7 @@ def test_unpicklable_argument_is_not_mistaken_for_another_error() -> None:
         def get(self, graph: Any, keys: Any) -> Any:
             return [0] * len(keys)
 
-    workload = GRAPH_WORKLOADS["limit-pickle"]
+    workload = WORKLOADS["limit-pickle"]
     with pytest.raises(ValueError, match="out of luck"):
         workload.run(Broken(), 4)
     with pytest.raises(WrongResult):
@@ -284,7 +285,7 @@ FIGURES = cells_of(
 
 
 def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_open() -> None:
-    met = {(goal.row, goal.text): goal.is_met(FIGURES) for goal in GRAPH_GOALS}
+    met = {(goal.row, goal.text): goal.is_met(FIGURES) for goal in GOALS}
     assert met["independent", "4 sync"] is False
     assert met["independent", "6 threaded"] is True
     assert met["independent", "30 processes"] is None
@@ -302,73 +303,64 @@ def test_derived_figures() -> None:
     quadratic = cells_of({(f"edges-{n}", "bare"): float(n * n) for n in EDGE_POINTS})
     assert growth_of_edges(quadratic, "bare") == 2.5
     assert growth_of_submits(FIGURES, "weft-pool") == 1.3
-    assert times_faster(FIGURES, "independent", "dask-threaded", "weft-threaded") == 11
+    assert (
+        quotient(FIGURES, ("independent", "dask-threaded"), ("independent", "weft-threaded")) == 11
+    )
     nothing_left = cells_of(
         {("array-overhead", "weft-threaded"): -0.1, ("array-overhead", "dask-threaded"): 40.0}
     )
-    assert all(goal.is_met(nothing_left) for goal in GRAPH_GOALS if goal.row == "array-overhead")
-    json.dumps(to_json(nothing_left, is_quick=False), allow_nan=False)
+    assert all(goal.is_met(nothing_left) for goal in GOALS if goal.row == "array-overhead")
+    json.dumps(TABLE.to_json(nothing_left, is_quick=False), allow_nan=False)
 
 
 def test_table_shows_goals_factors_quotations_and_reasons() -> None:
     cells = FIGURES | {("independent", "weft-processes"): Cell("weft-processes", "independent")}
     cells["independent", "weft-processes"].note = "it hung"
-    text = SectionTable(SECTIONS["engines"], cells, is_quick=False).render()
-    assert text is not None
+    text, pools = TABLE.render(cells, ["engines", "pools", "limits"], is_quick=False)
     assert text.startswith("### Graph engines\n\n| workload")
     assert "≤ 4 sync MISSED, ≤ 6 threaded met, ≤ 30 processes ?" in text
     assert "| 55 ±0% (11x) |" in " ".join(text.split())
     assert "- [1]" in text
     assert "[1] it hung" in text
-    pools = SectionTable(SECTIONS["pools"], cells, is_quick=False).render()
-    assert pools is not None
     assert "JobSchedulers.jl *" in pools
     assert "* another machine" in pools
     assert "13 ±0% (5x)" in pools
-    quick = SectionTable(SECTIONS["pools"], cells, is_quick=True).render()
-    assert quick is not None
+    (quick,) = TABLE.render(cells, ["pools"], is_quick=True)
     assert "another machine" not in quick
     assert "goal" not in quick
-    assert SectionTable(SECTIONS["limits"], cells, is_quick=False).render() is None
 
 
 def test_every_workload_has_a_row_and_every_goal_too() -> None:
-    assert set(TABLES_OF) == set(GROUPS)
-    assert {name for names in TABLES_OF.values() for name in names} == set(SECTIONS)
-    rows = {name: row for section in SECTIONS.values() for name, row in section.rows.items()}
-    assert {row.workload for row in rows.values()} == set(GRAPH_WORKLOADS)
-    assert {goal.row for goal in GRAPH_GOALS} <= set(rows)
-    for section in SECTIONS.values():
+    rows = {name: row for section in SECTIONS for name, row in section.rows.items()}
+    assert {row.workload for row in rows.values()} == set(WORKLOADS)
+    assert {goal.row for goal in GOALS} <= set(rows)
+    for section in SECTIONS:
         for row in section.rows.values():
-            assert set(GRAPH_WORKLOADS[row.workload].systems) & set(section.systems)
-    assert {s for w in GRAPH_WORKLOADS.values() for s in w.systems} == set(GRAPH_SYSTEMS)
+            assert set(WORKLOADS[row.workload].systems) & set(section.systems)
+    assert {s for w in WORKLOADS.values() for s in w.systems} == set(SYSTEMS)
 
 
 def test_quick_runs_leave_out_what_has_no_small_size() -> None:
-    assert "tasks-100000" in names_of(["sweeps"], quick=False)
-    assert "tasks-100000" not in names_of(["sweeps"], quick=True)
-    assert "edges-100" in names_of(["sweeps"], quick=True)
+    assert "tasks-100000" in TABLE.names(["sweeps"], is_quick=False)
+    assert "tasks-100000" not in TABLE.names(["sweeps"], is_quick=True)
+    assert "edges-100" in TABLE.names(["sweeps"], is_quick=True)
 
 
 def test_engines_bring_the_points_of_the_sweeps_that_their_table_shows() -> None:
-    names = names_of(["engines"], quick=False)
-    assert {row.workload for row in SECTIONS["engines"].rows.values()} == set(names)
-    both = names_of(["engines", "sweeps"], quick=False)
-    points = [GRAPH_WORKLOADS[n].point for n in both if GRAPH_WORKLOADS[n].sweep == "tasks"]
+    names = TABLE.names(["engines"], is_quick=False)
+    assert {"tasks-10000", "edges-10", "edges-50", "edges-100"} <= set(names)
+    assert "edges-20" not in names
+    both = TABLE.names(["engines", "sweeps"], is_quick=False)
+    points = [WORKLOADS[n].point for n in both if WORKLOADS[n].sweep == "tasks"]
     assert points == list(TASK_POINTS)
 
 
-def test_plots_belong_to_full_runs_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert graphs.parse([]).plots == graphs.PLOTS == ROOT / "docs" / "images"
+def test_plots_belong_to_full_runs_only() -> None:
+    assert command.parse([]).plots == command.PLOTS == ROOT / "docs" / "images"
     for arguments in (["--quick"], ["--systems", "bare"], ["--repeat", "1"]):
-        assert graphs.parse(arguments).plots is None
+        assert command.parse(arguments).plots is None
     with pytest.raises(SystemExit):
-        graphs.parse(["--repeat", "0"])
-    with pytest.raises(SystemExit):
-        graphs.parse(["--help"])
-    text = capsys.readouterr().out.replace("-\n", "-").split()
-    for name in (*GRAPH_SYSTEMS, *GROUPS):
-        assert any(word.strip(".,") == name for word in text), name
+        command.parse(["--repeat", "0"])
 
 
 # --- Plots ----------------------------------------------------------------------------------------
@@ -420,7 +412,7 @@ def test_plots_are_small_svgs_of_text_that_name_every_engine_and_what_is_left_ou
         root = ET.fromstring(data)
         assert root.tag == f"{SVG}svg"
         words = {text.text for text in root.iter(f"{SVG}text")}
-        assert {GRAPH_SYSTEMS[system].title for system in (*ENGINES, "bare")} <= words
+        assert {SYSTEMS[system].title for system in (*ENGINES, "bare")} <= words
         assert {"Whole graph", "seconds"} <= words
     assert "dask processes, 100 000 tasks: not run: about 28 s" in paths[0].read_text()
     assert "not run" not in paths[1].read_text()

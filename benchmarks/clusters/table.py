@@ -1,0 +1,94 @@
+"""The table of the clusters: weft and its peers, each with one client and two workers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from ..framework.results import Cells, Found, grouped, median_of, quotient, show
+from ..framework.table import Goal, Row, Section, Table
+from .systems import N_WORKERS, SYSTEMS
+from .workloads import WORKLOADS
+
+
+def _weft(workload: str) -> Found:
+    return lambda cells: median_of(cells, workload, "weft")
+
+
+def _bytes_per_task(cells: Cells) -> float | None:
+    cell = cells.get(("big-map", "weft"))
+    # Only the first run starts with a fresh scheduler; later ones reuse the memory that it has
+    # taken.
+    values = cell.extra.get("scheduler_bytes_per_task") if cell else None
+    return values[0] if values else None
+
+
+GOALS = (
+    Goal("map", "60 000", 60_000, _weft("map"), at_least=True),
+    Goal(
+        "map",
+        "25 x dask best",
+        25,
+        lambda cells: quotient(cells, ("map", "weft"), ("map", "dask-best")),
+        at_least=True,
+    ),
+    Goal("submit", "30 000", 30_000, _weft("submit"), at_least=True),
+    Goal("round-trip", "0.5", 0.5, _weft("round-trip")),
+    Goal("chain", "20 000", 20_000, _weft("chain"), at_least=True),
+    Goal("tree", "30 000", 30_000, _weft("tree"), at_least=True),
+    Goal("neighbour", "30 000", 30_000, _weft("neighbour"), at_least=True),
+    Goal("as-completed", "40 000", 40_000, _weft("as-completed"), at_least=True),
+    Goal(
+        "big-map",
+        "0.7 of the small map",
+        0.7,
+        lambda cells: quotient(cells, ("big-map", "weft"), ("map", "weft")),
+        at_least=True,
+    ),
+    Goal("big-map", "1 200 B/task", 1_200, _bytes_per_task),
+    Goal("import", "0.15", 0.15, _weft("import")),
+    Goal("first-result", "1", 1.0, _weft("first-result")),
+)
+
+
+def _memory(cells: Cells) -> Iterator[str]:
+    """Yield what the scheduler held for each task of the big map, if it was measured."""
+    cell = cells.get(("big-map", "weft"))
+    if cell is None or "scheduler_bytes_per_task" not in cell.extra:
+        return
+    held = show(cell.extra["scheduler_bytes_per_task"][0])
+    peak = show(cell.extra["scheduler_peak_bytes_per_task"][0])
+    yield (
+        f"weft's scheduler process held {held} bytes for each of {grouped(cell.size)} tasks when "
+        f"all results were in hand, at most {peak} on the way (first run, fresh process)."
+    )
+
+
+def _closing(cells: Cells, spread: str, options: argparse.Namespace) -> Iterator[str]:
+    yield from _memory(cells)
+    yield (
+        f"{spread}; (Nx): weft is N times as fast as that system.\n"
+        f"Each: one client, {N_WORKERS} single-thread workers, loopback; one system at a time."
+    )
+
+
+TABLE = Table(
+    name="clusters",
+    title="weft benchmarks",
+    systems=SYSTEMS,
+    workloads=WORKLOADS,
+    groups={name: (name,) for name in WORKLOADS},
+    sections=(
+        Section(
+            systems=tuple(SYSTEMS),
+            rows={
+                name: Row(title=f"{workload.title}, {workload.unit}", workload=name)
+                for name, workload in WORKLOADS.items()
+            },
+        ),
+    ),
+    goals=GOALS,
+    counterparts=dict.fromkeys((name for name in SYSTEMS if name != "weft"), "weft"),
+    cheap_s=2.0,
+    closing=_closing,
+)
