@@ -84,7 +84,7 @@ def main() -> None:
     print(
         "results held at most      tasks  "
         + "  ".join(f"weft {n}, dask {n}" for n in N_WORKERS)
-        + "  dask.order, us a task"
+        + "  dask.order, us per task"
     )
     for name, collection in collections().items():
         dsk, keys = optimized(collection)

@@ -4,7 +4,7 @@
 
 The first table: tasks that compute for some ms and let go of nothing, and the speed-up of 1, 2 and
 4 workers over the same calls in a bare loop. The second one: a graph of 10 000 tiny tasks in chains
-of five, microseconds a task. Each graph is run once before it is measured, so pools are warm.
+of five, microseconds per task. Each graph is run once before it is measured, so pools are warm.
 
 Shown is the fastest run, because whatever else the machine does only makes runs slower, and behind
 it how much longer the median took. A build without GIL runs without it only if no extension module
@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = parallel(options.tasks, options.ms, options.workers, options.repeat)
     print(_table(title, options.workers, rows) + "\n")
     rows = overhead(options.tiny, options.workers, options.repeat)
-    print(_table(f"{options.tiny} tiny tasks, a task", options.workers, rows))
+    print(_table(f"{options.tiny} tiny tasks, time per task", options.workers, rows))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Where the microseconds go: CPU time a task, by process, for weft's workloads.
+"""Where the microseconds go: CPU time per task, by process, for weft's workloads.
 
 `python -m benchmarks.where` runs each workload on a fresh state of one cluster and divides what the
 operating system charged to each process by the number of tasks. Unlike rates, these figures hardly
-depend on how many cores there are, and they say which process to look at with a profiler:
+depend on how many cores there are, and they show which process to look at with a profiler:
 `py-spy record --pid PID` on the pids that are printed.
 """
 
@@ -47,14 +47,14 @@ def cpu_seconds(processes: list[psutil.Process]) -> float:
 
 
 def measure(repeat: int) -> None:
-    """Print one row a workload: microseconds of CPU a task in each role, and the wall time."""
+    """Print one row per workload: microseconds of CPU per task in each role, and the wall time."""
     system = Weft()
     system.open()
     try:
         by_role = processes_by_role()
         pids = {role: [p.pid for p in by_role[role]] for role in ROLES}
         print("pids:", ", ".join(f"{role} {pids[role]}" for role in ROLES))
-        print("| CPU a task, us | " + " | ".join(ROLES) + " | sum | wall |")
+        print("| CPU per task, us | " + " | ".join(ROLES) + " | sum | wall |")
         print("|:--|--:|--:|--:|--:|--:|")
         for name, run, size, n_tasks in CASES:
             run(system, size)  # warm
@@ -74,5 +74,5 @@ def measure(repeat: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--repeat", type=int, default=10, help="runs a workload (default 10)")
+    parser.add_argument("--repeat", type=int, default=10, help="runs per workload (default 10)")
     measure(parser.parse_args().repeat)

@@ -9,7 +9,7 @@ from ..framework.table import Goal
 
 
 def growth_of_edges(cells: Cells, system: str) -> float | None:
-    """Return what one more edge costs between 50 and 100 edges a task, over the same between 10 and
+    """Return the cost of one more edge between 50 and 100 edges per task, over that between 10 and
     50: 1 if the cost is linear, 2.5 if it is quadratic.
     """
     low, middle, high = (median_of(cells, f"edges-{n}", system) for n in (10, 50, 100))

@@ -88,11 +88,11 @@ def draw(cells: Cells, sweep: str, points: tuple[int, ...]) -> Any:
         axes.set(xscale="log", yscale="log")
         axes.grid(visible=True)
         axes.minorticks_off()
-        axes.set_xlabel("tasks in the graph" if sweep == "tasks" else "edges a task")
+        axes.set_xlabel("tasks in the graph" if sweep == "tasks" else "edges per task")
         axes.xaxis.set_major_formatter(_plain)
         axes.yaxis.set_major_formatter(_plain)
     whole.set(title="Whole graph", ylabel="seconds")
-    each.set(title=f"One {unit}", ylabel=f"microseconds a {unit}")
+    each.set(title=f"One {unit}", ylabel=f"microseconds per {unit}")
     lines = sorted(whole.get_lines(), key=lambda line: _ORDER.index(line.get_label()))
     figure.legend(handles=lines, loc="outside upper center", ncols=4)
     left_out = _left_out(cells, sweep, points)
@@ -109,7 +109,7 @@ def _plain(value: float, position: int | None) -> str:
 def _points(
     cells: Cells, sweep: str, points: tuple[int, ...], system: str
 ) -> list[tuple[float, float, float]]:
-    """Return (x, seconds for the graph, µs a task or edge) of each point that has a figure."""
+    """Return (x, seconds for the graph, µs per task or edge) of each point that has a figure."""
     found = []
     for point in points:
         cell = cells.get((f"{sweep}-{point}", system))

@@ -23,7 +23,7 @@ COUNTERPARTS = {
     "threads": "weft-pool",
 }
 
-#: {column: {row: µs a job}} from the page of JobSchedulers.jl (`OTHER_MACHINE_NOTE` says where).
+#: {column: {row: µs per job}} from the page of JobSchedulers.jl (`OTHER_MACHINE_NOTE` says where).
 OTHER_MACHINE: dict[str, dict[str, float]] = {
     "JobSchedulers.jl *": {"submits-10000": 1.71, "submits-100000": 2.38, "submits-growth": 1.39},
     "Dagger.jl *": {"submits-10000": 84.8, "submits-100000": 97.1, "submits-growth": 1.15},
@@ -50,7 +50,7 @@ def _row(workload: str, title: str | None = None, **options: Any) -> Row:
 
 def _crosstalk(edges: int) -> Row:
     plural = "s" if edges > 1 else ""
-    title = f"crosstalk, 4 layers of {{n}}, {edges} edge{plural} a task, µs/task"
+    title = f"crosstalk, 4 layers of {{n}}, {edges} edge{plural} per task, µs/task"
     return _row(f"edges-{edges}", title)
 
 
@@ -63,7 +63,7 @@ def _start_rows(name: str) -> dict[str, Row]:
 
 
 def _edge_point(edges: int) -> Row:
-    title = f"{edges} a task, {{edges}} in all, µs/edge"
+    title = f"{edges} per task, {{edges}} in all, µs/edge"
     return _row(f"edges-{edges}", title, divide=edges)
 
 
@@ -112,7 +112,7 @@ SECTIONS = (
             "submits-100000": _row("submits-100000"),
             "submits-growth": _row(
                 "submits-100000",
-                "a task of the longer over one of the shorter",
+                "time per task of the longer over that of the shorter",
                 derived=growth_of_submits,
                 factor=None,
             ),

@@ -54,17 +54,17 @@ def _run_shape(engine: Engine, shape: shapes.Shape) -> Sample:
 
 
 def run_independent(engine: Engine, n: int) -> Sample:
-    """n tasks that need nothing, all results asked for: µs a task."""
+    """n tasks that need nothing, all results asked for: µs per task."""
     return _run_shape(engine, shapes.independent(n))
 
 
 def run_trivial(engine: Engine, n: int) -> Sample:
-    """n tasks in chains of five: µs a task."""
+    """n tasks in chains of five: µs per task."""
     return _run_shape(engine, shapes.trivial(n))
 
 
 def run_crosstalk(engine: Engine, width: int, *, edges: int) -> Sample:
-    """Four layers of `width` tasks with `edges` inputs each: µs a task."""
+    """Four layers of `width` tasks with `edges` inputs each: µs per task."""
     return _run_shape(engine, shapes.crosstalk(width, edges))
 
 
@@ -120,7 +120,7 @@ def run_start(engine: Any, n: int, *, executor: str) -> Sample:
 
 def run_submits(pool: Pool, n: int, *, keeps: bool = False) -> Sample:
     """Create a pool, submit `x += y` n times on a captured variable, wait for all, destroy the
-    pool: µs a task.
+    pool: µs per task.
 
     Args:
         keeps: keep the futures, and ask each for its result before the end.
@@ -252,7 +252,7 @@ def _task_point(n: int) -> Workload:
 
 def _edge_point(edges: int) -> Workload:
     return Workload(
-        title=f"{edges} edges a task",
+        title=f"{edges} edges per task",
         run=functools.partial(run_crosstalk, edges=edges),
         size=EDGES_WIDTH,
         quick_size=8,
