@@ -23,7 +23,13 @@ from dataclasses import dataclass, field
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.scheduler.core.state import CloseConnection, Connected, Event, Received, SchedulerState
+from weft.scheduler.core.state import (
+    CloseConnection,
+    Event,
+    PeerConnected,
+    PeerSent,
+    SchedulerState,
+)
 
 #: Rows of one message, about what one turn of a client's loop submits.
 BATCH = 4096
@@ -55,19 +61,19 @@ class _Bench:
         #: keys whose result came to the client
         self.results: dict[str, None] = {}
         #: what workers have answered and the scheduler has not read
-        self._answers: deque[Received] = deque()
-        self._handle(Connected(_CLIENT, Role.CLIENT))
+        self._answers: deque[PeerSent] = deque()
+        self._handle(PeerConnected(_CLIENT, Role.CLIENT))
         hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})
-        self._handle(Received(_CLIENT, [hello]))
+        self._handle(PeerSent(_CLIENT, [hello]))
         for peer in range(_FIRST_WORKER, _FIRST_WORKER + n_workers):
-            self._handle(Connected(peer, Role.WORKER))
-            self._handle(Received(peer, [_worker_hello(peer)]))
+            self._handle(PeerConnected(peer, Role.WORKER))
+            self._handle(PeerSent(peer, [_worker_hello(peer)]))
         self.seconds = 0.0
 
     def run(self, batches: Iterator[Message]) -> None:
         """Feed the client's messages in, each after all that workers had to say before."""
         for message in batches:
-            self._handle(Received(_CLIENT, [message]))
+            self._handle(PeerSent(_CLIENT, [message]))
             while self._answers:
                 self._handle(self._answers.popleft())
 
@@ -89,7 +95,7 @@ class _Bench:
             else:
                 answers = [answer for message in box for answer in _answer(message)]
                 if answers:
-                    self._answers.append(Received(peer, answers))
+                    self._answers.append(PeerSent(peer, answers))
 
 
 def _worker_hello(peer: int) -> Message:

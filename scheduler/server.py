@@ -36,13 +36,13 @@ from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
     CloseConnection,
-    Closed,
-    Connected,
     LogLine,
-    Received,
+    PeerClosed,
+    PeerConnected,
+    PeerSent,
     SchedulerState,
+    SchedulerTick,
     StopServer,
-    Tick,
 )
 from .core.turns import TURN_COST, Turns
 
@@ -186,7 +186,7 @@ class SchedulerServer:
         peer = self._next_peer
         self._next_peer = peer + 1
         self._connections[peer] = connection
-        self.state.handle(Connected(peer, connection.peer_role), time.monotonic())
+        self.state.handle(PeerConnected(peer, connection.peer_role), time.monotonic())
         self._schedule_flush()
         return _Peer(self, peer)
 
@@ -195,7 +195,7 @@ class SchedulerServer:
         turns = self._turns
         now = time.monotonic()
         if turns.passes(peer, role, messages, now):
-            self._handle(Received(peer, messages), now)
+            self._handle(PeerSent(peer, messages), now)
             self._schedule_flush()
             return
         turns.add(peer, role, messages, now)
@@ -220,7 +220,7 @@ class SchedulerServer:
 
     def _on_tick(self) -> None:
         self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
-        self.state.handle(Tick(self._measure(), self._turns.waiting()), time.monotonic())
+        self.state.handle(SchedulerTick(self._measure(), self._turns.waiting()), time.monotonic())
         self._cut_off_stuck()
         self._reassure()
         self._schedule_flush()
@@ -288,7 +288,7 @@ class SchedulerServer:
             peer, messages, slice_cost = taken
             # At least one, so that many connections that end at once do not make one long turn.
             cost += slice_cost + 1
-            event = Received(peer, messages) if messages else Closed(peer)
+            event = PeerSent(peer, messages) if messages else PeerClosed(peer)
             self._handle(event, time.monotonic())
             if peer in self._paused and turns.has_room(peer):
                 del self._paused[peer]
@@ -297,7 +297,7 @@ class SchedulerServer:
         if turns.n_waiting:
             self._schedule_flush()
 
-    def _handle(self, event: Received | Closed, now: float) -> None:
+    def _handle(self, event: PeerSent | PeerClosed, now: float) -> None:
         try:
             self.state.handle(event, now)
         except Exception:

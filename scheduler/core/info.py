@@ -129,7 +129,7 @@ _SHOWN: Final = (
         read=_epoch_s,
     ),
 )
-#: What the shell measures and hands over with each tick (`Tick.measurements`).
+#: What the shell measures and hands over with each tick (`SchedulerTick.measurements`).
 _MEASURED: Final = (
     Metric("auth_failures_total", "Connections refused before they proved the token."),
     Metric("bytes_total", "Bytes on all connections.", "direction"),

@@ -14,7 +14,9 @@ set (the order of a set of objects differs between runs; simulated runs must rep
 
 The shell (`server.py`) turns connections into events and out-boxes into frames:
 
-    Connected(peer, role) -> Received(peer, messages)* -> Closed(peer)     and Ticks in between
+    PeerConnected(peer, role) -> PeerSent(peer, messages)* -> PeerClosed(peer)
+
+with a `SchedulerTick` a few times a second in between.
 
 A peer is a number that the shell never uses twice. After one or more events the shell drains
 `before`, `outboxes` (messages in order, one list per peer) and `after`, as the drain contract of
@@ -50,7 +52,7 @@ from .tasks import Function, SchedulerTask, TaskClass
 
 # -- events ---------------------------------------------------------------------------------------
 @dataclass(slots=True)
-class Connected:
+class PeerConnected:
     """A peer has proved its token; `role` is what it proved to be."""
 
     peer: int
@@ -58,7 +60,7 @@ class Connected:
 
 
 @dataclass(slots=True)
-class Received:
+class PeerSent:
     """One frame's messages, in order."""
 
     peer: int
@@ -66,14 +68,14 @@ class Received:
 
 
 @dataclass(slots=True)
-class Closed:
+class PeerClosed:
     """A connection is gone, for any reason."""
 
     peer: int
 
 
 @dataclass(slots=True)
-class Tick:
+class SchedulerTick:
     """Time has passed (a few times a second): leases, stuck backlogs, unrunnable tasks."""
 
     #: what the shell measured (bytes, refused handshakes), for `info.metrics`; never decided upon
@@ -82,7 +84,7 @@ class Tick:
     unread: Sequence[int] = ()
 
 
-Event = Connected | Received | Closed | Tick
+Event = PeerConnected | PeerSent | PeerClosed | SchedulerTick
 
 
 # -- actions --------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ class SchedulerState:
         self.next_shrink = 0.0
         self.has_shrunk = False
         self.now = 0.0
-        #: when the last Tick came; None before the first
+        #: when the last `SchedulerTick` came; None before the first
         self.last_tick: float | None = None
 
         self._handlers: dict[Role, dict[type[Message], Callable[..., None]]] = {
@@ -281,16 +283,16 @@ class SchedulerState:
     def handle(self, event: Event, now: float) -> None:
         """Take in one event at time `now` (seconds, never decreasing)."""
         self.now = now
-        if type(event) is Received:
+        if type(event) is PeerSent:
             self._on_received(event.peer, event.messages)
-        elif type(event) is Tick:
+        elif type(event) is SchedulerTick:
             self.measurements = event.measurements
             membership.on_tick(self, event.unread)
-        elif type(event) is Connected:
+        elif type(event) is PeerConnected:
             self.roles[event.peer] = event.role
             if event.role is not Role.VIEWER:
                 self.strangers[event.peer] = now
-        elif type(event) is Closed:
+        elif type(event) is PeerClosed:
             membership.on_closed(self, event.peer)
         assignment.settle(self)
 
@@ -327,7 +329,7 @@ class SchedulerState:
 
     @property
     def next_tick_s(self) -> float:
-        """When the next Tick is due: soon while a worker is idle and others hold too much."""
+        """Seconds until the next `SchedulerTick`: few if a worker is idle and others are loaded."""
         return 0.01 if self.idle and self.loaded else 0.1
 
     # -- out-boxes --------------------------------------------------------------------------------

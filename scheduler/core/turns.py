@@ -66,7 +66,7 @@ class _Queue:
         self.items: deque[tuple[int, Message]] = deque()
         #: sum of the costs
         self.cost = 0
-        #: its connection is gone: nothing follows but `Closed`
+        #: its connection is gone: nothing follows but `PeerClosed`
         self.is_closed = False
 
 

@@ -16,12 +16,12 @@ from weft.protocol.wire.message import Message
 from weft.scheduler.core.state import (
     Action,
     CloseConnection,
-    Closed,
-    Connected,
     Event,
-    Received,
+    PeerClosed,
+    PeerConnected,
+    PeerSent,
     SchedulerState,
-    Tick,
+    SchedulerTick,
 )
 from weft.scheduler.core.tasks import SchedulerTask
 from weft.scheduler.core.validate import validate
@@ -96,16 +96,16 @@ class Board:
 
     def send(self, peer: int, *messages: Message) -> Out:
         """Let messages of a peer arrive, in one batch."""
-        return self.play(Received(peer, list(messages)))
+        return self.play(PeerSent(peer, list(messages)))
 
     def close(self, peer: int) -> Out:
         """Let a connection end."""
-        return self.play(Closed(peer))
+        return self.play(PeerClosed(peer))
 
     def tick(self, after: float = 0.0) -> Out:
         """Let time pass."""
         self.now += after
-        return self.play(Tick())
+        return self.play(SchedulerTick())
 
     def pass_time(self, seconds: float) -> list[str]:
         """Let time pass, with a tick per half heartbeat; return why peers were refused."""
@@ -119,7 +119,7 @@ class Board:
     def connect(self, role: Role) -> int:
         """Let a connection be made."""
         self._n_peers += 1
-        self.play(Connected(self._n_peers, role))
+        self.play(PeerConnected(self._n_peers, role))
         return self._n_peers
 
     def client(self, client_id: str = "alice", *, last_epoch: int = 0) -> int:

@@ -28,7 +28,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
-from weft.scheduler.core.state import CloseConnection, Received, SchedulerState
+from weft.scheduler.core.state import CloseConnection, PeerSent, SchedulerState
 from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
 
@@ -181,7 +181,7 @@ async def test_others_are_answered_between_the_slices_of_a_long_message(tmp_path
         handle = server.state.handle
 
         def watched(event: Any, now: float) -> None:
-            if isinstance(event, Received):
+            if isinstance(event, PeerSent):
                 handled.append((event.peer, sum(map(cost_of, event.messages))))
             handle(event, now)
 
@@ -252,7 +252,7 @@ async def test_a_bug_ends_the_session_in_which_it_shows(tmp_path, caplog):
         handle = server.state.handle
 
         def buggy(event: Any, now: float) -> None:
-            if isinstance(event, Received) and event.peer == 1:
+            if isinstance(event, PeerSent) and event.peer == 1:
                 raise AssertionError("a broken invariant")
             handle(event, now)
 

@@ -21,13 +21,13 @@ from weft.protocol.wire.messages import (
 from weft.scheduler.core.peers import WorkerHandle
 from weft.scheduler.core.state import (
     CloseConnection,
-    Closed,
-    Connected,
     Event,
     LogLine,
-    Received,
+    PeerClosed,
+    PeerConnected,
+    PeerSent,
     SchedulerState,
-    Tick,
+    SchedulerTick,
 )
 from weft.scheduler.core.tasks import SchedulerTask
 from weft.scheduler.core.transitions import ACTIVE
@@ -85,7 +85,7 @@ class SchedulerNode:
         self._next_peer = peer + 1
         self._links[peer] = link
         self._peers[link] = peer
-        self._handle(Connected(peer, role))
+        self._handle(PeerConnected(peer, role))
 
     def on_messages(self, link: Link, messages: list[Message]) -> None:
         """See `End`."""
@@ -109,7 +109,7 @@ class SchedulerNode:
             return
         peer, messages, _ = taken
         if not messages:
-            self._handle(Closed(peer))
+            self._handle(PeerClosed(peer))
         else:
             self._receive(peer, messages)
         if turns and not self._turn_scheduled:
@@ -126,7 +126,7 @@ class SchedulerNode:
         n_before = self.core.counters.tasks_completed
         current = self._current(peer, messages)
         raised = self._raised(peer, messages)
-        self._handle(Received(peer, messages))
+        self._handle(PeerSent(peer, messages))
         n_completed = self.core.counters.tasks_completed - n_before
         for task, n_exceptions in raised:
             self._check_retry(task, n_exceptions)
@@ -196,11 +196,11 @@ class SchedulerNode:
     def _on_tick(self) -> None:
         if self.is_alive:
             self.world.at(self.plan.tick, self._on_tick, is_work=False)
-            self._handle(Tick(unread=self._turns.waiting()))
+            self._handle(SchedulerTick(unread=self._turns.waiting()))
 
     def _handle(self, event: Event) -> None:
         world = self.world
-        if not isinstance(event, (Received, Tick)):
+        if not isinstance(event, (PeerSent, SchedulerTick)):
             world.note(f"{self!r} {event}")
         self.core.handle(event, world.now)
         world.touched[self] = None

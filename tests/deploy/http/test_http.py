@@ -20,7 +20,7 @@ from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.scheduler.core.info import METRICS, metrics
-from weft.scheduler.core.state import SchedulerState, Tick
+from weft.scheduler.core.state import SchedulerState, SchedulerTick
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -165,7 +165,7 @@ def test_metrics_are_openmetrics_if_asked_for(pages):
 def test_every_value_of_the_scheduler_is_a_declared_metric():
     server = SchedulerServer(SchedulerConfig((), Security(bytes(32), bytes(16))))
     state = server.state
-    state.handle(Tick(server._measure()), 0.0)
+    state.handle(SchedulerTick(server._measure()), 0.0)
     values = metrics(state)
     assert {*values} == {*METRICS}
     for name, value in values.items():

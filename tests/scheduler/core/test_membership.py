@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.info import cluster_info
-from weft.scheduler.core.state import CloseConnection, LogLine, Tick
+from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
 from ..builders import Board, assigned, graph, told
 
@@ -310,7 +310,7 @@ def test_a_worker_whose_messages_wait_to_be_handled_is_not_silent(board):
     refused = []
     for _ in range(40):
         board.now += board.state.heartbeat_s / 2
-        board.play(Tick(unread=waiting))
+        board.play(SchedulerTick(unread=waiting))
         refused += board.refused()
     assert len(refused) == 1
     assert silent not in board.state.workers

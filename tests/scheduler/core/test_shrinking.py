@@ -13,7 +13,7 @@ from weft.scheduler.core.shrinking import (
     STORY_PART,
     ReturnMemory,
 )
-from weft.scheduler.core.state import Received
+from weft.scheduler.core.state import PeerSent
 
 from ..builders import Board, assigned, finished, graph
 
@@ -30,11 +30,11 @@ def board_after(n_kept: int) -> tuple[Board, int]:
     keys = [f"task-{i}" for i in range(N)]
     # Without a validation after each event, which takes as long as there are tasks.
     handle, outboxes = board.state.handle, board.state.outboxes
-    handle(Received(alice, [graph(*keys)]), board.now)
+    handle(PeerSent(alice, [graph(*keys)]), board.now)
     while attempts := list(assigned(outboxes, worker).values()):
         outboxes.clear()
-        handle(Received(worker, [finished(attempts, us=1)]), board.now)
-    handle(Received(alice, [m.ReleaseKeys(keys=keys[: N - n_kept])]), board.now)
+        handle(PeerSent(worker, [finished(attempts, us=1)]), board.now)
+    handle(PeerSent(alice, [m.ReleaseKeys(keys=keys[: N - n_kept])]), board.now)
     outboxes.clear()
     return board, worker
 

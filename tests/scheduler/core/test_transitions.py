@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from weft.protocol.errors import InvalidTransition
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.state import Closed, Received, SchedulerState, Tick
+from weft.scheduler.core.state import PeerClosed, PeerSent, SchedulerState, SchedulerTick
 from weft.scheduler.core.tasks import FORGOTTEN, RELEASED, State
 from weft.scheduler.core.transitions import TRANSITIONS, move
 from weft.scheduler.core.validate import validate
@@ -321,7 +321,7 @@ def test_the_fused_lanes_equal_the_moves_of_the_table(seed):
             (peer, list(ws.processing)) for peer, ws in state.workers.items() if ws.processing
         ]
         if kind == "submit":
-            pair.event(Received(rng.choice(clients), [random_submission(rng, n)]))
+            pair.event(PeerSent(rng.choice(clients), [random_submission(rng, n)]))
         elif kind in {"finish", "raise"} and processing:
             peer, attempts = rng.choice(processing)
             some = rng.sample(attempts, k=rng.randint(1, len(attempts)))
@@ -341,18 +341,18 @@ def test_the_fused_lanes_equal_the_moves_of_the_table(seed):
                 message = m.AttemptsErred(
                     attempts=some, durations_us=[1] * len(some), failures=failures
                 )
-            pair.event(Received(peer, [message]))
+            pair.event(PeerSent(peer, [message]))
         elif kind == "release" and state.tasks:
             keys = rng.sample(list(state.tasks), k=min(len(state.tasks), rng.randint(1, 6)))
-            pair.event(Received(rng.choice(clients), [m.ReleaseKeys(keys=keys)]))
+            pair.event(PeerSent(rng.choice(clients), [m.ReleaseKeys(keys=keys)]))
         elif kind == "more":
             roll = rng.random()
             if roll < 0.5:
                 name = f"n{n}"
                 workers.append(pair.both(lambda board, name=name: board.worker(name, 1)))
             elif workers and roll < 0.8:
-                pair.event(Closed(workers.pop(rng.randrange(len(workers)))))
+                pair.event(PeerClosed(workers.pop(rng.randrange(len(workers)))))
             else:
                 for board in (pair.fast, pair.slow):
                     board.now += 1.0
-                pair.event(Tick())
+                pair.event(SchedulerTick())
