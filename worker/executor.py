@@ -33,7 +33,7 @@ from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
 from ..protocol.wire.payload import Blob, blob_nbytes
 from .context import WorkerContext, set_worker
-from .core.events import After, ChunkDone, Event, Forget, ForgetFunctions, Run
+from .core.events import After, ChunkDone, Event, ForgetFunctions, ForgetValues, Run
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
 from .packing import RIDE_ALONG_BYTES, pack_result, pack_to_ride_along
@@ -160,7 +160,7 @@ class Executor:
                 for action in before:
                     if action.__class__ is Run:
                         self._inboxes[action.slot].put(True)
-                    elif action.__class__ is Forget:
+                    elif action.__class__ is ForgetValues:
                         garbage += self.store.drop(action.attempts)
                     else:
                         assert isinstance(action, ForgetFunctions)

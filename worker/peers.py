@@ -1,7 +1,8 @@
 """Fetches values from other workers.
 
-Turns the core's `Fetch` into `GetData`, and each answer or failure of a line into one `Fetched` or
-`FetchFailed`. Values that arrive go into the store as they are, still packed.
+Turns the core's `Fetch` into `GetData`, and each answer or failure of a line into one
+`CopiesFetched` or `CopiesNotFetched`. Values that arrive go into the store as they are, still
+packed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from ..protocol.net.data_line import DataLines
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import KeysData
-from .core.events import Event, Fetch, Fetched, FetchFailed, GiveUp
+from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
 from .store import Store
 
 __all__ = ["Peers"]
@@ -25,7 +26,7 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class Peers:
-    """Carries out the core's `Fetch` and `GiveUp`. For the loop's thread only."""
+    """Carries out the core's `Fetch` and `EndFetch`. For the loop's thread only."""
 
     def __init__(self, security: Security, store: Store, handle: Callable[[Event], None]) -> None:
         self._security = security
@@ -44,9 +45,9 @@ class Peers:
         """Connect to peers of this cluster from now on; lines that are open stay."""
         self._security = dataclasses.replace(self._security, token=token, cluster_id=cluster_id)
 
-    def do(self, action: Fetch | GiveUp) -> None:
+    def do(self, action: Fetch | EndFetch) -> None:
         """Carry out an action of the core."""
-        if isinstance(action, GiveUp):
+        if isinstance(action, EndFetch):
             self._lines.give_up(action.holder, "the scheduler has lost this worker")
         else:
             self._asked[action.request] = action
@@ -67,9 +68,9 @@ class Peers:
             del attempts[key]
             keys.append(key)
             nbytes.append(self._store.put_packed(attempt, blob))
-        self._handle(Fetched(fetch.holder, fetch.request, keys, nbytes))
+        self._handle(CopiesFetched(fetch.holder, fetch.request, keys, nbytes))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         del self._asked[request]
         _log.info("cannot fetch from %s: %s", holder, reason)
-        self._handle(FetchFailed(holder, request, reason))
+        self._handle(CopiesNotFetched(holder, request, reason))

@@ -45,7 +45,7 @@ from ..protocol.wire.messages import Bye, FetchKeys, Heartbeat, RegisterWorker, 
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
 from .config import WorkerConfig
 from .context import WorkerContext
-from .core.events import Event, Leave, Received, SchedulerLost
+from .core.events import Event, Leave, SchedulerLost, SchedulerSent
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
 from .peers import Peers
@@ -325,7 +325,7 @@ class WorkerServer:
                 return  # one of them ended the session
             messages = [message for message in messages if type(message) in MESSAGE_TYPES]
         if messages:
-            self._handle(Received(messages))
+            self._handle(SchedulerSent(messages))
 
     def _on_other(self, connection: Connection, message: Message) -> None:
         """Handle a message that is not for the core."""

@@ -25,15 +25,15 @@ from weft.protocol.wire.messages import (
 )
 from weft.worker.core.events import (
     ChunkDone,
+    CopiesFetched,
+    CopiesNotFetched,
     Event,
     Fetch,
-    Fetched,
-    FetchFailed,
-    Forget,
+    ForgetValues,
     Leave,
-    Received,
     Run,
     SchedulerLost,
+    SchedulerSent,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -178,7 +178,7 @@ class WorkerNode:
             else:
                 batch.append(message)
         if batch:
-            self._handle(Received(batch))
+            self._handle(SchedulerSent(batch))
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""
@@ -203,7 +203,7 @@ class WorkerNode:
                 assert action.chunk is self.core.slots[action.slot].chunk
                 self._woken[action.slot] = True
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
-            elif isinstance(action, Forget):
+            elif isinstance(action, ForgetValues):
                 for attempt in action.attempts:
                     self.store.pop(attempt, None)
         if self.core.to_scheduler and not self._flush_scheduled:
@@ -326,12 +326,12 @@ class WorkerNode:
                 return
             del self._asked[action.holder]
             if answer is None:
-                self._handle(FetchFailed(action.holder, action.request, "lost"))
+                self._handle(CopiesNotFetched(action.holder, action.request, "lost"))
                 return
             for key, blob in zip(answer.keys, answer.results, strict=True):
                 self.store[attempts[key]] = unpacked(blob)
             nbytes = [self.sim.nbytes(key) for key in answer.keys]
-            self._handle(Fetched(action.holder, action.request, answer.keys, nbytes))
+            self._handle(CopiesFetched(action.holder, action.request, answer.keys, nbytes))
 
         assert action.holder not in self._asked
         self._asked[action.holder] = on_answer

@@ -19,15 +19,15 @@ from weft.worker.core.events import (
     After,
     Before,
     ChunkDone,
+    CopiesFetched,
+    CopiesNotFetched,
+    EndFetch,
     Event,
     Fetch,
-    Fetched,
-    FetchFailed,
-    Forget,
     ForgetFunctions,
-    GiveUp,
-    Received,
+    ForgetValues,
     Run,
+    SchedulerSent,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -119,7 +119,7 @@ class Hands:
 
     def receive(self, *messages: Message) -> list[Message]:
         """Let the core handle messages; return its own."""
-        return self.handle(Received(messages))
+        return self.handle(SchedulerSent(messages))
 
     def handle(self, event: Event) -> list[Message]:
         self.take_in(event)
@@ -149,7 +149,7 @@ class Hands:
             assert action.chunk is self.state.slots[action.slot].chunk
             self.awake.add(action.slot)
             self.n_runs += 1
-        elif isinstance(action, Forget):
+        elif isinstance(action, ForgetValues):
             self.store.difference_update(action.attempts)
         else:
             assert isinstance(action, ForgetFunctions)
@@ -160,7 +160,7 @@ class Hands:
             assert all(fetch.holder != action.holder for fetch in self.fetches.values())
             self.fetches[action.request] = action
         else:
-            assert isinstance(action, GiveUp)
+            assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)
 
     def _check(self) -> None:
@@ -245,11 +245,11 @@ class Hands:
         keys = [key for key in fetch.keys if key not in missing]
         by_key = dict(zip(fetch.keys, fetch.attempts, strict=True))
         self.store.update(by_key[key] for key in keys)
-        return self.handle(Fetched(holder, fetch.request, keys, [100] * len(keys)))
+        return self.handle(CopiesFetched(holder, fetch.request, keys, [100] * len(keys)))
 
     def fail(self, holder: str) -> list[Message]:
         """Let a peer be out of reach."""
-        return self.handle(FetchFailed(holder, self._take(holder).request, "gone"))
+        return self.handle(CopiesNotFetched(holder, self._take(holder).request, "gone"))
 
     def asked(self, holder: str) -> list[str]:
         """Return the keys that a peer is being asked for."""

@@ -28,7 +28,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.worker.context import WorkerContext, get_worker
-from weft.worker.core.events import Fetched, Received, SchedulerLost
+from weft.worker.core.events import CopiesFetched, SchedulerLost, SchedulerSent
 from weft.worker.core.state import WorkerState
 from weft.worker.core.validate import validate
 from weft.worker.executor import Executor
@@ -70,7 +70,7 @@ class Bench:
         return self.executor.store
 
     def send(self, *messages: Message) -> None:
-        self.executor.handle(Received(messages))
+        self.executor.handle(SchedulerSent(messages))
 
     def run(self, function: Callable[..., object], *args: object, key: str = "", wanted: int = 1):
         """Assign one task; return its attempt."""
@@ -406,7 +406,7 @@ def test_fetched_values_are_unpickled_by_the_task_that_needs_them(bench):
     _, (fetch,) = bench.executor.drain()
     assert (fetch.holder, fetch.keys, fetch.attempts) == ("tcp://a", ["x"], [99])
     bench.store.put_packed(99, pickle.dumps(41))
-    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10]))
+    bench.executor.handle(CopiesFetched("tcp://a", fetch.request, ["x"], [10]))
     bench.listen_for(1)
     assert bench.results == {1: 42}
     assert len(bench.store) == 2
@@ -448,7 +448,7 @@ def test_an_input_that_cannot_be_unpickled_is_named_as_the_result_of_another_tas
     assert bench.woken.wait(10)
     _, (fetch,) = bench.executor.drain()
     bench.store.put_packed(99, pickle.dumps(Unwilling()))
-    bench.executor.handle(Fetched("tcp://a", fetch.request, ["x"], [10]))
+    bench.executor.handle(CopiesFetched("tcp://a", fetch.request, ["x"], [10]))
     (note,) = bench.error(1).__notes__
     assert "an argument of task k, a call of inc, which is the result of another task," in note
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import AssignTasks, HoldersGone, LocatedKeys
-from .events import Fetch, Fetched, FetchFailed, GiveUp
+from .events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch
 from .inputs import move_waiters, wake
 from .reports import report_replica
 from .tasks import FETCH, FLIGHT, FORGOTTEN, MEMORY, MISSING, WorkerTask
@@ -82,7 +82,7 @@ def ask(state: WorkerState) -> None:
         state.after.append(Fetch(request.peer.address, request.number, keys, attempts))
 
 
-def on_fetched(state: WorkerState, event: Fetched) -> None:
+def on_fetched(state: WorkerState, event: CopiesFetched) -> None:
     """File the copies that are in the store; look elsewhere for the others."""
     request = state.fetching.end(event.request)
     assert request is not None, f"request {event.request} was never made, or ended before"
@@ -103,7 +103,7 @@ def on_fetched(state: WorkerState, event: Fetched) -> None:
     _end_copies(state, event.holder, request.copies.values())
 
 
-def on_fetch_failed(state: WorkerState, event: FetchFailed) -> None:
+def on_fetch_failed(state: WorkerState, event: CopiesNotFetched) -> None:
     """Look elsewhere for the copies that were requested, or queued, at a holder."""
     request = state.fetching.end(event.request)
     assert request is not None, f"request {event.request} was never made, or ended before"
@@ -117,7 +117,7 @@ def on_holders_gone(state: WorkerState, message: HoldersGone) -> None:
     for holder in message.addresses:
         peer = state.fetching.peers.get(holder)
         if peer is not None and peer.request is not None:
-            state.after.append(GiveUp(holder))
+            state.after.append(EndFetch(holder))
         elif peer is not None:
             _end_copies(state, holder, state.fetching.give_up(holder), unreachable=True)
 

@@ -20,7 +20,7 @@ from .tasks import WorkerFunction, WorkerTask
 
 
 @dataclass(slots=True)
-class Received:
+class SchedulerSent:
     """Messages from the scheduler, in order."""
 
     messages: Sequence[Message]
@@ -48,7 +48,7 @@ class ChunkDone:
 
 
 @dataclass(slots=True)
-class Fetched:
+class CopiesFetched:
     """The answer to a `Fetch`: copies of `keys` are in the store; the holder has no others."""
 
     holder: str
@@ -58,7 +58,7 @@ class Fetched:
 
 
 @dataclass(slots=True)
-class FetchFailed:
+class CopiesNotFetched:
     """A `Fetch` got no answer: the holder is out of reach, or its answer was invalid."""
 
     holder: str
@@ -78,7 +78,9 @@ class Leave:
     reason: str
 
 
-Event: TypeAlias = Received | ChunkDone | Fetched | FetchFailed | Leave | SchedulerLost
+Event: TypeAlias = (
+    SchedulerSent | ChunkDone | CopiesFetched | CopiesNotFetched | Leave | SchedulerLost
+)
 
 # --- Actions --------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ class Run:
 class Fetch:
     """Request `keys` from `holder`, and put the values that arrive into the store as `attempts`.
 
-    Answered by exactly one `Fetched` or `FetchFailed`.
+    Answered by exactly one `CopiesFetched` or `CopiesNotFetched`.
     """
 
     holder: str
@@ -105,14 +107,14 @@ class Fetch:
 
 
 @dataclass(slots=True)
-class GiveUp:
-    """End the outstanding `Fetch` at `holder`, which is answered by a `FetchFailed`."""
+class EndFetch:
+    """End the outstanding `Fetch` at `holder`, which is answered by a `CopiesNotFetched`."""
 
     holder: str
 
 
 @dataclass(slots=True)
-class Forget:
+class ForgetValues:
     """Drop these attempts' values from the store. Some may not be there."""
 
     attempts: list[int]
@@ -126,6 +128,6 @@ class ForgetFunctions:
 
 
 #: Actions that must be done before the messages of the same event leave.
-Before: TypeAlias = Run | Forget | ForgetFunctions
+Before: TypeAlias = Run | ForgetValues | ForgetFunctions
 #: Actions that are done after the messages.
-After: TypeAlias = Fetch | GiveUp
+After: TypeAlias = Fetch | EndFetch

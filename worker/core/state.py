@@ -30,13 +30,13 @@ from .events import (
     After,
     Before,
     ChunkDone,
+    CopiesFetched,
+    CopiesNotFetched,
     Event,
-    Fetched,
-    FetchFailed,
-    Forget,
+    ForgetValues,
     Leave,
-    Received,
     SchedulerLost,
+    SchedulerSent,
 )
 from .fetching import Fetching
 from .ready import ReadyTasks
@@ -119,10 +119,10 @@ class WorkerState:
             self.to_scheduler.append(m.AttemptsEnded(attempts=self.ended))
             self.ended = []
         if self.forget:
-            self.before.append(Forget(self.forget))
+            self.before.append(ForgetValues(self.forget))
             self.forget = []
 
-    def _on_received(self, event: Received) -> None:
+    def _on_received(self, event: SchedulerSent) -> None:
         for message in event.messages:
             handler = _MESSAGES.get(message.__class__)
             if handler is None:
@@ -131,9 +131,9 @@ class WorkerState:
 
 
 _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
-    Received: WorkerState._on_received,
-    Fetched: copies.on_fetched,
-    FetchFailed: copies.on_fetch_failed,
+    SchedulerSent: WorkerState._on_received,
+    CopiesFetched: copies.on_fetched,
+    CopiesNotFetched: copies.on_fetch_failed,
     Leave: drops.on_leave,
     SchedulerLost: drops.on_scheduler_lost,
 }

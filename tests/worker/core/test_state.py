@@ -20,7 +20,7 @@ from weft.protocol.wire.messages import (
     Stop,
 )
 from weft.worker.core import fetching
-from weft.worker.core.events import ChunkDone, ForgetFunctions, Received, SchedulerLost
+from weft.worker.core.events import ChunkDone, ForgetFunctions, SchedulerLost, SchedulerSent
 
 A, B, C = "tcp://a", "tcp://b", "tcp://c"
 
@@ -476,7 +476,7 @@ def test_dropped_functions_live_on_in_their_tasks():
     worker = Hands()
     worker.receive(assign("1 a"))
     function = worker.state.functions[INC]
-    worker.state.handle(Received([DropFunctions(functions=[INC, SLOW])]), 0.0)
+    worker.state.handle(SchedulerSent([DropFunctions(functions=[INC, SLOW])]), 0.0)
     assert worker.state.before == [ForgetFunctions([function])]
     assert worker.run_all() == ["a"]
 
@@ -512,7 +512,7 @@ def no_arguments():
 def test_a_contradictory_message_is_refused_before_anything_changes(message):
     worker = Hands()
     with pytest.raises(RemoteProtocolError):
-        worker.state.handle(Received([message]), 0.0)
+        worker.state.handle(SchedulerSent([message]), 0.0)
     assert worker.state.by_key == {}
     assert worker.state.functions == {}
 
