@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ..protocol.errors import NotSupported, UnknownOption
 from ..protocol.values.exceptions import add_note
-from .core.tasks import Options
+from .core.tasks import SubmitOptions
 from .encoding import make_options
 
 #: The options of a task that can be annotated.
@@ -73,7 +73,7 @@ class TaskOptions:
         is_uniform = not any(map(callable, self._said.values()))
         self.common = _make(self._said, None) if is_uniform else None
 
-    def of(self, key: Any) -> Options:
+    def of(self, key: Any) -> SubmitOptions:
         """Return the options of one task."""
         annotations = self._of_tasks.get(key)
         if annotations:
@@ -87,7 +87,7 @@ def options_of_call(
     workers: str | Iterable[str] | None,
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
-) -> Options | TaskOptions:
+) -> SubmitOptions | TaskOptions:
     """Return the options of a call, completed by those of the context.
 
     Raises:
@@ -178,7 +178,7 @@ def _check(annotations: Iterable[tuple[str, Any]]) -> None:
             )
 
 
-def _make(values: Mapping[str, Any], key: Any) -> Options:
+def _make(values: Mapping[str, Any], key: Any) -> SubmitOptions:
     made = {name: value(key) if callable(value) else value for name, value in values.items()}
     priority = made.get("priority") or 0
     if isinstance(priority, float) and priority.is_integer():

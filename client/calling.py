@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ClientClosed
 from ..protocol.host.collector import paused_collector
 from .annotations import TaskOptions
-from .core.tasks import FutureState, Options, TaskColumns, TaskRecord
+from .core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
 from .encoding import (
     Encoder,
     bind_constants,
@@ -36,7 +36,7 @@ def submit_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     key: str | None,
-    options: Options | TaskOptions,
+    options: SubmitOptions | TaskOptions,
     pure: bool,
 ) -> Future:
     """Submit one call and return its future; see `Client.submit`."""
@@ -78,7 +78,7 @@ def submit_rows(
     iterables: tuple[Iterable[Any], ...],
     kwargs: dict[str, Any],
     key: str | Iterable[str] | None,
-    options: Options | TaskOptions,
+    options: SubmitOptions | TaskOptions,
     pure: bool,
     batch_size: int | None,
 ) -> list[Future]:
@@ -103,7 +103,7 @@ def submit_rows(
     more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
     chunks = encoder.rows(function, rows, constants, keys, pure, **more)
     for chunk, loan in encode_each(engine, chunks):  # `rows` may make a client of its own
-        of_rows = None if isinstance(options, Options) else list(map(options.of, chunk.keys))
+        of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
         replaced: list[FutureState] | None = None
         with paused_collector():
             if is_unique:
@@ -113,7 +113,7 @@ def submit_rows(
                 states, replaced = engine.attach(chunk.keys, chunk.spec_hashes)
             futures += [Future(engine, state) for state in states]
         first = options if of_rows is None else max(of_rows, key=attrgetter("priority"))
-        assert isinstance(first, Options)
+        assert isinstance(first, SubmitOptions)
         if chunk.shared is not None:
             chunk.shared.submit(engine, first.priority, states, chunk.dependencies)
         hashes = chunk.spec_hashes
@@ -128,7 +128,7 @@ def submit_rows(
     return futures
 
 
-def _parted(columns: TaskColumns, of_rows: list[Options]) -> list[TaskColumns]:
+def _parted(columns: TaskColumns, of_rows: list[SubmitOptions]) -> list[TaskColumns]:
     """Return the same tasks as one `TaskColumns` for each set of options."""
     rows_by_options: dict[tuple[Any, ...], list[int]] = {}
     for row, options in enumerate(of_rows):

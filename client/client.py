@@ -25,7 +25,7 @@ from . import absent, asking, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows
 from .core.events import Cancel, Send
-from .core.tasks import FutureState, Options
+from .core.tasks import FutureState, SubmitOptions
 from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
@@ -421,7 +421,7 @@ class Client(ClusterClient):
         return result
 
     def _submit_task(
-        self, func: Callable[..., Any], args: Sequence[Any], key: str, options: Options
+        self, func: Callable[..., Any], args: Sequence[Any], key: str, options: SubmitOptions
     ) -> Future:
         """Submit a task of a graph, with final options."""
         return submit_call(

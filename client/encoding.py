@@ -31,14 +31,14 @@ from ..protocol.wire.message import MAX_DEPENDENCIES, MAX_KEY_CHARS
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .absent import CALL_OPTIONS
 from .core.submitting import MAX_NBYTES, MAX_TASKS
-from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, Options
+from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
 _FIRST_CHUNK: Final = 256
 _MAX_FUNCTIONS: Final = 1024
 
 
-class Chunk:
+class MapChunk:
     """A part of a `map`: some rows, encoded."""
 
     __slots__ = ("args", "dependencies", "keys", "shared", "spec_hashes")
@@ -122,7 +122,7 @@ class Encoder:
         keys: list[str] | str | None,
         pure: bool,
         max_tasks: int = MAX_TASKS,
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[MapChunk]:
         """Encode many calls of a function, in chunks of at most about a megabyte.
 
         The first chunk is small, so that the first tasks start early; the size of the others
@@ -173,7 +173,7 @@ class Encoder:
                     start + number for number in map(str, itertools.islice(self._numbers, n))
                 ]
             n_done += n
-            yield Chunk(chunk_keys, args, dependencies, spec_hashes, shared)
+            yield MapChunk(chunk_keys, args, dependencies, spec_hashes, shared)
             size = min(max(n * MAX_NBYTES // max(nbytes, 1), 1), 4 * size, max_tasks)
             chunk = list(itertools.islice(rows, size))
 
@@ -301,7 +301,7 @@ def make_options(
     workers: str | Iterable[str] | None,
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
-) -> Options:
+) -> SubmitOptions:
     """Check options and put them together.
 
     Raises:
@@ -335,7 +335,7 @@ def make_options(
         if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
             raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
         amounts[name] = amount
-    return Options(priority, retries or 0, names, allow_other_workers, amounts)
+    return SubmitOptions(priority, retries or 0, names, allow_other_workers, amounts)
 
 
 def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -37,7 +37,7 @@ from ..protocol.values.shared import PackedArgument, SharedReference, own_memory
 from ..protocol.wire.framing import FrameLimits
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .core.events import Watch
-from .core.tasks import FAILED, FunctionRecord, FutureState, Options, TaskRecord, Watcher
+from .core.tasks import FAILED, FunctionRecord, FutureState, SubmitOptions, TaskRecord, Watcher
 from .future import Future
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class SharedArguments:
         (state,), replaced = engine.table.attach([key])
         future = Future(engine, state)
         failed = replaced[0] if replaced else None
-        engine.post(TaskRecord(state, function, packed, [], Options(priority), None, failed))
+        engine.post(TaskRecord(state, function, packed, [], SubmitOptions(priority), None, failed))
         return SharedArgument(future, content.nbytes, priority)
 
     def done(self, argument: SharedArgument, states: list[FutureState]) -> None:

@@ -18,7 +18,7 @@ from ..graphs.dask_graphs import as_mapping, node_types
 from ..protocol.errors import SerializationError
 from ..protocol.host.collector import paused_collector
 from .annotations import NAMES, TaskOptions, active_annotations, annotations_of, check_options
-from .core.tasks import Options
+from .core.tasks import SubmitOptions
 
 #: So much of a key goes into the name of its task on the cluster.
 _MAX_KEY_CHARS = 80
@@ -96,7 +96,9 @@ def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions
         dropped.clear()
 
 
-def _submit(submit: Callable[..., Any], task: GraphTask, suffix: str, options: Options) -> Any:
+def _submit(
+    submit: Callable[..., Any], task: GraphTask, suffix: str, options: SubmitOptions
+) -> Any:
     name = f"{str(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
     if all(isinstance(ref, GraphTask) for _, ref in task.refs):
         args = task.args.copy()

@@ -22,7 +22,7 @@ from ...protocol.wire.messages import (
     KeysUnrunnable,
     ResultsReady,
 )
-from .events import Received, Warn
+from .events import AnswersReceived, Warn
 from .fetching import take, turn_from
 from .reconciling import submit_held
 from .tasks import CANCELLED, ERROR, FINISHED, HELD, LOST, PENDING, SENT, FutureState, Status
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_WARNINGS: Final = 100
 
 
-def on_received(core: ClientState, event: Received, _now: float) -> None:
+def on_received(core: ClientState, event: AnswersReceived, _now: float) -> None:
     """Handle messages in their order."""
     handlers = _HANDLERS
     for message in event.messages:

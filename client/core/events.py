@@ -67,7 +67,7 @@ class AskInfo:
 
 
 @dataclass(slots=True)
-class Forget:
+class ForgetWatcher:
     """The watcher waits for the cluster, or for an answer, no more."""
 
     watcher: Watcher
@@ -97,7 +97,7 @@ class Send:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskInfo | Forget | Unreadable | Confirm | Send"
+    " | AskInfo | ForgetWatcher | Unreadable | Confirm | Send"
 )
 
 # --- Events ---------------------------------------------------------------------------------------
@@ -111,14 +111,14 @@ class Operations:
 
 
 @dataclass(slots=True)
-class Received:
+class AnswersReceived:
     """Messages from the scheduler, in order."""
 
     messages: list[Message]
 
 
 @dataclass(slots=True)
-class Fetched:
+class ResultsFetched:
     """A worker answered a `FetchFrom`."""
 
     request: int
@@ -127,7 +127,7 @@ class Fetched:
 
 
 @dataclass(slots=True)
-class FetchFailed:
+class ResultsNotFetched:
     """A worker could not be asked, or did not answer."""
 
     request: int
@@ -162,18 +162,18 @@ class GaveUp:
 
 
 @dataclass(slots=True)
-class Closed:
+class ClientClosing:
     """The user closed the client."""
 
 
 @dataclass(slots=True)
-class Tick:
+class ClientTick:
     """Time has passed; comes about once a second."""
 
 
 Event: TypeAlias = (
-    "Operations | Received | Fetched | FetchFailed | Connected | Disconnected | Unsendable"
-    " | GaveUp | Closed | Tick"
+    "Operations | AnswersReceived | ResultsFetched | ResultsNotFetched | Connected | Disconnected"
+    " | Unsendable | GaveUp | ClientClosing | ClientTick"
 )
 
 # --- Actions --------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Notify:
 
 @dataclass(slots=True)
 class FetchFrom:
-    """Ask the worker at `holder` for data; answer with `Fetched` or `FetchFailed`."""
+    """Ask the worker at `holder` for data; answer with `ResultsFetched` or `ResultsNotFetched`."""
 
     holder: str
     request: int

@@ -37,7 +37,7 @@ MAX_ROUNDS: Final = 45
 MAX_REASONS: Final = 1000
 
 
-class Fetch:
+class FetchUnderWay:
     """A request under way."""
 
     __slots__ = ("holder", "nbytes", "states")
@@ -109,7 +109,7 @@ def _start(core: ClientState, holder: str, queue: dict[FutureState, None]) -> No
     for state in states:
         del queue[state]
     request = core.next_request()
-    core.fetches[request] = Fetch(holder, states, nbytes)
+    core.fetches[request] = FetchUnderWay(holder, states, nbytes)
     core.n_fetches[holder] = core.n_fetches.get(holder, 0) + 1
     core.nbytes_in_flight += nbytes
     keys = [state.key for state in states]
@@ -218,7 +218,7 @@ def requeue_relayed(core: ClientState) -> None:
         ask_through_scheduler(core, fetch.states)
 
 
-def _end(core: ClientState, request: int) -> Fetch | None:
+def _end(core: ClientState, request: int) -> FetchUnderWay | None:
     fetch = core.fetches.pop(request, None)
     if fetch is None:
         return None

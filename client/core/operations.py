@@ -16,7 +16,7 @@ from .events import (
     AskInfo,
     Cancel,
     Confirm,
-    Forget,
+    ForgetWatcher,
     Operations,
     Send,
     Unreadable,
@@ -83,7 +83,7 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
             ask_info(core, operation.watcher)
         elif cls is WatchCluster:
             watch_cluster(core, operation.watcher, operation.n_workers)
-        elif cls is Forget:
+        elif cls is ForgetWatcher:
             forget(core, operation.watcher)
         elif cls is Unreadable:
             note_unreadable(operation.state, operation.failure)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import SubmitTasks
-from .events import Closed, Connected, Disconnected, GaveUp, Tick, Unsendable, Warn
+from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
 from .operations import set_barrier
 from .reconciling import ask, look_at_answers
@@ -76,7 +76,7 @@ def on_gave_up(core: ClientState, event: GaveUp, _now: float) -> None:
     _end(core, LOST, ["connection-lost", "", event.reason])
 
 
-def on_closed(core: ClientState, _event: Closed, _now: float) -> None:
+def on_closed(core: ClientState, _event: ClientClosing, _now: float) -> None:
     """End, because the user closed the client."""
     _end(core, CANCELLED, ["client-closed", ""])
 
@@ -97,7 +97,7 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
     core.confirmations.clear()
 
 
-def on_tick(core: ClientState, _event: Tick, now: float) -> None:
+def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
     """Check that releases were read, and do what waited for time to pass."""
     if core.is_linked:
         if core.unacknowledged and not core.checked:

@@ -25,24 +25,24 @@ from . import sessions
 from .answers import on_received
 from .events import (
     Action,
-    Closed,
+    AnswersReceived,
+    ClientClosing,
+    ClientTick,
     Connected,
     Disconnected,
     Event,
-    Fetched,
-    FetchFailed,
     GaveUp,
     Notify,
     Operations,
-    Received,
-    Tick,
+    ResultsFetched,
+    ResultsNotFetched,
     Unsendable,
 )
-from .fetching import Fetch, give_up_holder, issue, take
+from .fetching import FetchUnderWay, give_up_holder, issue, take
 from .operations import on_operations
 from .reconciling import go_on
 from .table import FutureTable
-from .tasks import FutureState, Options, Watcher
+from .tasks import FutureState, SubmitOptions, Watcher
 
 
 class ClientState:
@@ -70,7 +70,7 @@ class ClientState:
         #: The message that is being filled, with its options, {function id: its place there} and
         #: the bytes of its blobs. None and empty between events.
         self.open: SubmitTasks | None = None
-        self.open_options: Options | None = None
+        self.open_options: SubmitOptions | None = None
         self.open_functions: dict[bytes, int] = {}
         self.open_nbytes = 0
         #: {state: None} in phase held, in order. Empty while linked.
@@ -101,7 +101,7 @@ class ClientState:
         #: {holder: {state: None} to ask it for}; none is empty.
         self.fetch_queues: dict[str, dict[FutureState, None]] = {}
         #: {request: fetch} under way; through the scheduler only while linked.
-        self.fetches: dict[int, Fetch] = {}
+        self.fetches: dict[int, FetchUnderWay] = {}
         #: {holder: number of its requests}; no zeros, at most MAX_REQUESTS_PER_HOLDER.
         self.n_fetches: dict[str, int] = {}
         #: Sum over the requests.
@@ -145,23 +145,23 @@ class ClientState:
         return self.last_request
 
 
-def _on_fetched(core: ClientState, event: Fetched, _now: float) -> None:
+def _on_fetched(core: ClientState, event: ResultsFetched, _now: float) -> None:
     take(core, event.request, event.keys, event.blobs)
 
 
-def _on_fetch_failed(core: ClientState, event: FetchFailed, _now: float) -> None:
+def _on_fetch_failed(core: ClientState, event: ResultsNotFetched, _now: float) -> None:
     give_up_holder(core, event.request, event.reason)
 
 
 _HANDLERS: Final[dict[type, Callable[[ClientState, Any, float], None]]] = {
     Operations: on_operations,
-    Received: on_received,
-    Fetched: _on_fetched,
-    FetchFailed: _on_fetch_failed,
+    AnswersReceived: on_received,
+    ResultsFetched: _on_fetched,
+    ResultsNotFetched: _on_fetch_failed,
     Connected: sessions.on_connected,
     Disconnected: sessions.on_disconnected,
     GaveUp: sessions.on_gave_up,
-    Closed: sessions.on_closed,
+    ClientClosing: sessions.on_closed,
     Unsendable: sessions.on_unsendable,
-    Tick: sessions.on_tick,
+    ClientTick: sessions.on_tick,
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol.wire.messages import NO_HASH, SubmitTasks
 from ...protocol.wire.payload import Blob, blob_nbytes
-from .tasks import NEW, SENT, FunctionRecord, Options, TaskColumns, TaskRecord
+from .tasks import NEW, SENT, FunctionRecord, SubmitOptions, TaskColumns, TaskRecord
 from .transitions import drop, move
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def discard_submissions(core: ClientState) -> None:
     core.open_nbytes = 0
 
 
-def _new_message(options: Options) -> SubmitTasks:
+def _new_message(options: SubmitOptions) -> SubmitTasks:
     return SubmitTasks(
         functions=[],
         function_names=[],

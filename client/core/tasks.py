@@ -59,7 +59,7 @@ class FunctionRecord:
         self.keeps_records = False
 
 
-class Options:
+class SubmitOptions:
     """The options of a submission; equal ones share a message."""
 
     __slots__ = ("allow_other_workers", "priority", "resources", "retries", "workers")
@@ -79,7 +79,7 @@ class Options:
         self.resources = resources or {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and all(
+        return isinstance(other, SubmitOptions) and all(
             getattr(self, name) == getattr(other, name) for name in self.__slots__
         )
 
@@ -92,7 +92,7 @@ class Options:
         return self.priority, self.retries, names, self.allow_other_workers, amounts
 
 
-DEFAULT_OPTIONS: Final = Options()
+DEFAULT_OPTIONS: Final = SubmitOptions()
 
 
 class FutureState:
@@ -187,7 +187,7 @@ class TaskRecord:
         function: FunctionRecord,
         args: Blob,
         dependencies: list[str],
-        options: Options,
+        options: SubmitOptions,
         spec_hash: bytes | None = None,
         replaced: FutureState | None = None,
     ) -> None:
@@ -229,7 +229,7 @@ class TaskColumns:
         function: FunctionRecord,
         args: list[Blob],
         dependencies: list[list[str]],
-        options: Options,
+        options: SubmitOptions,
         spec_hashes: list[bytes] | None = None,
         replaced: list[FutureState] | None = None,
     ) -> None:

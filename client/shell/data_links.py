@@ -1,8 +1,8 @@
 """Fetching large results from the workers that hold them.
 
-Turns the core's `FetchFrom` into `GetData`, and each answer or failure of a line into one `Fetched`
-or `FetchFailed`. The first failure with each worker is logged as a warning, because the way through
-the scheduler, which is taken then, is slower and limited in size.
+Turns the core's `FetchFrom` into `GetData`, and each answer or failure of a line into one
+`ResultsFetched` or `ResultsNotFetched`. The first failure with each worker is logged as a warning,
+because the way through the scheduler, which is taken then, is slower and limited in size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from ...protocol.net.data_line import DataLines
 from ...protocol.trust.security import Security
 from ...protocol.wire.messages import KeysData
-from ..core.events import Event, Fetched, FetchFailed, FetchFrom
+from ..core.events import Event, FetchFrom, ResultsFetched, ResultsNotFetched
 
 __all__ = ["DataLinks"]
 
@@ -46,7 +46,7 @@ class DataLinks:
         await self._lines.close()
 
     def _on_answer(self, _holder: str, message: KeysData) -> None:
-        self._on_event(Fetched(message.request, message.keys, message.results))
+        self._on_event(ResultsFetched(message.request, message.keys, message.results))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         if holder not in self._warned:
@@ -59,4 +59,4 @@ class DataLinks:
                 holder,
                 reason,
             )
-        self._on_event(FetchFailed(request, reason))
+        self._on_event(ResultsNotFetched(request, reason))

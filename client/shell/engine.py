@@ -25,13 +25,13 @@ from ...protocol.errors import ClientClosed
 from ...protocol.net.session import Finder
 from ...protocol.wire.failure import Failure
 from ..core.events import (
-    Closed,
+    ClientClosing,
+    ClientTick,
     Confirm,
     Event,
     FetchFrom,
-    Forget,
+    ForgetWatcher,
     Operations,
-    Tick,
     Unreadable,
     Unwatch,
     Warn,
@@ -195,7 +195,7 @@ class Engine:
         if isinstance(operation, Watch):
             self.post(Unwatch(waiter, operation.states))
         else:
-            self.post(Forget(waiter))
+            self.post(ForgetWatcher(waiter))
 
     def wait_for(
         self,
@@ -421,7 +421,7 @@ class Engine:
 
     def _on_tick(self) -> None:
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
-        self._on_event(Tick())
+        self._on_event(ClientTick())
         self._check_unused()
 
     async def close(self, reason: str = "the client was closed") -> None:
@@ -436,7 +436,7 @@ class Engine:
             self._is_sweeping = False
         while self._flush():
             pass
-        self._on_event(Closed())
+        self._on_event(ClientClosing())
         try:
             if self.data is not None:
                 await self.data.close()

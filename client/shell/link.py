@@ -32,7 +32,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import Heartbeat, RegisterClient, Welcome
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
-from ..core.events import Connected, Disconnected, Event, GaveUp, Received, Unsendable
+from ..core.events import AnswersReceived, Connected, Disconnected, Event, GaveUp, Unsendable
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -205,7 +205,7 @@ class SchedulerLink:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
-        self._on_event(Received(messages))
+        self._on_event(AnswersReceived(messages))
 
     def on_writable(self, connection: Connection) -> None:
         """See `SessionOwner`."""

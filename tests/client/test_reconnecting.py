@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.core.events import Cancel, Disconnected, Fetched, Operations, Tick, Want, Watch
+from weft.client.core.events import (
+    Cancel,
+    ClientTick,
+    Disconnected,
+    Operations,
+    ResultsFetched,
+    Want,
+    Watch,
+)
 from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
     FetchKeys,
@@ -136,7 +144,7 @@ def test_data_that_arrives_after_a_failure_does_not_undo_it(bench):
     bench.hear(in_memory(["a"]))
     _, (fetch,) = bench.handle(Operations([Watch(Listener(wants_data=True), [a.state])]))
     bench.hear(KeysPending(keys=["a"]), erred("a"))
-    bench.handle(Fetched(fetch.request, ["a"], [b"late"]))
+    bench.handle(ResultsFetched(fetch.request, ["a"], [b"late"]))
     assert (a.state.status, a.state.blob) == ("error", None)
 
 
@@ -168,7 +176,7 @@ def test_a_doomed_task_that_the_scheduler_may_have_is_released(bench):
     messages, _ = bench.hear(KeysUnknown(keys=["b"]))
     assert messages == [ReleaseKeys(keys=["b"])]
     assert b.state.status == "cancelled"
-    bench.sent(Tick())
+    bench.sent(ClientTick())
 
 
 def test_nothing_is_released_before_it_is_known_what_has_to_be_submitted_again(bench):
@@ -259,7 +267,7 @@ def test_a_release_that_follows_a_submission_is_said_again_too(bench):
     a, b = bench.task("a"), bench.task("b", "a")
     bench.do(a, b)
     bench.do(a.state)
-    (check,) = bench.sent(Tick())
+    (check,) = bench.sent(ClientTick())
     bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
     bench.sent(Disconnected("why"))
     bench.connect()

@@ -25,15 +25,15 @@ from hypothesis.stateful import (
 )
 
 from weft.client.core.events import (
+    AnswersReceived,
     Cancel,
+    ClientTick,
     Connected,
     Disconnected,
-    Fetched,
-    FetchFailed,
     FetchFrom,
     Operations,
-    Received,
-    Tick,
+    ResultsFetched,
+    ResultsNotFetched,
     Unwatch,
     Want,
     Watch,
@@ -45,7 +45,7 @@ from weft.client.core.tasks import (
     FAILED,
     FunctionRecord,
     FutureState,
-    Options,
+    SubmitOptions,
     TaskColumns,
     TaskRecord,
     Watcher,
@@ -295,7 +295,7 @@ class ClientMachine(RuleBasedStateMachine):
                 self.functions[1 if named == b"1" else name % 2],
                 args,
                 dependencies,
-                Options(priority=priority),
+                SubmitOptions(priority=priority),
                 spec_hash,
                 replaced[0] if replaced else None,
             )
@@ -399,7 +399,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule()
     def tick(self):
-        self.handle(Tick())
+        self.handle(ClientTick())
 
     # -- the other side
 
@@ -423,7 +423,7 @@ class ClientMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 5))
     def client_reads(self, n):
         received = [self.to_client.popleft() for _ in range(min(n, len(self.to_client)))]
-        self.handle(Received(received))
+        self.handle(AnswersReceived(received))
 
     @precondition(lambda self: self.fetches)
     @rule(how=st.sampled_from(["answer", "lose", "fail"]), data=st.data())
@@ -432,10 +432,10 @@ class ClientMachine(RuleBasedStateMachine):
         self.fetches.remove(fetch)
         assert fetch.holder == HOLDER
         if how == "fail":
-            self.handle(FetchFailed(fetch.request, "unreachable"))
+            self.handle(ResultsNotFetched(fetch.request, "unreachable"))
             return
         answer = self.scheduler.data(fetch.request, fetch.keys, fetch.keys if how == "lose" else ())
-        self.handle(Fetched(answer.request, answer.keys, answer.results))
+        self.handle(ResultsFetched(answer.request, answer.keys, answer.results))
 
     # -- what must hold
 
@@ -473,7 +473,7 @@ class ClientMachine(RuleBasedStateMachine):
             for fetch in self.fetches[:]:
                 self.fetches.remove(fetch)
                 answer = self.scheduler.data(fetch.request, fetch.keys)
-                self.handle(Fetched(answer.request, answer.keys, answer.results))
+                self.handle(ResultsFetched(answer.request, answer.keys, answer.results))
             validate(self.core)
             if not (self.queue or self.to_scheduler or self.to_client or self.fetches or ready):
                 return

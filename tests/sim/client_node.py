@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.client.core.events import (
+    AnswersReceived,
     Cancel,
-    Closed,
+    ClientClosing,
+    ClientTick,
     Connected,
     Disconnected,
     Event,
-    Fetched,
-    FetchFailed,
     FetchFrom,
     Operations,
-    Received,
-    Tick,
+    ResultsFetched,
+    ResultsNotFetched,
     Want,
     Watch,
 )
@@ -32,7 +32,7 @@ from weft.client.core.tasks import (
     SENT,
     FunctionRecord,
     FutureState,
-    Options,
+    SubmitOptions,
     TaskColumns,
     TaskRecord,
     Watcher,
@@ -294,7 +294,7 @@ class ClientNode:
             return
         self.world.note(f"{self!r} leaves")
         self._flush_operations()
-        self._handle(Closed())
+        self._handle(ClientClosing())
         self._end()
         self.session.leave([Bye(reason="closed")])
 
@@ -334,7 +334,7 @@ class ClientNode:
     def on_messages(self, messages: list[Message]) -> None:
         """See `SessionOwner`."""
         self.world.note(f"{self!r} <-", messages)
-        self._handle(Received(messages))
+        self._handle(AnswersReceived(messages))
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""
@@ -342,7 +342,7 @@ class ClientNode:
 
     def _on_tick(self) -> None:
         if self.is_alive:
-            self._handle(Tick())
+            self._handle(ClientTick())
             self.world.at(1.0, self._on_tick, is_work=False)
 
     # -- the core ---------------------------------------------------------------------------------
@@ -366,9 +366,9 @@ class ClientNode:
             if not self.is_alive:
                 return
             if answer is None:
-                self._handle(FetchFailed(action.request, "lost"))
+                self._handle(ResultsNotFetched(action.request, "lost"))
             else:
-                self._handle(Fetched(action.request, answer.keys, answer.results))
+                self._handle(ResultsFetched(action.request, answer.keys, answer.results))
 
         request = GetData(request=action.request, keys=action.keys)
         self.sim.ask(self, action.holder, request, on_answer)
@@ -449,8 +449,8 @@ def _alike(one: Spec, other: Spec) -> bool:
     )
 
 
-def _options(spec: Spec) -> Options:
-    return Options(
+def _options(spec: Spec) -> SubmitOptions:
+    return SubmitOptions(
         priority=spec.priority,
         retries=spec.retries,
         workers=spec.workers,

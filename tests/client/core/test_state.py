@@ -9,19 +9,19 @@ import pytest
 
 from weft.client.core import fetching
 from weft.client.core.events import (
+    AnswersReceived,
     AskInfo,
     Cancel,
-    Closed,
+    ClientClosing,
+    ClientTick,
     Connected,
     Disconnected,
-    Fetched,
-    FetchFailed,
     FetchFrom,
     GaveUp,
     Notify,
     Operations,
-    Received,
-    Tick,
+    ResultsFetched,
+    ResultsNotFetched,
     Unwatch,
     Want,
     Warn,
@@ -35,7 +35,7 @@ from weft.client.core.tasks import (
     DEFAULT_OPTIONS,
     FunctionRecord,
     FutureState,
-    Options,
+    SubmitOptions,
     TaskColumns,
     TaskRecord,
     Watcher,
@@ -113,7 +113,7 @@ class Bench:
         return TaskColumns(states, self.function, args, list(dependencies), DEFAULT_OPTIONS)
 
     def hear(self, *messages):
-        return self.handle(Received(list(messages)))
+        return self.handle(AnswersReceived(list(messages)))
 
     def state(self, key):
         return self.table.states[key]
@@ -160,12 +160,12 @@ def test_a_run_of_submissions_is_one_message_and_carries_its_function_once(bench
 
 
 def test_options_split_a_run_only_when_they_differ(bench):
-    equal = [Options(priority=3), Options(priority=3)]
+    equal = [SubmitOptions(priority=3), SubmitOptions(priority=3)]
     messages = bench.do(
         bench.task("a", options=equal[0]),
         bench.task("b", options=equal[1]),
         bench.task("c"),
-        bench.task("d", options=Options(workers=["w"], retries=2)),
+        bench.task("d", options=SubmitOptions(workers=["w"], retries=2)),
     )
     assert [m.keys for m in messages] == [["a", "b"], ["c"], ["d"]]
     assert [m.priority for m in messages] == [3, 0, 0]
@@ -458,7 +458,9 @@ def large(bench):
 def test_large_results_are_fetched_in_one_request_from_their_holder(large):
     assert large.fetch == FetchFrom("tcp://w:1", large.fetch.request, ["a", "b", "c"])
     assert [s.status for s in large.states] == ["finished"] * 3
-    _, actions = large.handle(Fetched(large.fetch.request, ["a", "b", "c"], [b"1", b"2", b"3"]))
+    _, actions = large.handle(
+        ResultsFetched(large.fetch.request, ["a", "b", "c"], [b"1", b"2", b"3"])
+    )
     assert actions == [Notify(large.watcher, large.states)]
     assert large.states[2].blob == b"3"
 
@@ -475,7 +477,7 @@ def test_large_results_are_not_fetched_before_somebody_asks(bench):
 
 def test_a_missing_key_is_reported_and_fetched_where_it_is_next(large):
     request = large.fetch.request
-    messages, actions = large.handle(Fetched(request, ["a"], [b"1"]))
+    messages, actions = large.handle(ResultsFetched(request, ["a"], [b"1"]))
     assert messages == [ReportMissing(keys=["b", "c"], holder="tcp://w:1")]
     assert actions == [Notify(large.watcher, [large.state("a")])]
     assert large.state("b").status == "pending"
@@ -485,7 +487,7 @@ def test_a_missing_key_is_reported_and_fetched_where_it_is_next(large):
 
 
 def test_an_unreachable_holder_is_asked_through_the_scheduler(large):
-    (message,) = large.sent(FetchFailed(large.fetch.request, "no route"))
+    (message,) = large.sent(ResultsNotFetched(large.fetch.request, "no route"))
     assert isinstance(message, FetchKeys)
     assert message.keys == ["a", "b", "c"]
     _, actions = large.hear(
@@ -504,16 +506,16 @@ def test_a_result_that_was_lost_is_fetched_anew_although_the_first_holder_owes_a
     _, (fetch,) = large.hear(in_memory(["a", "b"], holder="tcp://w:2"))
     assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["a", "b"])
     # What the first one answers after all, or that it does not, is nobody's business any more.
-    assert large.handle(Fetched(first, ["a", "b", "c"], [b"1", b"2", b"3"])) == ([], [])
-    assert large.handle(FetchFailed(first, "silent")) == ([], [])
-    _, (told,) = large.handle(Fetched(fetch.request, ["a", "b"], [b"1", b"2"]))
+    assert large.handle(ResultsFetched(first, ["a", "b", "c"], [b"1", b"2", b"3"])) == ([], [])
+    assert large.handle(ResultsNotFetched(first, "silent")) == ([], [])
+    _, (told,) = large.handle(ResultsFetched(fetch.request, ["a", "b"], [b"1", b"2"]))
     assert told == Notify(large.watcher, large.states[:2])
 
 
 def test_a_result_whose_first_holder_is_lost_is_fetched_from_the_other_one(large):
     _, (fetch,) = large.hear(in_memory(["b"], holder="tcp://w:2"))
     assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["b"])
-    _, (told,) = large.handle(Fetched(large.fetch.request, ["a", "c"], [b"1", b"3"]))
+    _, (told,) = large.handle(ResultsFetched(large.fetch.request, ["a", "c"], [b"1", b"3"]))
     assert told == Notify(large.watcher, [large.state("a"), large.state("c")])
     # News of where it is already being fetched from changes nothing.
     assert large.hear(in_memory(["b"], holder="tcp://w:2")) == ([], [])
@@ -550,13 +552,13 @@ def test_data_that_is_never_where_it_should_be_is_lost_in_the_end(bench):
         assert columns.states[0].status != "lost"
         _, actions = bench.hear(in_memory(["a"]))
         (fetch,) = actions
-        _, actions = bench.handle(Fetched(fetch.request, [], []))
+        _, actions = bench.handle(ResultsFetched(fetch.request, [], []))
     assert actions == [Notify(watcher, columns.states)]
     assert columns.states[0].status == "lost"
 
 
 def test_a_holder_out_of_reach_is_asked_about_once_a_tick_after_some_time(large):
-    (ask,) = large.sent(FetchFailed(large.fetch.request, "no route"))
+    (ask,) = large.sent(ResultsNotFetched(large.fetch.request, "no route"))
     for _ in range(FAST_ROUNDS - 1):
         ((want,), _) = large.hear(
             KeysData(request=ask.request, keys=[], results=[], missing=["a", "b", "c"])
@@ -567,12 +569,12 @@ def test_a_holder_out_of_reach_is_asked_about_once_a_tick_after_some_time(large)
     assert large.hear(
         KeysData(request=ask.request, keys=[], results=[], missing=["a", "b", "c"])
     ) == ([], [])
-    assert large.sent(Tick()) == [WantKeys(keys=["a", "b", "c"])]
+    assert large.sent(ClientTick()) == [WantKeys(keys=["a", "b", "c"])]
 
 
 def test_what_is_made_again_and_again_between_two_ticks_is_not_given_up(large):
     """Its holders died one after the other; so long there is nothing wrong with it."""
-    (ask,) = large.sent(FetchFailed(large.fetch.request, "no route"))
+    (ask,) = large.sent(ResultsNotFetched(large.fetch.request, "no route"))
     for _ in range(2 * MAX_ROUNDS):
         messages, _ = large.hear(
             KeysData(request=ask.request, keys=[], results=[], missing=["a", "b", "c"]),
@@ -591,7 +593,7 @@ def test_bytes_under_way_are_limited(bench):
     _, actions = bench.hear(in_memory(keys, nbytes=30 << 20))
     # Two at a time from one holder.
     assert [a.keys for a in actions] == [["k0"], ["k1"]]
-    _, actions = bench.handle(Fetched(actions[0].request, ["k0"], [b"0"]))
+    _, actions = bench.handle(ResultsFetched(actions[0].request, ["k0"], [b"0"]))
     assert [a.keys for a in actions if isinstance(a, FetchFrom)] == [["k2"]]
 
 
@@ -658,10 +660,10 @@ def test_a_release_is_said_again_unless_it_was_seen_to_be_heard(bench):
     a, b = bench.task("a"), bench.task("b")
     bench.do(a, b)
     bench.do(a.state)
-    (check,) = bench.sent(Tick())
+    (check,) = bench.sent(ClientTick())
     assert isinstance(check, FetchKeys)
     bench.do(b.state)
-    assert bench.sent(Tick()) == []
+    assert bench.sent(ClientTick()) == []
     bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
     bench.sent(Disconnected("why"))
     assert bench.connect()[0] == ReleaseKeys(keys=["b"])
@@ -673,7 +675,7 @@ def test_a_scheduler_that_forgets_to_answer_holds_nothing_up_for_ever(bench):
     assert bench.connect() == [WantKeys(keys=["a"])]
     messages = []
     for _ in range(100):
-        messages += bench.sent(Tick())
+        messages += bench.sent(ClientTick())
     assert [m.keys for m in messages] == [["a"]]
 
 
@@ -695,7 +697,7 @@ def test_closing_wakes_everybody(bench):
     bench.do(bench.task("a"))
     watcher, asking = Listener(wants_data=True), Listener(wants_data=False)
     bench.handle(Operations([Watch(watcher, [bench.state("a")]), AskInfo(asking)]))
-    _, actions = bench.handle(Closed())
+    _, actions = bench.handle(ClientClosing())
     assert [a.watcher for a in actions] == [asking, watcher] or [a.watcher for a in actions] == [
         watcher,
         asking,

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from weft.client.core import answers, operations
 from weft.client.core.events import (
+    AnswersReceived,
     Cancel,
+    ClientTick,
     Connected,
     Disconnected,
     Operations,
-    Received,
-    Tick,
     Watch,
 )
 from weft.client.core.state import ClientState
@@ -163,17 +163,19 @@ class Side:
             self.handle(Operations([operation]))
         elif kind == "ready":
             keys = list(dict.fromkeys(f"k{name}" for name in names))
-            self.handle(Received([ResultsReady(keys=keys, results=[b"r"] * len(keys))]))
+            self.handle(AnswersReceived([ResultsReady(keys=keys, results=[b"r"] * len(keys))]))
         elif kind == "erred":
             failure = ["exception", f"k{n}", b"", "T", "t", "", b""]
-            self.handle(Received([KeysErred(keys=[f"k{n}"], failure_of=[0], failures=[failure])]))
+            self.handle(
+                AnswersReceived([KeysErred(keys=[f"k{n}"], failure_of=[0], failures=[failure])])
+            )
         elif kind == "unknown":
-            self.handle(Received([KeysUnknown(keys=[f"k{n}"])]))
+            self.handle(AnswersReceived([KeysUnknown(keys=[f"k{n}"])]))
         elif kind == "reconnect":
             self.handle(Disconnected("cut"))
             self.handle(Connected())
         elif kind == "tick":
-            self.handle(Tick())
+            self.handle(ClientTick())
 
     def handle(self, event):
         core = self.core

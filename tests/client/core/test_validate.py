@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from weft.client.core import fetching
-from weft.client.core.fetching import Fetch
+from weft.client.core.fetching import FetchUnderWay
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import HELD, NO_VALUE, SENT, FunctionRecord, FutureState, Watcher
@@ -40,7 +40,7 @@ def count_for(core, function):
 
 def fetch(core, *states, holder="tcp://w:1", nbytes=0):
     core.last_request += 1
-    core.fetches[core.last_request] = Fetch(holder, list(states), nbytes)
+    core.fetches[core.last_request] = FetchUnderWay(holder, list(states), nbytes)
     core.n_fetches[holder] = core.n_fetches.get(holder, 0) + 1
     core.nbytes_in_flight += nbytes
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from weft.client import as_completed
-from weft.client.core.events import FetchFrom, Tick
+from weft.client.core.events import ClientTick, FetchFrom
 from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS, give_up_holder, issue, take
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
@@ -71,7 +71,7 @@ def test_a_result_that_nobody_passes_on_fails_with_the_reason_of_its_worker(core
         core.to_scheduler = []
         take(core, message.request, [], [])
         if round_ >= FAST_ROUNDS:
-            core.handle(Tick(), 0.0)
+            core.handle(ClientTick(), 0.0)
         validate(core)
     assert state.status == "lost"
     error = exception_of(state)
