@@ -15,14 +15,14 @@ from collections import deque
 from typing import Generic, Protocol, TypeVar
 
 
-class Lane(Protocol):
+class RotatingLane(Protocol):
     """What the rotation needs of a lane."""
 
     #: how many live items it holds
     n: int
 
 
-_Lane = TypeVar("_Lane", bound=Lane)
+_Lane = TypeVar("_Lane", bound=RotatingLane)
 
 
 class Rotation(Generic[_Lane]):

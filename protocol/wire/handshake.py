@@ -73,9 +73,9 @@ from .handshake_messages import (
     PROTOCOL_MAX,
     PROTOCOL_MIN,
     UNKNOWN_CLUSTER,
+    HandshakeKind,
     Hello,
     Inbox,
-    Kind,
     Reason,
     Role,
     common_version,
@@ -230,7 +230,7 @@ class _Handshake:
             raise LocalProtocolError("the handshake is not done")
         return self._theirs
 
-    def _proof(self, key: bytes, kind: Kind, client: Hello, server: Hello) -> bytes:
+    def _proof(self, key: bytes, kind: HandshakeKind, client: Hello, server: Hello) -> bytes:
         # All parts but the binding have a fixed size, and the binding is last, after its length:
         # no two different exchanges have the same transcript.
         head = struct.pack(">5sBHB", _LABEL, kind, self._version, len(self._binding))
@@ -266,7 +266,7 @@ class ClientHandshake(_Handshake):
                 f"a {role_name(role)} does not connect to a {role_name(expected_server_role)}"
             )
         hello = pack_hello(
-            Kind.CLIENT_HELLO,
+            HandshakeKind.CLIENT_HELLO,
             role,
             UNKNOWN_CLUSTER if cluster_id is None else cluster_id,
             nonce,
@@ -287,7 +287,7 @@ class ClientHandshake(_Handshake):
 
     def _on_message(self, message: bytes) -> bytes:
         if self._theirs is None:
-            return self._on_hello(unpack_hello(message, Kind.SERVER_HELLO))
+            return self._on_hello(unpack_hello(message, HandshakeKind.SERVER_HELLO))
         self._on_answer(message, self._theirs)
         return b""
 
@@ -308,17 +308,17 @@ class ClientHandshake(_Handshake):
         self._version = version
         self._inbox.expect(ANSWER.size)
         return pack_answer(
-            Kind.CLIENT_PROOF,
-            mac=self._proof(self._key, Kind.CLIENT_PROOF, self._ours, theirs),
+            HandshakeKind.CLIENT_PROOF,
+            mac=self._proof(self._key, HandshakeKind.CLIENT_PROOF, self._ours, theirs),
         )
 
     def _on_answer(self, message: bytes, theirs: Hello) -> None:
         _, kind, reason, mac = ANSWER.unpack(message)
-        if kind == Kind.REJECT:
+        if kind == HandshakeKind.REJECT:
             raise self._rejected(reason, theirs)
-        if kind != Kind.SERVER_PROOF or reason != 0:
+        if kind != HandshakeKind.SERVER_PROOF or reason != 0:
             raise HandshakeError(f"the server sent message kind {kind} where a proof was expected")
-        expected = self._proof(self._key, Kind.SERVER_PROOF, self._ours, theirs)
+        expected = self._proof(self._key, HandshakeKind.SERVER_PROOF, self._ours, theirs)
         if not hmac.compare_digest(mac, expected):
             raise WrongToken(
                 f"the server did not prove that it holds this cluster's token: {_TOKEN_SOURCE}; "
@@ -388,7 +388,7 @@ class ServerHandshake(_Handshake):
         if cluster_id == UNKNOWN_CLUSTER:
             raise LocalProtocolError("a server's cluster id must not be all zeros")
         super().__init__(
-            pack_hello(Kind.SERVER_HELLO, server_role, cluster_id, nonce), channel_binding
+            pack_hello(HandshakeKind.SERVER_HELLO, server_role, cluster_id, nonce), channel_binding
         )
         self._token = token
         self._accepted_roles = frozenset(accepted_roles)
@@ -409,7 +409,7 @@ class ServerHandshake(_Handshake):
     def _on_message(self, message: bytes) -> bytes:
         if self._theirs is not None:
             return self._on_proof(message, self._theirs)
-        theirs = unpack_hello(message, Kind.CLIENT_HELLO)
+        theirs = unpack_hello(message, HandshakeKind.CLIENT_HELLO)
         self._theirs = theirs
         self._fault = self._find_fault(theirs)
         self._version = common_version(theirs, self._ours) or 0
@@ -430,12 +430,12 @@ class ServerHandshake(_Handshake):
 
     def _on_proof(self, message: bytes, theirs: Hello) -> bytes:
         _, kind, reason, mac = ANSWER.unpack(message)
-        if kind != Kind.CLIENT_PROOF or reason != 0:
+        if kind != HandshakeKind.CLIENT_PROOF or reason != 0:
             raise HandshakeError(f"the client sent message kind {kind} where a proof was expected")
         if self._fault is not None:
             return self._reject(*self._fault)
         key = _role_key(self._token, theirs.role)
-        expected = self._proof(key, Kind.CLIENT_PROOF, theirs, self._ours)
+        expected = self._proof(key, HandshakeKind.CLIENT_PROOF, theirs, self._ours)
         if not hmac.compare_digest(mac, expected):
             return self._reject(
                 Reason.TOKEN,
@@ -447,13 +447,14 @@ class ServerHandshake(_Handshake):
         self._token = b""
         self.done = True
         return pack_answer(
-            Kind.SERVER_PROOF, mac=self._proof(key, Kind.SERVER_PROOF, theirs, self._ours)
+            HandshakeKind.SERVER_PROOF,
+            mac=self._proof(key, HandshakeKind.SERVER_PROOF, theirs, self._ours),
         )
 
     def _reject(self, reason: Reason, error: HandshakeError) -> bytes:
         self._token = b""
         self.error = error
-        return pack_answer(Kind.REJECT, reason)
+        return pack_answer(HandshakeKind.REJECT, reason)
 
     def _on_eof(self) -> HandshakeError:
         if self._fault is not None:

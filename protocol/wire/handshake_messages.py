@@ -36,7 +36,7 @@ ANSWER: Final = struct.Struct(">4sBB32s")
 PREAUTH_BYTES: Final = HELLO.size + ANSWER.size
 
 
-class Kind(enum.IntEnum):
+class HandshakeKind(enum.IntEnum):
     """The kind of a message. Its numbers are on the wire and never reused."""
 
     CLIENT_HELLO = 1
@@ -143,7 +143,7 @@ def _guess_protocol(head: bytes) -> str:
     return f": it began with {head!r}"
 
 
-def pack_hello(kind: Kind, role: Role, cluster_id: bytes, nonce: bytes) -> Hello:
+def pack_hello(kind: HandshakeKind, role: Role, cluster_id: bytes, nonce: bytes) -> Hello:
     """Make our own hello, with the versions that this code speaks."""
     if len(nonce) != NONCE_BYTES:
         raise LocalProtocolError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
@@ -155,7 +155,7 @@ def pack_hello(kind: Kind, role: Role, cluster_id: bytes, nonce: bytes) -> Hello
     return Hello(raw, PROTOCOL_MIN, PROTOCOL_MAX, role, cluster_id)
 
 
-def unpack_hello(raw: bytes, expected: Kind) -> Hello:
+def unpack_hello(raw: bytes, expected: HandshakeKind) -> Hello:
     """Read a peer's hello, whose size and magic `Inbox` has checked."""
     _, kind, proto_min, proto_max, role, cluster_id, _ = HELLO.unpack(raw)
     if kind != expected:
@@ -165,7 +165,7 @@ def unpack_hello(raw: bytes, expected: Kind) -> Hello:
     return Hello(raw, proto_min, proto_max, role, cluster_id)
 
 
-def pack_answer(kind: Kind, reason: int = 0, mac: bytes = b"") -> bytes:
+def pack_answer(kind: HandshakeKind, reason: int = 0, mac: bytes = b"") -> bytes:
     """Make a proof (with its HMAC) or a reject (with its reason)."""
     return ANSWER.pack(_MAGIC, kind, reason, mac)
 
