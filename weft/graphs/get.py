@@ -20,14 +20,20 @@ from .core.reading import Graph, read_graph
 from .core.tasks import GraphTask, Literal
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
 from .drivers import thread_pools
-from .drivers.executors import Kind, SynchronousExecutor, kind_of, n_workers_of
+from .drivers.executors import ExecutorKind, SynchronousExecutor, kind_of, n_workers_of
 from .drivers.inline import run_inline
 from .drivers.nesting import innermost_executor
 from .drivers.observing import Observer
 from .drivers.pulling import run_pulling
 from .drivers.relaying import Relay
 from .drivers.submitting import run_submitting
-from .options import GetOptions, Options, priorities_of, read_options, use_configured_executor
+from .options import (
+    GetOptions,
+    ResolvedOptions,
+    priorities_of,
+    read_options,
+    use_configured_executor,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,7 +43,7 @@ logger = logging.getLogger("weft.client")
 _MANY_TASKS = 100
 
 _Read: TypeAlias = "Callable[[type[GraphTask]], Graph]"
-_Drive: TypeAlias = "Callable[[_Read, Observer | None, Options], Any]"
+_Drive: TypeAlias = "Callable[[_Read, Observer | None, ResolvedOptions], Any]"
 
 
 def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
@@ -102,7 +108,7 @@ def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> A
     return _run(dsk, keys, checked, _drive_on_own_processes)
 
 
-def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
+def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
     """Run a graph with these options; `drive` runs it if there is no executor."""
     mapping = as_mapping(dsk)
     if options.client is not None:
@@ -120,7 +126,7 @@ def _run(dsk: Any, keys: Any, options: Options, drive: _Drive) -> Any:
 
 
 def _run_observed(
-    dsk: Mapping[Any, Any], keys: Any, options: Options, drive: _Drive, callbacks: list[Any]
+    dsk: Mapping[Any, Any], keys: Any, options: ResolvedOptions, drive: _Drive, callbacks: list[Any]
 ) -> Any:
     if not callbacks and options.cache is None:
         return drive(lambda task_class: _read(dsk, keys, options, task_class), None, options)
@@ -152,7 +158,7 @@ def _run_observed(
 def _read(
     dsk: Mapping[Any, Any],
     keys: Any,
-    options: Options,
+    options: ResolvedOptions,
     task_class: type[GraphTask],
     *,
     is_observed: bool = False,
@@ -181,11 +187,11 @@ def _without_collections(dsk: Mapping[Any, Any]) -> AbstractContextManager[None]
 # --- What runs it ---------------------------------------------------------------------------------
 
 
-def _drive_inline(read: _Read, observer: Observer | None, options: Options) -> Any:
+def _drive_inline(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     return run_inline(read(GraphTask), observer)
 
 
-def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Options) -> Any:
+def _drive_on_own_threads(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     n_workers = options.n_workers or n_cores()
     outer = innermost_executor()
     if outer is not None and thread_pools.is_own(outer):
@@ -202,16 +208,16 @@ def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Optio
     return results
 
 
-def _drive_on_executor(read: _Read, observer: Observer | None, options: Options) -> Any:
+def _drive_on_executor(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
     executor = options.executor
     assert executor is not None
     kind = kind_of(executor)
     if type(executor) is SynchronousExecutor:  # what a subclass does in `submit` is to be done
         return run_inline(read(GraphTask), observer)
-    if kind is Kind.INLINE:
+    if kind is ExecutorKind.INLINE:
         return _drive_on_shared(read(GraphTask), executor, 1, observer, options)
     n_workers = options.n_workers or n_workers_of(executor)
-    if kind is Kind.SHARED:
+    if kind is ExecutorKind.SHARED:
         return _drive_on_shared(read(GraphTask), executor, n_workers, observer, options)
     from .processes.driver import Unreachable
 
@@ -228,12 +234,14 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Options)
     )
 
 
-def _drive_on_own_processes(read: _Read, observer: Observer | None, options: Options) -> Any:
+def _drive_on_own_processes(
+    read: _Read, observer: Observer | None, options: ResolvedOptions
+) -> Any:
     return _run_on_processes(read, None, options, observer)
 
 
 def _run_on_processes(
-    read: _Read, executor: Executor | None, options: Options, observer: Observer | None
+    read: _Read, executor: Executor | None, options: ResolvedOptions, observer: Observer | None
 ) -> Any:
     from .processes.driver import ProcessTask, run_on_processes
 
@@ -249,7 +257,11 @@ def _run_on_processes(
 
 
 def _drive_on_shared(
-    graph: Graph, executor: Executor, n_workers: int, observer: Observer | None, options: Options
+    graph: Graph,
+    executor: Executor,
+    n_workers: int,
+    observer: Observer | None,
+    options: ResolvedOptions,
 ) -> Any:
     return run_pulling(
         graph,

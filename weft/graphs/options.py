@@ -60,7 +60,7 @@ _N_CALLBACKS = 5
 
 
 @dataclass(slots=True)
-class Options:
+class ResolvedOptions:
     """What a `get` function was asked to do, beside the graph."""
 
     #: None: the one of the function.
@@ -80,7 +80,7 @@ class Options:
     order: Order | None = None
 
 
-def read_options(given: GetOptions) -> Options:
+def read_options(given: GetOptions) -> ResolvedOptions:
     """Check the user's options, and complete them from dask's configuration.
 
     Raises:
@@ -102,8 +102,8 @@ def read_options(given: GetOptions) -> Options:
     if not has_configuration() and len(given) <= 1:  # nothing else to look at
         checked = None if executor is None else as_executor(executor)
         if given.keys() <= _EXECUTOR_NAMES:
-            return Options(checked, client)
-    return Options(
+            return ResolvedOptions(checked, client)
+    return ResolvedOptions(
         executor=None if executor is None else as_executor(executor),
         client=client,
         n_workers=_count(_or_configured(given, "num_workers"), "num_workers"),
@@ -116,7 +116,7 @@ def read_options(given: GetOptions) -> Options:
     )
 
 
-def use_configured_executor(options: Options) -> None:
+def use_configured_executor(options: ResolvedOptions) -> None:
     """Take the pool of dask's configuration if none was given.
 
     Raises:

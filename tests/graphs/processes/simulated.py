@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from weft.graphs.core.reading import read_graph
-from weft.graphs.processes.core.state import Chunk, Drop, Export, ProcessRun, Report, Revoke
+from weft.graphs.processes.core.state import Drop, Export, ProcessRun, Report, Revoke, SendChunk
 from weft.graphs.processes.core.tasks import ProcessTask
 from weft.graphs.processes.core.validate import validate
 from weft.graphs.processes.encoding import Encoded, Unpacked
@@ -248,7 +248,7 @@ class World:
         validate(self.run)
         for index, action in self.run.out:
             worker = self.workers[index]
-            if isinstance(action, Chunk):
+            if isinstance(action, SendChunk):
                 worker.inbox.append(("run", self._as_sent(action)))
             elif isinstance(action, Drop):
                 worker.inbox.append(("drop", action.numbers))
@@ -261,7 +261,7 @@ class World:
                 worker.inbox.append(("revoke", action.first))
         self.run.out.clear()
 
-    def _as_sent(self, chunk: Chunk) -> Any:
+    def _as_sent(self, chunk: SendChunk) -> Any:
         imports = []
         for task in chunk.imports:
             if isinstance(task.exported, Unpacked):

@@ -45,7 +45,7 @@ class SynchronousExecutor(Executor):
         self._is_shut_down = True
 
 
-class Kind(Enum):
+class ExecutorKind(Enum):
     """Where an executor runs its calls."""
 
     #: In the thread that submits them.
@@ -62,7 +62,7 @@ class MultiprocessingPool(Executor):
     def __init__(self, pool: Any) -> None:
         self.pool = pool
         is_shared = isinstance(pool, sys.modules["multiprocessing.pool"].ThreadPool)
-        self.kind = Kind.SHARED if is_shared else Kind.SEPARATE
+        self.kind = ExecutorKind.SHARED if is_shared else ExecutorKind.SEPARATE
         self._max_workers = pool._processes
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -107,16 +107,16 @@ def as_executor(given: object) -> Executor:
 
 
 #: {executor: where it was found to run its calls}
-_kinds: WeakKeyDictionary[Executor, Kind] = WeakKeyDictionary()
+_kinds: WeakKeyDictionary[Executor, ExecutorKind] = WeakKeyDictionary()
 
 
-def kind_of(executor: Executor) -> Kind:
+def kind_of(executor: Executor) -> ExecutorKind:
     """Return where an executor runs its calls; an unknown one gets a call that finds out."""
     if type(executor) in (ThreadPool, ThreadPoolExecutor):
-        return Kind.SHARED
+        return ExecutorKind.SHARED
     processes = sys.modules.get("concurrent.futures.process")
     if processes is not None and isinstance(executor, processes.ProcessPoolExecutor):
-        return Kind.SEPARATE
+        return ExecutorKind.SEPARATE
     if isinstance(executor, MultiprocessingPool):
         return executor.kind
     with contextlib.suppress(TypeError):  # it has no hash
@@ -129,9 +129,9 @@ def kind_of(executor: Executor) -> Kind:
         text = f"{executor!r} cannot run tasks: {type(exc).__name__}: {exc}"
         raise WrongExecutor(text) from exc
     if not is_original:
-        kind = Kind.SEPARATE
+        kind = ExecutorKind.SEPARATE
     else:
-        kind = Kind.INLINE if thread_id == threading.get_ident() else Kind.SHARED
+        kind = ExecutorKind.INLINE if thread_id == threading.get_ident() else ExecutorKind.SHARED
     with contextlib.suppress(TypeError):
         _kinds[executor] = kind
     return kind

@@ -24,7 +24,7 @@ from ..drivers.executors import n_workers_of
 from ..drivers.failing import call_again
 from ..drivers.observing import ELSEWHERE, Observer
 from . import link
-from .core.state import Chunk, Drop, Export, ProcessRun, Report, Revoke
+from .core.state import Drop, Export, ProcessRun, Report, Revoke, SendChunk
 from .core.tasks import ProcessTask
 from .crew import Crew, Member
 from .encoding import Encoded, Unpacked
@@ -275,7 +275,7 @@ class _CrewRun:
         out = self._state.out
         for index, action in out:
             member = self._members[index]
-            if isinstance(action, Chunk):
+            if isinstance(action, SendChunk):
                 self._send_chunk(member, action)
             elif isinstance(action, Drop):
                 member.link.send(link.DROP, action.numbers)
@@ -287,7 +287,7 @@ class _CrewRun:
                 member.link.send(link.REPORT)
         out.clear()
 
-    def _send_chunk(self, member: Member, chunk: Chunk) -> None:
+    def _send_chunk(self, member: Member, chunk: SendChunk) -> None:
         always = 0
         if self._shown is not None:
             always = EXPORT_IF_POSSIBLE if self._shown.wants_results else 0
@@ -309,7 +309,7 @@ class _CrewRun:
         imports = [(task.number, self._exported(task)) for task in chunk.imports]
         member.link.send(link.RUN, self._new_functions(member, chunk), imports, items, chunk.drops)
 
-    def _new_functions(self, member: Member, chunk: Chunk) -> dict[int, Any]:
+    def _new_functions(self, member: Member, chunk: SendChunk) -> dict[int, Any]:
         """Return what the worker needs for a chunk and does not have."""
         needed = {task.group for task in chunk.tasks}
         inner = self._encoded.inner_functions

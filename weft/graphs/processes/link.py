@@ -31,7 +31,7 @@ Message: TypeAlias = "tuple[Any, ...]"
 
 #: (run id, path of the shared directory, `pool.Context` or None): the answer is READY.
 BEGIN: Final = 0
-#: (functions, imports, items, drops), see `serving.Chunk`.
+#: (functions, imports, list of `serving.Item`, numbers of values to drop)
 RUN: Final = 1
 #: (numbers of values): the answers are EXPORTED or UNPICKLABLE.
 EXPORT: Final = 2

@@ -17,11 +17,11 @@ from weft.graphs.processes.core.state import (
     CHUNK_S,
     DROPS_NBYTES,
     SHOW_S,
-    Chunk,
     Export,
     ProcessRun,
     Report,
     Revoke,
+    SendChunk,
 )
 from weft.graphs.processes.core.validate import validate
 
@@ -53,7 +53,7 @@ class Hand:
 
     def _shown(self, action):
         key_of = {number: key for key, number in self.number_of.items()}
-        if isinstance(action, Chunk):
+        if isinstance(action, SendChunk):
             return [task.key for task in action.tasks]
         if isinstance(action, Revoke):
             return "revoke", key_of[action.first]

@@ -63,7 +63,7 @@ MAX_LOOK = 256
 
 
 @dataclass(slots=True)
-class Chunk:
+class SendChunk:
     """Send these tasks to a worker, to be run in this order."""
 
     tasks: list[ProcessTask]
@@ -103,7 +103,7 @@ class Drop:
     numbers: list[int]
 
 
-Action: TypeAlias = "Chunk | Export | Report | Revoke | Drop"
+Action: TypeAlias = "SendChunk | Export | Report | Revoke | Drop"
 
 
 @dataclass(slots=True)
@@ -352,7 +352,7 @@ class ProcessRun:
             chunksize = max(-(-n_ready // self.n_workers), 1)
         return chunksize, chunksize, inf
 
-    def _build_chunk(self, slot: WorkerSlot) -> Chunk | None:
+    def _build_chunk(self, slot: WorkerSlot) -> SendChunk | None:
         """Choose what a worker is to run next, and note it as sent. None = there is nothing."""
         index, bit = slot.index, slot.bit
         ready, own, virtual = self.ready, slot.ready, slot.virtual
@@ -410,7 +410,7 @@ class ProcessRun:
         slot.load_s += load_s
         if not tasks:
             return None
-        return Chunk(tasks, imports, self._take_drops(slot))
+        return SendChunk(tasks, imports, self._take_drops(slot))
 
     def _follow(self, task: ProcessTask, slot: WorkerSlot) -> None:
         """Let a task follow in a worker if that will have all that it needs."""
