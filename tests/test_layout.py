@@ -10,6 +10,7 @@ import ast
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,16 @@ def test_every_core_package_is_under_the_import_contract():
     (listed,) = [c["source_modules"] for c in contracts if c["name"].startswith("cores import no")]
     cores = {package for package in SETUPTOOLS["packages"] if package.endswith(".core")}
     assert cores | {"weft.protocol.errors", "weft.protocol.wire"} == {*listed}
+
+
+def test_every_class_name_is_defined_once():
+    homes: dict[str, list[str]] = {}
+    for source in [*(ROOT / "weft").glob("*.py"), *chain.from_iterable(map(sources, ROOMS))]:
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(f"{source.relative_to(ROOT)}:{node.lineno}")
+    assert len(homes) > 300
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 def test_import_weft_is_light():
