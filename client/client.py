@@ -21,7 +21,7 @@ from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import ShutdownCluster
-from . import absent, asking, tables
+from . import absent, cluster_info, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows
 from .core.events import Cancel, Send
@@ -141,7 +141,7 @@ class Client(ClusterClient):
             await engine.open(find, process_facts(), self._timeout_s, self._reconnect_timeout_s)
             n_expected = self._location.take_n_expected()
             if n_expected:
-                await asking.expect_workers(engine, n_expected, self._timeout_s)
+                await cluster_info.expect_workers(engine, n_expected, self._timeout_s)
         except BaseException:
             await engine.close()
             raise
@@ -506,11 +506,11 @@ class Client(ClusterClient):
         Raises:
             WorkerStartTimeout: it had not within `timeout` seconds.
         """
-        return asking.wait_for_workers(self._running(), n_workers, timeout)
+        return cluster_info.wait_for_workers(self._running(), n_workers, timeout)
 
     def scheduler_info(self, n_workers: int = -1) -> Any:
         """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
-        return self._run(asking.scheduler_info(self._running(), n_workers))
+        return self._run(cluster_info.scheduler_info(self._running(), n_workers))
 
     def nthreads(self, workers: str | Iterable[str] | None = None) -> Any:
         """Return `{address: number of threads}` of workers.
@@ -518,7 +518,7 @@ class Client(ClusterClient):
         Args:
             workers: their names, hosts or addresses; None = all.
         """
-        return self._run(asking.nthreads(self._running(), workers))
+        return self._run(cluster_info.nthreads(self._running(), workers))
 
     @property
     def futures(self) -> dict[str, FutureState]:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import weft
-from weft.client import asking
+from weft.client import cluster_info
 from weft.deploy.local.quiet import QuietLogs
 
 KINDS = [{"processes": True}, {"processes": False}]
@@ -39,7 +39,7 @@ def test_the_first_client_of_a_cluster_shows_its_workers(options):
 
 @pytest.mark.slow
 def test_workers_that_do_not_come_hold_up_nobody_for_long(monkeypatch):
-    monkeypatch.setattr(asking, "_MAX_START_S", 0.0)
+    monkeypatch.setattr(cluster_info, "_MAX_START_S", 0.0)
     with weft.Client(n_workers=1) as client:
         client.wait_for_workers(1, timeout=60)
 
