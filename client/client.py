@@ -32,9 +32,9 @@ from .gathering import Gathering, states_in
 from .locating import Cluster, Location, check_options
 from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
+from .shell.interruptible import check_seconds
 from .shell.leaving import Holdings
 from .shell.loop import LoopThread
-from .shell.patience import check_seconds
 
 if TYPE_CHECKING:
     from ..graphs.core.reading import Graph

@@ -19,7 +19,7 @@ from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of
 from .future import Future, load
 from .refusing import items_of, no_future
-from .shell.patience import SLICE_S, check_seconds
+from .shell.interruptible import SLICE_S, check_seconds
 from .shell.watchers import call_in, pending
 
 if TYPE_CHECKING:

@@ -44,8 +44,8 @@ from ..core.table import FutureTable
 from ..core.tasks import FutureState, TaskColumns
 from ..lending import Loan
 from .data_links import DataLinks
+from .interruptible import check_seconds
 from .link import SchedulerLink
-from .patience import check_seconds
 from .watchers import AsyncWaiter, ThreadWaiter, Waiter
 
 logger: Final = logging.getLogger("weft.client")

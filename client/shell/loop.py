@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...protocol.errors import ClientClosed
 from ...protocol.host.event_loop import new_event_loop
-from .patience import acquire
+from .interruptible import acquire
 
 T = TypeVar("T")
 

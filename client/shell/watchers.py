@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from ..core.tasks import NO_VALUE, FutureState, Watcher
-from .patience import acquire
+from .interruptible import acquire
 
 
 def unready(states: list[FutureState]) -> list[FutureState]:
