@@ -24,7 +24,7 @@ import click
 
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, WeftError
 from ..child import LOG_FORMAT
-from .commands import Command, CommandGroup, NThreads
+from .hints import Command, CommandGroup, NThreads
 
 if TYPE_CHECKING:
     from ...protocol.trust.security import Security
