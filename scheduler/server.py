@@ -164,6 +164,7 @@ class SchedulerServer:
 
     async def _stop(self, reason: str) -> None:
         _log.info("scheduler stops: %s", reason)
+        self.state.finish_log(time.monotonic())
         try:
             self._flush()
             if self._tick is not None:

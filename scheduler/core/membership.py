@@ -18,6 +18,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.session import MISSED_HEARTBEATS
+from .losses import note_exit, note_loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import extend_class, fill_class
 from .recovery import blame, lose_worker, tell_peers
@@ -208,7 +209,7 @@ def on_closed(state: SchedulerState, peer: int) -> None:
     if role is Role.WORKER:
         ws = state.workers.get(peer)
         if ws is not None:
-            _remove_worker(state, ws, "connection closed")
+            _remove_worker(state, ws)
     elif role is Role.CLIENT:
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
@@ -220,7 +221,7 @@ def on_closed(state: SchedulerState, peer: int) -> None:
 
 
 def _remove_worker(
-    state: SchedulerState, ws: WorkerHandle, reason: str, *, is_planned: bool = False
+    state: SchedulerState, ws: WorkerHandle, *, left_because: str | None = None
 ) -> None:
     del state.workers[ws.peer]
     if state.workers_by_id.get(ws.worker_id) is ws:
@@ -233,15 +234,16 @@ def _remove_worker(
         del task_class.members[ws]
         task_class.open.pop(ws, None)
     ws.classes.clear()
-    n_processing, n_keys = len(ws.processing), len(ws.has_what)
-    text = f"({reason}): {n_processing} tasks are placed again, {n_keys} results were there"
-    if is_planned:
+    if left_because is not None:
         state.counters.workers_left += 1
-        state.log("info", f"worker {ws.name} is gone {text}")
+        state.log(
+            "info",
+            f"worker {ws.name} has left ({left_because}): {len(ws.processing)} tasks are placed "
+            f"again, {len(ws.has_what)} results were there",
+        )
     else:
         state.counters.workers_lost += 1
-        level = "warning" if n_processing or n_keys else "info"
-        state.log(level, f"worker {ws.name} is lost {text}")
+        note_loss(state, ws)
         tell_peers(state, ws)
     lose_worker(state, ws)
     state.outboxes.pop(ws.peer, None)
@@ -267,7 +269,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
 def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:
     """A worker leaves in order."""
     del state.roles[ws.peer]
-    _remove_worker(state, ws, f"left: {message.reason}", is_planned=True)
+    _remove_worker(state, ws, left_because=message.reason)
     # What still ran there was not the reason for its end, whatever its supervisor will report.
     state.lost_workers.pop(ws.worker_id, None)
     state.part(ws.peer)
@@ -345,11 +347,7 @@ def on_worker_exited(
 ) -> None:
     """A worker's process ended. Its connection's end may be seen before or after this report."""
     supervisor.last_seen = state.now
-    ws = state.workers_by_id.get(message.worker_id)
-    if ws is None and message.worker_id in state.lost_workers:
-        ws = state.lost_workers[message.worker_id][1]
-    name = f"{message.worker_id[:8]}, which had not joined," if ws is None else ws.name
-    state.log("warning", f"the process of worker {name} ended: {message.reason}")
+    note_exit(state, message.worker_id, message.reason)
     if message.worker_id in state.lost_workers:
         blame(state, message)
     else:
@@ -367,6 +365,7 @@ def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
     _note_unread(state, unread)
     _end_silent(state)
     shrink(state)
+    report_losses(state)
     for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
         del state.lost_workers[worker_id]
     for worker_id in [w for w, entry in state.exit_reports.items() if _is_old(now, entry[0])]:

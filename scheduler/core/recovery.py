@@ -8,9 +8,9 @@ sent (its supervisor knows), count against a task.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
+from ...protocol.deaths import summarize
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import worker_died
 from .missing import lose_replica, replace_lost
@@ -93,13 +93,5 @@ def blame(state: SchedulerState, report: m.WorkerExited) -> None:
         reasons.append(report.reason + what * is_served)
         if len(reasons) > state.allowed_deaths and task.state in ACTIVE:
             state.counters.tasks_failed_worker_died += 1
-            text = _with_counts(reasons)
+            text = summarize(reasons)
             err(state, task, worker_died(task.key, len(reasons), ws.name, text))
-
-
-def _with_counts(reasons: list[str]) -> str:
-    """Say each reason once, in order of its first time."""
-    counts = Counter(reasons)
-    if len(counts) == 1:
-        return reasons[0]  # it names the number already
-    return "; ".join(f"{reason} ({n} times)" if n > 1 else reason for reason, n in counts.items())

@@ -35,6 +35,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ...protocol.deaths import DeathLog
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
@@ -42,6 +43,7 @@ from . import assignment, completion, membership, missing, relays, submission
 from .counters import Counters
 from .failures import Failures
 from .info import cluster_info, metrics
+from .losses import Loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .prefixes import Prefixes
 from .refusals import Refusal
@@ -207,6 +209,11 @@ class SchedulerState:
         ] = {}
         #: {worker_id: (when, report)} that came before the worker's connection closed
         self.exit_reports: dict[str, tuple[float, m.WorkerExited]] = {}
+        #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
+        #: the reason, or soon without it
+        self.losses: dict[str, Loss] = {}
+        #: the deaths that were logged, or counted, a short time ago
+        self.death_log = DeathLog("were lost")
         #: {request to a worker: relay}: clients' fetches that workers are answering, and which
         #: worker is asked
         self.relays: dict[int, relays.FetchRelay] = {}
@@ -371,6 +378,11 @@ class SchedulerState:
     def log(self, level: str, text: str) -> None:
         """Leave a line for the log; cluster changes only, never tasks."""
         self.after.append(LogLine(level, text))
+
+    def finish_log(self, now: float) -> None:
+        """Leave the lines that were kept back: the scheduler ends."""
+        self.now = now
+        report_losses(self, is_end=True)
 
     def stop(self, reason: str) -> None:
         """Ask the shell to end the process after the out-boxes are sent."""

@@ -40,6 +40,7 @@ from typing import Any, Final
 
 import psutil
 
+from ...protocol.deaths import DeathLog, with_advice
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
 from ...protocol.host.exits import describe_exit
 from ...protocol.net.deadline import within
@@ -62,8 +63,6 @@ _STACK_LOOKS: Final = 20
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 #: A worker that lived this long did not die because of the way it was started.
 _SOUND_AFTER_S: Final = 10.0
-#: After this many deaths in a row, each right after the start, a warning is logged.
-_SUSPICIOUS_DEATHS: Final = 3
 _RESTART_MIN_S: Final = 0.1
 _RESTART_MAX_S: Final = 30.0
 
@@ -160,6 +159,7 @@ class Supervisor:
         #: {pid: its place} of those that the spawner has forked
         self._by_pid: dict[int, _Slot] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
+        self._deaths = DeathLog("ended")
         #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
         self._exit_code = 0
@@ -208,6 +208,8 @@ class Supervisor:
             await self._stop_workers()
             await self._link.leave(reason)
         finally:
+            for line in self._deaths.finish(time.monotonic()):
+                _log.warning("%s", line)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -366,15 +368,16 @@ class Supervisor:
         delay_s = 0.0
         if slot.n_quick_deaths > 1:
             delay_s = min(_RESTART_MIN_S * 2 ** (slot.n_quick_deaths - 2), _RESTART_MAX_S)
-        # The scheduler logs a warning for each report; a second one here would be redundant.
-        is_told = self._link.connected and slot.n_quick_deaths < _SUSPICIOUS_DEATHS
+        # An embedded scheduler logs each report to the same terminal.
+        is_logged = self.config.embedded and self._link.connected
+        is_first = not is_logged and self._deaths.note(slot.spec.name, reason, time.monotonic())
+        again = f"; it is started again in {delay_s:g} s" if delay_s else "; it is started again"
         _log.log(
-            logging.INFO if is_told else logging.WARNING,
-            "worker %s ended after %.1f s: %s; it is started again%s",
+            logging.WARNING if is_first else logging.INFO,
+            "worker %s ended after %.1f s: %s",
             slot.spec.name,
             lived_s,
-            reason,
-            f" in {delay_s:g} s" if delay_s else "",
+            with_advice(reason + again, reason) if is_first else reason + again,
             extra={"event": "worker-exited", "worker": slot.worker_id},
         )
         self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
@@ -446,6 +449,8 @@ class Supervisor:
         while True:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
+            for line in self._deaths.due(now):
+                _log.warning("%s", line)
             # If this process itself was held up, the time counts as at most two pauses.
             elapsed_s, last = min(now - last, 2 * pause_s), now
             for slot in list(self._by_pid.values()):

@@ -1,0 +1,127 @@
+"""losses.py: what the log says about lost workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.losses import REASON_WAIT_S
+from weft.scheduler.core.state import LogLine
+
+from ..builders import Board, graph
+
+ADVICE = (
+    ". Give the workers more memory (memory_limit=, weft worker --memory-limit), or let each task "
+    "need less of it"
+)
+
+
+class Log(Board):
+    """A board with a supervisor that collects what is logged from info on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, str]] = []
+        self.boss = self.supervisor("sup")
+        self.user = self.client()
+        self.n_started = 0
+
+    def warnings(self) -> list[str]:
+        return [text for level, text in self.lines if level == "warning"]
+
+    def play(self, *events):
+        out = super().play(*events)
+        self.lines += [(a.level, a.text) for a in self.actions if isinstance(a, LogLine)]
+        return out
+
+    def start(self, name: str = "w") -> int:
+        self.n_started += 1
+        worker_id = f"{name}{self.n_started}"
+        return self.worker(
+            name, worker_id=worker_id, supervisor_id="sup", address=f"tcp://{worker_id}"
+        )
+
+    def report(self, worker_id: str, reason: str) -> None:
+        self.send(self.boss, m.WorkerExited(worker_id=worker_id, reason=reason, running=[]))
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.mark.parametrize("first", ["connection", "report"])
+def test_the_end_of_a_connection_and_the_reason_are_one_line_in_either_order(log, first):
+    worker = log.start()
+    log.send(log.user, graph("a"))
+    ends = [lambda: log.close(worker), lambda: log.report("w1", "memory limit: 0.2 of 0.1 GB")]
+    for end in ends if first == "connection" else reversed(ends):
+        end()
+    log.tick(REASON_WAIT_S)
+    assert log.warnings() == [
+        "worker w is lost (memory limit: 0.2 of 0.1 GB): 1 tasks are placed again, 0 results were "
+        "there" + ADVICE
+    ]
+
+
+def test_a_loss_that_no_supervisor_explains_is_logged_soon(log):
+    worker = log.start()
+    log.send(log.user, graph("a"))
+    log.close(worker)
+    log.tick(REASON_WAIT_S / 2)
+    assert log.warnings() == []
+    log.tick(REASON_WAIT_S / 2)
+    text = "worker w is lost (connection closed): 1 tasks are placed again, 0 results were there"
+    assert log.warnings() == [text]
+
+
+def test_a_worker_without_a_supervisor_is_logged_as_lost_at_once(log):
+    worker = log.worker("alone")
+    log.send(log.user, graph("a"))
+    log.close(worker)
+    assert [text.split(":")[0] for text in log.warnings()] == [
+        "worker alone is lost (connection closed)"
+    ]
+
+
+def test_a_connection_that_ends_with_nothing_lost_is_no_warning(log):
+    log.close(log.worker("alone"))
+    assert log.warnings() == []
+    assert log.lines[-1][1].startswith("worker alone is lost")
+
+
+def test_many_deaths_of_one_cause_are_two_warnings_and_all_are_in_the_full_log(log):
+    for i in range(10):
+        worker = log.start(f"w-{i % 2}-")
+        log.close(worker)
+        log.report(f"w-{i % 2}-{i + 1}", f"memory limit: 0.2{i} of 0.20 GB")
+    log.tick(4.9)
+    log.tick(0.2)
+    first, rest = log.warnings()
+    assert first.startswith("worker w-0- is lost (memory limit: 0.20 of 0.20 GB): ")
+    assert rest == (
+        "workers were lost 9 more times in 5 s (memory limit: 0.21 to 0.29 of 0.20 GB): w-1- 5 "
+        "times, w-0- 4 times" + ADVICE
+    )
+    assert sum("is lost (memory limit" in text for _, text in log.lines) == 10
+
+
+def test_a_process_that_ended_before_it_joined_is_logged(log):
+    log.report("12345678abc", "exit code 3")
+    log.report("87654321abc", "exit code 3")
+    assert log.warnings() == [
+        "the process of worker 12345678, which is not connected, ended: exit code 3"
+    ]
+
+
+def test_the_lines_that_were_kept_back_are_logged_when_the_scheduler_ends(log):
+    for _ in range(3):
+        worker = log.start()
+        log.send(log.user, graph("a"))
+        log.close(worker)
+    log.state.finish_log(log.now)
+    log.tick()
+    first, rest = log.warnings()
+    assert first.startswith("worker w is lost (connection closed)")
+    assert rest.startswith("workers were lost 2 more times in 0 s (connection closed): w 2 times")
+    assert log.state.losses == {}
