@@ -1,4 +1,4 @@
-"""The worker processes of one run, as the parent sees them: `pool` and `invited` make them.
+"""The worker processes of one run, as the parent sees them: `pool` and `executor_crew` make them.
 
 What it owns: waiting for all of them at once, and what is known of each. It never looks into
 messages, beyond passing them on.

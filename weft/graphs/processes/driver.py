@@ -2,7 +2,8 @@
 
 What it owns: one run from the linked tasks to their results. The calling thread does everything: it
 encodes the tasks while workers start (`encoding`), turns messages of workers into events and the
-decisions of `state` into messages, and raises what went wrong. `pool` and `invited` bring workers.
+decisions of `state` into messages, and raises what went wrong. `pool` and `executor_crew` bring
+workers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .core.state import Drop, Export, ProcessRun, Report, Revoke, SendChunk
 from .core.tasks import ProcessTask
 from .crew import Crew, Member
 from .encoding import Encoded, Unpacked
-from .invited import Invited, Unreachable
+from .executor_crew import Invited, Unreachable
 from .pool import lease, shutdown
 from .serving import EXPORT_IF_POSSIBLE, EXPORT_IF_SMALL, INITIALIZER, KEEP, OUTPUT
 from .sharing import SHARED_NBYTES, Packed, discard, pack, unpack

@@ -2,8 +2,8 @@
 
 A message is a plain tuple that begins with one of the constants below; on the wire it is its
 length, in eight bytes, and its pickle. Both ends are the same user's processes on one machine, and
-know that of each other before the first message (`pool` hands the socket down, `invited` asks for a
-proof): so pickles are safe here.
+know that of each other before the first message (`pool` hands the socket down, `executor_crew` asks
+for a proof): so pickles are safe here.
 
 Two ends of different kinds: a `Link` never blocks, because the parent has many of them; a
 `Channel` does, and may be written by two threads. Neither survives in a forked child: a copy of a

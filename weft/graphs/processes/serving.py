@@ -12,8 +12,8 @@ through a deque, or to make a list of it. What is gone through belongs to one of
 reports takes the finished tasks off their queue and sends them under the channel's lock, so that
 they are told in the order in which they finished.
 
-How a process became a worker, and what happens to it later, is up to `pool` and `invited`. Imported
-by every new worker: keep what is imported here small.
+How a process became a worker, and what happens to it later, is up to `pool` and `executor_crew`.
+Imported by every new worker: keep what is imported here small.
 """
 
 from __future__ import annotations

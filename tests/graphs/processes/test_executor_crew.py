@@ -29,7 +29,7 @@ from tests.graphs.processes.kit import (
 )
 from weft.graphs.processes import shared_directory
 from weft.graphs.processes.driver import Unreachable
-from weft.graphs.processes.invited import (
+from weft.graphs.processes.executor_crew import (
     Invitation,
     Invited,
     _InvitedMember,
@@ -118,7 +118,7 @@ def test_workers_that_do_not_come_are_not_waited_for(executor, tmp_path):
 DYING = """
 import sys
 from tests.graphs.processes.kit import exit_now, get, inc
-from tests.graphs.processes.test_invited import executor_of
+from tests.graphs.processes.test_executor_crew import executor_of
 from weft.protocol.errors import WorkerDied
 
 if __name__ == "__main__":
