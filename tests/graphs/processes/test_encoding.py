@@ -12,7 +12,7 @@ import pytest
 
 from tests.graphs.processes.kit import Pair, add, inc, same
 from tests.graphs.processes.simulated import encoded_graph
-from weft.graphs.processes import stored
+from weft.graphs.processes import references
 from weft.graphs.processes.core.state import ProcessRun
 from weft.graphs.processes.core.validate import validate
 from weft.graphs.processes.encoding import Unpacked
@@ -27,13 +27,13 @@ class Reader:
     def __init__(self, encoded):
         self.encoded = encoded
         self.task_of = {task.key: task for task in encoded.tasks}
-        self.tables = stored.Tables()
+        self.tables = references.Tables()
         for number, blob in encoded.functions.items():
             self.tables.blobs[number] = partial(pickle.loads, blob)
         for task in encoded.tasks:
             if isinstance(task.exported, Unpacked):
                 self.tables.values[task.number] = task.exported.value
-        stored.current.tables = self.tables
+        references.current.tables = self.tables
 
     def call(self, key, **values):
         """Make the call of a task, given the values of those that it needs."""
@@ -43,7 +43,7 @@ class Reader:
         buffers = [self.tables.values[number] for number in task.buffers]
         func, args, *refs = pickle.loads(task.payload, buffers=buffers)
         if refs:
-            stored.fill(args, refs[0], refs[1] if len(refs) == 2 else [], self.tables.values)
+            references.fill(args, refs[0], refs[1] if len(refs) == 2 else [], self.tables.values)
         if isinstance(func, int):
             assert func == task.group
             func = self.tables.function(func)

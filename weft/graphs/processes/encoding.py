@@ -33,7 +33,7 @@ from ...protocol.values.pickling import (
 )
 from ..core.reading import Graph
 from ..core.tasks import CallOf, ContainerOf, ListOf, Literal, ValuesOf
-from . import stored
+from . import references
 from .core.tasks import DONE, READY, WAITING, ProcessTask
 from .sharing import SHARED_NBYTES
 
@@ -171,7 +171,7 @@ class Encoded:
         if number is None:
             number = self._add_function(func)
         self._met.append(number)
-        return stored.function, (number,)
+        return references.function, (number,)
 
     # --- What is not plain ------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Encoded:
         self._take_out(task, args, wanted)
         call = (func, args, wanted) if wanted else (func, args)
         if len(rest) == 2:
-            nodes: list[stored.Node] = rest[1]
+            nodes: list[references.Node] = rest[1]
             for _, _, items, refs in nodes:
                 self._take_out(task, items, refs)
             call = (func, args, wanted, nodes)
@@ -294,8 +294,8 @@ class _CallPickler(pickle.Pickler):
         return NotImplemented
 
 
-def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list[stored.Node]:
-    """Return the containers of a call, and those inside them, as `stored.fill` reads them.
+def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list[references.Node]:
+    """Return the containers of a call, and those inside them, as `references.fill` reads them.
 
     Not as objects that refer to each other: nothing is too deep for this, nor for pickle.
 
@@ -303,13 +303,13 @@ def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list
         containers: (container, references of what it is in, its place there). Used up, and the
             references are filled in.
     """
-    nodes: list[stored.Node] = []
+    nodes: list[references.Node] = []
     while containers:
         container, outer_refs, place = containers.pop()
         outer_refs.append((place, ~len(nodes)))
         inner: Any
         if isinstance(container, ValuesOf):
-            kind, make = stored.DICT, [key for key, _ in container.refs]
+            kind, make = references.DICT, [key for key, _ in container.refs]
             inner = [(i, ref) for i, (_, ref) in enumerate(container.refs)]
             items: list[Any] = [None] * len(inner)
         else:
@@ -331,10 +331,10 @@ def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list
 
 def _how_made(container: ListOf) -> tuple[int, Any]:
     if isinstance(container, CallOf):
-        return stored.CALL, container.func
+        return references.CALL, container.func
     if isinstance(container, ContainerOf):
-        return stored.CONTAINER, container.make
-    return stored.LIST, None
+        return references.CONTAINER, container.make
+    return references.LIST, None
 
 
 def _numbered(graph: Graph) -> list[ProcessTask]:
@@ -417,7 +417,7 @@ def _is_task(ref: object) -> bool:
     return ref.__class__ is ProcessTask
 
 
-def _written(nodes: list[stored.Node]) -> list[Any]:
+def _written(nodes: list[references.Node]) -> list[Any]:
     """Return containers about as the user has written them, without what they refer to."""
     written: list[Any] = [None] * len(nodes)
     for place in reversed(range(len(nodes))):
@@ -425,9 +425,9 @@ def _written(nodes: list[stored.Node]) -> list[Any]:
         for i, number in refs:
             if number < 0:
                 items[i] = written[~number]
-        if kind == stored.CALL:
+        if kind == references.CALL:
             written[place] = tuple(items) if hasattr(make, "_fields") else (make, *items)
-        elif kind == stored.DICT:
+        elif kind == references.DICT:
             written[place] = dict(zip(make, items, strict=True))
         else:
             written[place] = items

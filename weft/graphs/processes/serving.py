@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 from ...protocol.errors import SerializationError
 from ...protocol.values.exceptions import pack_exception
 from ...protocol.values.sizeof import sizeof
-from . import link, stored
+from . import link, references
 from .link import Channel
 from .sharing import pack, unpack
 
@@ -74,7 +74,7 @@ class _WorkerRun:
     def __init__(self, run_id: int, directory: str) -> None:
         self.id = run_id
         self.directory = directory
-        self.tables = stored.Tables()
+        self.tables = references.Tables()
         #: Nothing else is to be run, or told.
         self.is_over = False
         #: Items of each chunk that have not begun, the first is next. The list is the reader's; of
@@ -259,7 +259,7 @@ class Server:
                 packed = pack_exception(exc, UNNAMED, UNNAMED)
                 self._channel.send(link.FAILED, run.id, INITIALIZER, packed)
                 leave_at_once()
-        stored.current.tables = run.tables
+        references.current.tables = run.tables
         self._channel.send(link.READY, run.id)
 
     def _run_chunk(self, run: _WorkerRun, items: deque[Item]) -> None:
@@ -293,7 +293,7 @@ class Server:
                     for i, ref in call[2]:
                         args[i] = values[ref]
                 elif len(call) == 4:
-                    stored.fill(args, call[2], call[3], values)
+                    references.fill(args, call[2], call[3], values)
                 if func.__class__ is int:
                     func = functions[func] if func in functions else tables.function(func)
                 value = func(*args)
