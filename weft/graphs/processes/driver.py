@@ -25,6 +25,7 @@ from ..drivers.executors import n_workers_of
 from ..drivers.failing import call_again
 from ..drivers.observing import ELSEWHERE, Observer
 from . import link
+from .callbacks import Shown
 from .core.state import Drop, Export, ProcessRun, Report, Revoke, SendChunk
 from .core.tasks import ProcessTask
 from .crew import Crew, Member
@@ -33,7 +34,6 @@ from .executor_crew import Invited, Unreachable
 from .pool import lease, shutdown
 from .serving import EXPORT_IF_POSSIBLE, EXPORT_IF_SMALL, INITIALIZER, KEEP, OUTPUT
 from .sharing import SHARED_NBYTES, Packed, discard, pack, unpack
-from .showing import Shown
 
 __all__ = ["ProcessTask", "Unreachable", "run_on_processes", "shutdown"]
 
