@@ -30,8 +30,8 @@ from tests.graphs.processes.kit import (
 from weft.graphs.processes import shared_directory
 from weft.graphs.processes.driver import Unreachable
 from weft.graphs.processes.executor_crew import (
+    ExecutorCrew,
     Invitation,
-    Invited,
     _InvitedMember,
     worker_main,
 )
@@ -168,7 +168,7 @@ class Reaped:
 
 
 def test_who_died_first_is_to_blame_though_another_was_heard_of_and_reaped_before():
-    crew = Invited(Busy(), 2)
+    crew = ExecutorCrew(Busy(), 2)
     try:
         here, there = socket.socketpair()
         with here, there:

@@ -30,7 +30,7 @@ from .core.state import Drop, Export, ProcessRun, Report, Revoke, SendChunk
 from .core.tasks import ProcessTask
 from .crew import Crew, Member
 from .encoding import Encoded, Unpacked
-from .executor_crew import Invited, Unreachable
+from .executor_crew import ExecutorCrew, Unreachable
 from .pool import lease, shutdown
 from .serving import EXPORT_IF_POSSIBLE, EXPORT_IF_SMALL, INITIALIZER, KEEP, OUTPUT
 from .sharing import SHARED_NBYTES, Packed, discard, pack, unpack
@@ -86,7 +86,7 @@ def run_on_processes(
         blob = b"" if initializer is None else dumps_function(initializer)[1]
         crew = lease(n_workers, blob)
     else:
-        crew = Invited(executor, n_workers)
+        crew = ExecutorCrew(executor, n_workers)
     is_started = False
     try:
         run_id = next(_run_ids)

@@ -170,7 +170,7 @@ class _InvitedMember(Member):
         return code if isinstance(code, int) else None
 
 
-class Invited(Crew):
+class ExecutorCrew(Crew):
     """Workers in an executor's processes."""
 
     members: list[_InvitedMember]  # type: ignore[assignment]
