@@ -1,10 +1,10 @@
-"""What dask's callbacks cost on the graph engines: the same graph without, and with each of them.
+"""The cost of dask's callbacks on the graph engines: the same graph without, and with each of them.
 
     python -m benchmarks.bench_callbacks --tasks 5000 20000 --repeat 3
 
-`chains` are 16 chains of four tasks that make and pass on an array of 16 MB each; all others are
-independent `x + 1`. dask's process engine is given a pool that is kept, as weft keeps its own.
-Medians; without dask there is nothing to measure.
+`chains` are 16 chains of four tasks that make and pass on an array of 16 MB each; the other graphs
+are independent `x + 1`. dask's process engine is given a pool that is kept, as weft keeps its own.
+All figures are medians. dask has to be installed.
 """
 
 from __future__ import annotations
@@ -21,31 +21,16 @@ from typing import Any
 
 import weft
 
+from .tasks import block, inc, last_of
+
 N_CHAINS = 16
 ARRAY_NBYTES = 16_000_000
 TASKS = (5_000, 20_000)
 
 
-def inc(x: int) -> int:
-    """Return one more."""
-    return x + 1
-
-
-def make_array(i: int, nbytes: int) -> Any:
-    """Return an array of float64."""
-    import numpy as np
-
-    return np.full(nbytes // 8, float(i))
-
-
 def add_one(array: Any) -> Any:
     """Return another array."""
     return array + 1
-
-
-def last_of(array: Any) -> float:
-    """Return the last number."""
-    return float(array[-1])
 
 
 def independent(n: int) -> tuple[dict[Any, Any], list[Any]]:
@@ -57,7 +42,7 @@ def chains(nbytes: int) -> tuple[dict[Any, Any], list[Any]]:
     """Return chains that pass arrays on, and the keys of their ends."""
     dsk: dict[Any, Any] = {}
     for i in range(N_CHAINS):
-        dsk["make", i] = (make_array, i, nbytes)
+        dsk["make", i] = (block, float(i), nbytes)
         dsk["one", i] = (add_one, ("make", i))
         dsk["two", i] = (add_one, ("one", i))
         dsk["last", i] = (last_of, ("two", i))
@@ -65,12 +50,12 @@ def chains(nbytes: int) -> tuple[dict[Any, Any], list[Any]]:
 
 
 def watchers() -> dict[str, Callable[[], AbstractContextManager[Any]]]:
-    """Return what makes the callbacks, by name."""
+    """Return the contexts that install the callbacks, by name."""
     from dask.diagnostics import Profiler, ProgressBar
 
     return {
         "nothing": nullcontext,
-        # It ends with its next look at the tables: seldom ones would be most of the time.
+        # It ends with its next look at the tables: a long interval would be most of the time.
         "ProgressBar": partial(ProgressBar, dt=0.01, out=io.StringIO()),
         "Profiler": Profiler,
     }
@@ -78,7 +63,7 @@ def watchers() -> dict[str, Callable[[], AbstractContextManager[Any]]]:
 
 @contextmanager
 def engines() -> Iterator[dict[str, Callable[..., Any]]]:
-    """Give the `get` functions, by name."""
+    """Yield the `get` functions, by name."""
     import dask.multiprocessing
     import dask.threaded
 
@@ -94,7 +79,7 @@ def engines() -> Iterator[dict[str, Callable[..., Any]]]:
 
 
 def seconds(get: Callable[..., Any], dsk: Any, keys: Any, watcher: Any) -> float:
-    """Return how long one run takes."""
+    """Return the seconds of one run."""
     with watcher():
         begin = time.perf_counter()
         get(dsk, keys)
@@ -113,7 +98,7 @@ def run(
             for engine, get in gets.items():
                 if engine.startswith("dask") and not peers:
                     continue
-                seconds(get, *independent(8), nullcontext)  # workers are there
+                seconds(get, *independent(8), nullcontext)  # starts the workers
                 rows.append(
                     (
                         name,

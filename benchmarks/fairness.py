@@ -1,9 +1,9 @@
 """How long a small call takes beside the burden of another client or of a hostile peer.
 
 `python -m benchmarks.fairness` times `submit(inc, i).result()` on an idle cluster and then while a
-second process burdens it (`disturbing.py`): a process of its own, so that neither client waits for
-the interpreter lock of the other. Calls are made until the burden is over, at least
-200 of them. A call that takes longer than `--limit` ends its row.
+second process burdens it (`disturbing.py`), so that neither client waits for the interpreter lock
+of the other. At least 200 calls are made, and more until the burden is over. A call that takes
+longer than `--limit` ends its row.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any, Final
 import weft
 from weft.protocol.errors import WeftError
 
+from .framework import machine
 from .framework.driving import ROOT
-from .framework.machine import describe
 from .tasks import inc
 
 N_WORKERS: Final = 2
 N_CALLS: Final = 200
-#: A user does not call without a pause; and so the calls are spread over the whole burden.
+#: Users pause between calls; with pauses, the calls are also spread over the whole burden.
 PAUSE_S: Final = 0.005
 
 
@@ -89,12 +89,12 @@ class Disturber:
 
     def expect(self, word: str, timeout_s: float) -> None:
         """Wait for a word of the process."""
-        heard = self._words.get(timeout=timeout_s)
-        if heard != word:
-            raise RuntimeError(f"the disturbing process sent {heard!r} instead of {word!r}")
+        sent = self._words.get(timeout=timeout_s)
+        if sent != word:
+            raise RuntimeError(f"the disturbing process sent {sent!r} instead of {word!r}")
 
     def has_sent(self, word: str) -> bool:
-        """Whether the process has sent a word since the last time; it must be this one."""
+        """Return whether the process has sent another word; it must be this one."""
         try:
             self.expect(word, 0.0)
         except queue.Empty:
@@ -141,7 +141,7 @@ class Row:
 
 
 def calls(client: weft.Client, workers: list[str] | None, limit_s: float) -> Iterator[float]:
-    """Make one small call after another; yield what each took, seconds."""
+    """Make one small call after another; yield the seconds that each took."""
     i = 0
     while True:
         start = time.perf_counter()
@@ -169,7 +169,7 @@ def measure(situation: Situation, n: int, n_calls: int, limit_s: float) -> tuple
         weft.Client(cluster) as client,
     ):
         client.wait_for_workers(N_WORKERS)
-        # A hostile worker runs nothing that it is given, so the calls are for the others.
+        # A hostile worker runs no task, so the calls name the other workers.
         info: dict[str, Any] = client.scheduler_info()
         workers = None
         if situation.kind == "replicas":
@@ -207,15 +207,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds, metavar="KIND")
     parser.add_argument("--quick", action="store_true", help="small burdens: does it still run?")
     parser.add_argument(
-        "--limit", type=float, default=90.0, metavar="SECONDS", help="for one situation (90)"
+        "--limit", type=float, default=90.0, metavar="SECONDS", help="for one burden (90)"
     )
     options = parser.parse_args()
     n_calls = 20 if options.quick else N_CALLS
-    machine = describe(ROOT)
-    print(
-        f"{machine['date']}, commit {machine['commit']}, Python {machine['python']}, "
-        f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_1min']}"
-    )
+    facts = machine.describe(ROOT)
+    print(machine.headline("small calls beside a burden", facts, {"weft": weft.__version__}))
     print("| beside | median, ms | x idle | worst, ms | calls | lasted, s |")
     print("|:--|--:|--:|--:|--:|--:|")
     for situation in SITUATIONS:

@@ -1,14 +1,14 @@
-"""What of pure Python runs in parallel, on this interpreter: threads, interpreters, processes.
+"""How much pure Python runs in parallel on this interpreter: threads, interpreters, processes.
 
     python -m benchmarks.parallelism --ms 5 --tasks 48 --repeat 15
 
-The first table: tasks that compute for some ms and let go of nothing, and the speed-up of 1, 2 and
+The first table: tasks that compute for some ms and never wait, and the speed-up of 1, 2 and
 4 workers over the same calls in a bare loop. The second one: a graph of 10 000 tiny tasks in chains
 of five, microseconds per task. Each graph is run once before it is measured, so pools are warm.
 
-Shown is the fastest run, because whatever else the machine does only makes runs slower, and behind
-it how much longer the median took. A build without GIL runs without it only if no extension module
-brings it back: the first line says what was measured.
+The fastest run is shown, because other work of the machine can only make runs slower, and behind it
+how much longer the median took. A build without GIL runs without it only if no extension module
+enables it again: the first line states which of the two was measured.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import Any
 import weft
 
 CHAIN = 5
-#: A context in which there are so many workers; it gives `get(graph, keys)` on them.
+#: A context with this number of workers; it yields `get(graph, keys)` on them.
 _Engine = Callable[[int], AbstractContextManager[Callable[[Any, Any], Any]]]
 
 
 def burn(n_steps: int) -> int:
-    """Compute, and hold the interpreter."""
+    """Compute, and hold the interpreter lock."""
     value = 1
     for i in range(n_steps):
         # Numbers up to 256 are never counted. Python 3.13 counts the references to a larger one,
@@ -42,7 +42,7 @@ def burn(n_steps: int) -> int:
 
 
 def steps_of(seconds: float) -> int:
-    """Return how many steps take so long here."""
+    """Return the number of steps that take this time here."""
     n_steps = 1000
     while True:
         began_s = time.perf_counter()
@@ -79,7 +79,7 @@ def processes(n_workers: int) -> Iterator[Callable[[Any, Any], Any]]:
 
 
 def engines() -> dict[str, _Engine]:
-    """Return what this interpreter has."""
+    """Return the engines that this interpreter has, by name."""
     found: dict[str, _Engine] = {"weft.threaded": threads, "weft.multiprocessing": processes}
     if hasattr(concurrent.futures, "InterpreterPoolExecutor"):
         found["InterpreterPoolExecutor"] = interpreters
@@ -98,13 +98,13 @@ def measure(run: Callable[[], Any], expected: Any, repeat: int) -> tuple[float, 
         if i:
             taken_s.append(time.perf_counter() - began_s)
         if result != expected:
-            raise AssertionError("that is not what the bare loop computes")
+            raise AssertionError("the result differs from that of the bare loop")
     least_s = min(taken_s)
     return least_s, statistics.median(taken_s) / least_s - 1
 
 
 def parallel(n_tasks: int, milliseconds: float, counts: list[int], repeat: int) -> list[list[str]]:
-    """Measure tasks that hold the interpreter."""
+    """Measure tasks that hold the interpreter lock."""
     n_steps = steps_of(milliseconds / 1000)
     graph = {("burn", i): (burn, n_steps) for i in range(n_tasks)}
     keys = list(graph)
@@ -162,22 +162,19 @@ def _table(title: str, counts: list[int], rows: list[list[str]]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parallelism")
-    parser.add_argument("--ms", type=float, default=5.0, help="how long such a task takes")
-    parser.add_argument("--tasks", type=int, default=48, help="how many of them")
-    parser.add_argument("--tiny", type=int, default=10_000, help="how many tiny ones")
+    parser.add_argument("--ms", type=float, default=5.0, help="per task of the first table (5)")
+    parser.add_argument("--tasks", type=int, default=48, help="tasks of the first table (48)")
+    parser.add_argument("--tiny", type=int, default=10_000, help="tasks of the second (10 000)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--repeat", type=int, default=15)
     options = parser.parse_args(arguments)
-    # Not where tasks run: psutil cannot be imported by every interpreter.
+    # Not at the top, which is imported where tasks run: not every interpreter can import psutil.
     from .framework import machine
 
     facts = machine.describe(Path(__file__).resolve().parents[1])
     is_locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    build = f"{facts['implementation']} {facts['python']}, {'with' if is_locked else 'without'} GIL"
-    print(f"{build}; weft {weft.__version__}, commit {facts['commit']}, {facts['date']}")
-    print(
-        f"{facts['cores']} cores of {facts['cpu']}, {facts['system']}; load {facts['load_1min']}\n"
-    )
+    title = f"pure Python in parallel, {'with' if is_locked else 'without'} GIL"
+    print(machine.headline(title, facts, {"weft": weft.__version__}) + "\n")
     title = f"{options.tasks} tasks of {options.ms:g} ms"
     rows = parallel(options.tasks, options.ms, options.workers, options.repeat)
     print(_table(title, options.workers, rows) + "\n")
