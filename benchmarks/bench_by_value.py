@@ -1,9 +1,9 @@
-"""What `submit` costs its caller if the function of a script is called, or is inside an argument.
+"""The cost of `submit` for its caller when a function of a script is called or is in an argument.
 
     python -m benchmarks.bench_by_value --calls 1000 --repeat 5
 
 Microseconds of CPU time of the calling thread for one `submit`; the kinds take turns, and the least
-of each is shown. `cloudpickle` is what that library takes for the same argument, without a submit.
+of each is shown. The rows of `cloudpickle` are that library's time for the same argument alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Call:
 
 
 def run_call(call: Any) -> Any:
-    """Run what is inside the argument."""
+    """Run the function inside the argument."""
     return call.function(*call.args)
 
 
@@ -50,7 +50,7 @@ def imported(i: int) -> Any:
 
 
 def own(i: int) -> Any:
-    """Return an object of a class of this script that does."""
+    """Return an object of a class of this script that holds such a function."""
     return Call(double, i)
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_order
 
-Nothing is computed: tasks finish as soon as they are taken, `n_workers` at a time. Counted is
-the number of results that some unfinished task, or the caller, still needs.
+Nothing is computed: tasks finish as soon as they are taken, `n_workers` at a time. A result is held
+as long as some unfinished task, or the caller, still needs it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def optimized(collection: Any) -> tuple[dict[Any, Any], list[Any]]:
 
 
 def collections() -> dict[str, Any]:
-    """Return what people compute, in small."""
+    """Return small examples of common computations, by name."""
     import dask.array as da
     import dask.dataframe as dd
     import pandas as pd
@@ -101,7 +101,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # dask says that some chunks are small: they are meant to be
+        # dask warns that some chunks are small, which is intended here.
+        warnings.simplefilter("ignore")
         main()

@@ -3,10 +3,10 @@ once.
 
     python -m benchmarks.bench_scheduler --tasks 200000 --workers 2 --shape map --profile
 
-No sockets, no codec, no user code: what is left is what the scheduler's decisions cost. Only the
-time inside `handle` counts. A run submits in batches as a client does, answers every assignment in
-the order in which it was made, and releases everything at the end; a state that still knows a task
-then is a wrong result.
+There are no sockets, no codec and no user code, so the figure is the cost of the scheduler's
+decisions: only the time inside `handle` counts. A run submits in batches as a client does, answers
+every assignment in the order in which it was made, and releases everything at the end; a state that
+still knows a task then is a wrong result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from weft.scheduler.core.state import (
     SchedulerState,
 )
 
-#: Rows of one message, about what one turn of a client's loop submits.
+#: Rows per message, about as many as one turn of a client's loop submits.
 BATCH = 4096
 
 SHAPES = ("map", "neighbour")
@@ -58,9 +58,9 @@ class _Bench:
         self.state = SchedulerState(epoch=1)
         self.seconds = 0.0
         self.n_events = 0
-        #: keys whose result came to the client
+        #: Keys whose result came to the client.
         self.results: dict[str, None] = {}
-        #: what workers have answered and the scheduler has not read
+        #: Answers of workers that the scheduler has not read.
         self._answers: deque[PeerSent] = deque()
         self._handle(PeerConnected(_CLIENT, Role.CLIENT))
         hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})
@@ -71,7 +71,7 @@ class _Bench:
         self.seconds = 0.0
 
     def run(self, batches: Iterator[Message]) -> None:
-        """Feed the client's messages in, each after all that workers had to say before."""
+        """Feed the client's messages in, each after all earlier answers of the workers."""
         for message in batches:
             self._handle(PeerSent(_CLIENT, [message]))
             while self._answers:
@@ -114,7 +114,7 @@ def _worker_hello(peer: int) -> Message:
 
 
 def _answer(message: Message) -> Iterator[Message]:
-    """What a worker says that fetches and computes in no time."""
+    """Yield the answers of a worker that fetches and computes in no time."""
     if isinstance(message, m.AssignTasks):
         if message.located_keys:
             yield m.ReplicasAdded(attempts=message.located_attempts, keys=message.located_keys)
@@ -126,7 +126,7 @@ def _answer(message: Message) -> Iterator[Message]:
             results=[_RESULT if wanted else None for wanted in message.wanted],
         )
     elif isinstance(message, m.ReturnAttempts):
-        # All have run.
+        # All attempts have run, so none is returned.
         yield m.AttemptsReturned(attempts=[])
 
 
@@ -151,7 +151,7 @@ def _submissions(keys: list[str], dependencies: list[list[str]]) -> Iterator[Mes
 
 
 def _graph(shape: str, n_tasks: int) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield (keys, dependencies) a layer."""
+    """Yield (keys, dependencies) per layer."""
     if shape == "map":
         yield [f"inc-{i}" for i in range(n_tasks)], []
         return
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, metavar="N")
     parser.add_argument("--shape", choices=SHAPES, default="map")
     parser.add_argument("--repeat", type=int, default=5, metavar="N")
-    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    parser.add_argument("--profile", action="store_true", help="print the slowest functions")
     options = parser.parse_args()
     for _ in range(options.repeat):
         outcome = run(n_tasks=options.tasks, n_workers=options.workers, shape=options.shape)

@@ -2,15 +2,15 @@
 
     python -m benchmarks.bench_sharing --sizes 65536 1048576 67108864 --repeat 20
 
-Timed is the way from `pack` (or `send`) here to the moment when the other process has the array,
-has read one number of each 4 KiB of it, dropped it, and said so in a few bytes. Columns, each the
-median of all repetitions:
+The time runs from `pack` (or `send`) here until the other process has received the array, read one
+number of each 4 KiB of it, dropped it, and answered with a few bytes. Each column is the median of
+all repetitions:
 
 - `pack`: with `discard` after it, and `unpack`: with the end of the array; in one process;
-- `shared`: that way through `weft.graphs.processes.sharing`, the file removed in the end.
-  Arrays below its `SHARED_NBYTES` go inside the message, and cost what they cost by `pipe`;
-- `pipe`: that way by `Connection.send` of the standard library, over a socketpair;
-- `floor`: that way for nothing at all.
+- `shared`: that time through `weft.graphs.processes.sharing`, the file removed in the end.
+  Arrays below its `SHARED_NBYTES` go inside the message, and take the time of `pipe`;
+- `pipe`: that time by `Connection.send` of the standard library, over a socketpair;
+- `floor`: that time without an array.
 
 A process pool sends a result that another task needs twice through pipes, to the parent and from
 there. Through shared memory it goes once.
@@ -47,7 +47,7 @@ class Row:
 
 
 def _receive(connection: Connection, directory: str) -> None:
-    """The other process: answer each (is packed, value) when the value was read."""
+    """Run the other process: answer each (is packed, value) after the value was read."""
     while (message := connection.recv()) is not None:
         is_packed, value = message
         if is_packed:
@@ -83,7 +83,7 @@ def _measure(nbytes: int, repeat: int, connection: Connection, directory: str) -
     def ask(message: tuple[bool, Any], expected: float) -> None:
         connection.send(message)
         if connection.recv() != expected:
-            raise RuntimeError(f"an array of {nbytes} bytes came with other numbers")
+            raise RuntimeError(f"an array of {nbytes} bytes arrived with other numbers")
 
     def share() -> None:
         packed = pack(array, directory)

@@ -4,7 +4,7 @@
     python -m benchmarks.compare ../before --pairs 10
 
 Runs `benchmarks.where` in the other checkout and in this one, in turns, each with the interpreter
-of its own `.venv`, so that a drift of the machine's speed meets both. Prints, for each workload,
+of its own `.venv`, so that a drift of the machine's speed affects both. Prints, for each workload,
 the medians of both states and the ratio this/other pair by pair: below 1 this state is faster.
 """
 

@@ -1,8 +1,8 @@
 """A process that burdens a cluster, for `benchmarks.fairness`: another client, or a hostile peer.
 
-Standard input: one line of JSON (where the cluster is, what to do, how much), then "go". Standard
-output: "ready" when what comes before the burden is over, "done" when the scheduler has answered
-what was asked of it after the burden. The process stops when its standard input closes.
+Standard input: one line of JSON (the cluster's address, the kind of burden, its size), then "go".
+Standard output: "ready" after the preparation, "done" when the scheduler has answered the last
+request of the burden. The process stops when its standard input closes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from weft.protocol.wire.message import Message
 
 from .tasks import inc
 
-#: Rows of one message of the hostile peers, which a process of weft would cut.
-RUDE_ROWS: Final = 100_000
+#: Rows per message of the hostile peers; a process of weft sends shorter ones.
+HOSTILE_ROWS: Final = 100_000
 
 Go = Callable[[], None]
 
 
-def say(word: str) -> None:
+def report(word: str) -> None:
     print(word, flush=True)
 
 
 def wait_for_go() -> None:
-    say("ready")
+    report("ready")
     assert sys.stdin.readline().strip() == "go"
 
 
@@ -43,7 +43,7 @@ def map_many(client: weft.Client, n: int) -> None:
     wait_for_go()
     futures = client.map(inc, range(n), pure=False)
     weft.wait(futures)
-    say("done")
+    report("done")
     client.close()  # the release of n futures is another burden
 
 
@@ -52,7 +52,7 @@ def map_unrunnable(client: weft.Client, n: int) -> None:
     wait_for_go()
     futures = client.map(inc, range(n), pure=False, workers="absent")
     client.scheduler_info()
-    say("done")
+    report("done")
     assert len(futures) == n
 
 
@@ -63,11 +63,11 @@ def release_many(client: weft.Client, n: int) -> None:
     wait_for_go()
     del futures
     client.submit(inc, n).result()
-    say("done")
+    report("done")
 
 
 class _Answers:
-    """Receives what a hostile peer is sent; only the answers to its heartbeats matter."""
+    """Receives the messages to a hostile peer; only the answers to its heartbeats matter."""
 
     def __init__(self) -> None:
         self.welcome: asyncio.Future[m.Welcome] = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ class _Answers:
 
 
 async def be_hostile(address: str, security: Security, kind: str, n: int) -> None:
-    """Send n messages of keys or attempts that do not exist, each as long as may be."""
+    """Send n messages of keys or attempts that do not exist, each as long as is allowed."""
     answers = _Answers()
     role = Role.WORKER if kind == "replicas" else Role.CLIENT
     connection = await connect(
@@ -125,19 +125,19 @@ async def be_hostile(address: str, security: Security, kind: str, n: int) -> Non
     else:
         connection.send([m.RegisterClient(client_id="hostile", **common)])
     await answers.welcome
-    keys = [f"no-such-key-{i:08}" for i in range(RUDE_ROWS)]
+    keys = [f"no-such-key-{i:08}" for i in range(HOSTILE_ROWS)]
     wait_for_go()
     for i in range(n):
-        first = (1 << 60) + i * RUDE_ROWS
+        first = (1 << 60) + i * HOSTILE_ROWS
         if kind == "replicas":
-            attempts = list(range(first, first + RUDE_ROWS))
+            attempts = list(range(first, first + HOSTILE_ROWS))
             connection.send([m.ReplicasAdded(attempts=attempts, keys=keys)])
         else:
             connection.send([m.WantKeys(keys=keys)])
         await answers.writable(connection)
     connection.send([m.Heartbeat(facts={})])
     await answers.beat.wait()
-    say("done")
+    report("done")
     connection.close()
     await answers.closed
 
@@ -150,7 +150,7 @@ CLIENTS: Final[dict[str, Callable[[weft.Client, int], None]]] = {
 
 
 def main() -> None:
-    """Do what standard input asks for."""
+    """Run the burden that standard input names."""
     order = json.loads(sys.stdin.readline())
     security = Security.from_plain(order["security"])
     kind, n = order["kind"], order["n"]

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.memory` starts a cluster of two workers, maps `inc` over a million numbers,
 gathers the results, releases the futures, and then waits until the scheduler holds no more than
-`GOAL_MB`, or until no process has given anything back for a while. It fails if the scheduler keeps
-more than that.
+`GOAL_MB`, or until no process has released memory for a while. It fails if the scheduler keeps more
+than that.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from .framework.driving import ROOT
 from .tasks import inc
 from .where import processes_by_role
 
-#: What an idle scheduler may keep after a million tasks.
+#: Megabytes that an idle scheduler may keep after a million tasks.
 GOAL_MB: Final = 100
-#: Memory is looked at so often, and is settled after so long without a change of a megabyte.
+#: Seconds between two looks at the memory, and seconds without a change of a megabyte after which
+#: it counts as settled.
 _LOOK_S: Final = 0.25
 _SETTLED_S: Final = 5.0
 
@@ -45,12 +46,12 @@ def measure(n: int, limit_s: float) -> bool:
         client.wait_for_workers(2)
         client.gather(client.map(inc, range(1000), pure=False), timeout=limit_s)
         processes = [(role, p) for role, some in processes_by_role().items() for p in some]
-        # The supervisor of the workers is one of them; only what grows is of interest.
+        # The supervisor of the workers is one of them; only growth is of interest.
         before = _sizes([process for _, process in processes])
         futures = client.map(inc, range(n), pure=False)
         results = client.gather(futures, timeout=deadline - time.monotonic())
         if sum(results) != n * (n + 1) // 2:
-            raise RuntimeError("a wrong result")
+            raise RuntimeError(f"{sum(results)} is not the sum of 1 to {n}")
         held = _sizes([process for _, process in processes])
         del futures, results
         client.submit(inc, 0, pure=False).result(timeout=deadline - time.monotonic())
@@ -73,7 +74,7 @@ def _sizes(processes: list[psutil.Process]) -> Sizes:
 
 
 def _settled(processes: list[psutil.Process], deadline: float) -> Sizes:
-    """Wait until no process gives back memory any more; return what they keep."""
+    """Wait until no process releases memory any more; return their sizes then."""
     best = _sizes(processes)
     changed = time.monotonic()
     while time.monotonic() < min(changed + _SETTLED_S, deadline):

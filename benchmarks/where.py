@@ -1,7 +1,7 @@
 """Where the microseconds go: CPU time per task, by process, for weft's workloads.
 
-`python -m benchmarks.where` runs each workload on a fresh state of one cluster and divides what the
-operating system charged to each process by the number of tasks. Unlike rates, these figures hardly
+`python -m benchmarks.where` runs each workload on one cluster and divides the CPU time that the
+operating system counted for each process by the number of tasks. Unlike rates, these figures hardly
 depend on how many cores there are, and they show which process to look at with a profiler:
 `py-spy record --pid PID` on the pids that are printed.
 """
@@ -31,7 +31,9 @@ ROLES = ("client", "scheduler", "workers")
 
 
 def processes_by_role() -> dict[str, list[psutil.Process]]:
-    """Sort this process and its descendants: the client, the scheduler, and whatever runs tasks."""
+    """Sort this process and its descendants by role; all that are neither client nor scheduler are
+    workers.
+    """
     me = psutil.Process()
     found: dict[str, list[psutil.Process]] = {"client": [me], "scheduler": [], "workers": []}
     for child in me.children(recursive=True):

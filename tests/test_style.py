@@ -129,7 +129,6 @@ PERSONAL = re.compile(r"^\W*(Who|Whose|Whoever) |\b(he|his|himself)\b|\bfor peop
 #: Not rewritten yet.
 NOT_YET_IN_PLAIN_WORDS = (
     "client/core/", "client/shell/", "weft/graphs/processes/", "tests/",
-    "benchmarks/",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The floor under a round trip: a process that calls and answers over one asyncio stream.
+"""The lower bound of a round trip: a process that runs calls and answers over one asyncio stream.
 
 No scheduler, no authentication, no futures. A system with a scheduler has two such hops where this
 has one.

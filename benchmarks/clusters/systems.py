@@ -1,7 +1,7 @@
 """One adapter per system under test: the same few verbs over weft, its peers and the pools.
 
-An adapter holds no cleverness: each verb is the call that the system's own documentation recommends
-for it, so that what is timed is the system. Handles (futures, object references) are opaque to the
+An adapter adds nothing of its own: each verb is the call that the system's documentation recommends
+for it, so that only the system is timed. Handles (futures, object references) are opaque to the
 workloads and may be passed as arguments where the system knows dependencies.
 """
 
@@ -28,7 +28,7 @@ Function = Callable[..., Any]
 class System(work.System):
     """What a workload may ask of a system."""
 
-    #: False: a handle cannot be an argument, so graphs are out of reach.
+    #: False: a handle cannot be an argument, so the system cannot run graphs.
     has_dependencies: ClassVar[bool] = True
     #: Statements that import the system and, in a fresh interpreter, bring it from `start()` to a
     #: first result and `done()`, and close it.
@@ -66,7 +66,7 @@ class System(work.System):
 
 
 class _ClientSystem(System):
-    """weft and dask.distributed: the names are the same, and so is the code."""
+    """weft and dask.distributed, whose clients have the same methods."""
 
     #: `as_completed` of the system.
     _as_completed: Any
@@ -111,7 +111,7 @@ class Weft(_ClientSystem):
 
 
 class Dask(_ClientSystem):
-    """dask.distributed as it comes. Its LocalCluster runs the scheduler in the client's process."""
+    """dask.distributed with its defaults: the scheduler runs in the client's process."""
 
     title = "dask"
     module = "distributed"
@@ -239,8 +239,8 @@ class Threads(_Pool):
 
 
 class Floor(System):
-    """What no system can beat: the calls in a bare loop, and one request and answer over a local
-    socket.
+    """The lower bound of all systems: the calls in a bare loop, and one request and answer over a
+    local socket.
     """
 
     title = "floor"
@@ -277,7 +277,7 @@ SYSTEMS: dict[str, type[System]] = {
 
 
 def listener(address: str) -> int | None:
-    """Return which of our descendants listens at an address: `tcp://host:port`, `unix:///path`."""
+    """Return the pid of the descendant that listens at `tcp://host:port` or `unix:///path`."""
     _, _, place = address.partition("://")
     for process in psutil.Process().children(recursive=True):
         try:
@@ -292,6 +292,6 @@ def listener(address: str) -> int | None:
                 if is_it:
                     return process.pid
         except psutil.Error:
-            # It ended meanwhile, or is not ours to look into.
+            # The process has ended, or may not be inspected.
             continue
     return None

@@ -52,7 +52,7 @@ GOALS = (
 
 
 def _memory(cells: Cells) -> Iterator[str]:
-    """Yield what the scheduler held for each task of the big map, if it was measured."""
+    """Yield the memory of the scheduler per task of the big map, if it was measured."""
     cell = cells.get(("big-map", "weft"))
     if cell is None or "scheduler_bytes_per_task" not in cell.extra:
         return

@@ -1,8 +1,8 @@
 """The workloads: plain functions over an open system, each of which checks its own result.
 
 A workload takes the system and a size, times the work from the first submission to the last result
-in hand, compares the result with the known value and returns a `Sample`. Letting go of the futures
-is not timed.
+in hand, compares the result with the known value and returns a `Sample`. The release of the
+futures is not timed.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def run_as_completed(system: System, n: int) -> Sample:
 
 
 def run_big_map(system: System, n: int) -> Sample:
-    """A very large `map`, and what the scheduler process holds for each task while the futures
+    """A very large `map`, and the memory of the scheduler process per task while the futures
     live.
     """
     pid = system.scheduler_pid()
@@ -127,7 +127,7 @@ def _rss(pid: int) -> int:
 
 
 def _peak_rss(pid: int) -> int:
-    """Return the highest resident size so far in bytes, 0 where the system does not tell."""
+    """Return the highest resident size so far in bytes, 0 where it is not reported."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -161,8 +161,8 @@ def done():
 
 
 def _fresh_interpreters(code: str, n: int) -> list[float]:
-    """Run code in n new interpreters (one more first, which fills the caches) and return what
-    each printed.
+    """Run code in n new interpreters (one more first, which fills the caches) and return the
+    seconds that each printed.
     """
     seconds = []
     for _ in range(n + 1):
@@ -192,7 +192,7 @@ def run_first_result(system: System, n: int) -> Sample:
 
 
 def _run_scheduler(n: int, *, n_workers: int, shape: str) -> Sample:
-    # Here, so that peers run where weft is not importable.
+    # Imported here, so that peers run where weft is not importable.
     from .. import bench_scheduler
 
     outcome = bench_scheduler.run(n_tasks=n, n_workers=n_workers, shape=shape)

@@ -1,1 +1,1 @@
-"""What every table of the benchmarks is made with: processes, plan, cells, tables, command."""
+"""The parts that all tables of the benchmarks share: processes, plan, cells, tables, command."""

@@ -21,7 +21,7 @@ from .work import System, TooLong, Workload
 
 WARM_UP_SIZE = 64
 
-#: A point of a sweep that would take longer than this is left out, and its cell says so.
+#: A point of a sweep that would take longer than this is left out, with a note in its cell.
 TOO_LONG_S = 20.0
 
 
@@ -43,7 +43,7 @@ def repeat(run: Callable[[], float], *, n_runs: int, cheap_s: float, limit_s: fl
         run: makes one run and returns its seconds.
         n_runs: this many; if it is more than one, up to three times as many while they are cheap.
         cheap_s: all runs together count as cheap up to this time.
-        limit_s: for all runs and what is done between them.
+        limit_s: for all runs and the work between them.
     """
     begin = time.perf_counter()
     spent_s, done = 0.0, 0
@@ -100,7 +100,7 @@ class Runner:
             self._repeat(workload)
         except TooLong as error:
             self._report("failed", note=str(error))
-        # Whatever a system raises becomes its cell.
+        # Every error of a system becomes the note of its cell.
         except Exception as error:
             self._report("failed", note=explain(error))
             if workload.needs_open:

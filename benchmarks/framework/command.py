@@ -26,7 +26,9 @@ PLOTS = ROOT / "docs" / "images"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished table: what to print, what to write, and whether weft has all its figures."""
+    """A finished table: the text to print, the document to write, and whether weft has all its
+    figures.
+    """
 
     text: str
     document: dict[str, Any]
@@ -106,7 +108,7 @@ def versions_of(tables: Sequence[Table], systems: Sequence[str] | None) -> dict[
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options; `tables` are those that are meant."""
+    """Return the options; `tables` are the chosen ones."""
     tables = [load(name) for name in TABLES]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run",
@@ -166,7 +168,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     ]
     if not fitting:
         picked = [*(options.only or ()), *(options.systems or ())]
-        parser.error(f"no table has all of {', '.join(picked)}; --help lists what there is")
+        parser.error(f"no table has all of {', '.join(picked)}; --help lists all names")
     options.tables = fitting[:1] if options.only or options.systems else fitting
     if options.plots is None and not (options.quick or options.systems):
         options.plots = PLOTS if options.repeat is None or options.repeat >= 3 else None

@@ -1,6 +1,6 @@
-"""Drives children through their workloads: which cell gets which figure, and what a failure costs.
+"""Runs systems in child processes and collects their figures in cells.
 
-Every workload gets its cell, whatever the system under test does.
+Every workload gets its cell, also when the system under test fails, hangs or crashes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: These would make `Client()` find a cluster that is not ours.
+#: These variables would make `Client()` connect to another cluster.
 _FOREIGN = ("WEFT_ADDRESS", "WEFT_CONNECTION_FILE", "WEFT_TOKEN_FILE", "RAY_ADDRESS")
 
 #: Systems read these when they are imported or started, so they are set before the interpreter
@@ -92,7 +92,7 @@ def run_system(
         with Child(command, cwd=ROOT, environment=child_environment()) as child:
             failure = _watch(table, child, system, remaining, cells, options, progress)
         if failure is not None:
-            # It does not come up: trying again for each workload would only take time.
+            # The system does not start: another attempt per workload would only take time.
             for name in [name for name in remaining if table.workloads[name].needs_open]:
                 cells[name, system].note = failure
                 remaining.remove(name)
@@ -112,12 +112,12 @@ def _watch(
     """Follow one child to its end, and take each finished or failed workload off `remaining`.
 
     Returns:
-        Why the system did not come up, None if it did or was not asked to.
+        Why the system did not start, None if it did or was not asked to.
     """
     was_opened = False
     deadline = time.monotonic() + options.limit
     while remaining:
-        # The child keeps to the order.
+        # The child runs the workloads in this order.
         cell = cells[remaining[0], system]
         workload = table.workloads[cell.workload]
         limit_s = options.limit * workload.patience

@@ -1,4 +1,4 @@
-"""What is printed and written with every figure: the machine, the versions and the commit."""
+"""The facts that are printed and written with every figure: machine, versions and commit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cpu_model() -> str:
 
 
 def describe(root: Path) -> dict[str, Any]:
-    """Return what identifies this machine and this state of the code."""
+    """Return the facts that identify this machine and this state of the code."""
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(root),

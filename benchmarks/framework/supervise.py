@@ -1,8 +1,8 @@
-"""Runs a child that may hang, crash or leave processes behind; comes back in bounded time.
+"""Runs a child that may hang, crash or leave processes behind, and returns in bounded time.
 
 Every child leads its own process group and carries a mark in its environment that all its
-descendants inherit: what has left the group (Ray's daemons do) is found by the mark and stopped by
-its pid, and nothing else is touched.
+descendants inherit: a process that has left the group (Ray's daemons do) is found by the mark and
+stopped by its pid. No other process is touched.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import psutil
 
 MARK = "WEFT_BENCHMARK_MARK"
 
-#: What a child may take to leave by itself once it was asked to.
+#: Seconds that a child has to end by itself after it was asked to.
 GRACE_S = 10.0
 
 
 class TimedOut(Exception):
-    """The child said nothing before the deadline."""
+    """The child reported nothing before the deadline."""
 
 
 class Child:
@@ -41,7 +41,7 @@ class Child:
     ) -> None:
         self._mark = uuid.uuid4().hex
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
-        # For whatever the system leaves in files. Short: a socket path has about 100 characters.
+        # For the files of the system. The path is short: sockets allow about 100 characters.
         self._directory = tempfile.TemporaryDirectory(
             prefix="wb-", dir="/tmp" if os.name == "posix" else None, ignore_cleanup_errors=True
         )
@@ -145,7 +145,7 @@ def marked_processes(mark: str) -> list[psutil.Process]:
             if process.environ().get(MARK) == mark:
                 found.append(process)
         except (psutil.Error, OSError):
-            # Not ours to look into, or gone already.
+            # The process may not be inspected, or has ended.
             continue
     return found
 

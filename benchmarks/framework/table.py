@@ -15,13 +15,13 @@ from typing import Any
 from .results import Cells, Found, align, grouped, show, spread_of
 from .work import System, Workload
 
-#: What `--table` takes: the folders with a module `table` that defines `TABLE`.
+#: The values of `--table`: the folders with a module `table` that defines `TABLE`.
 TABLES = ("clusters", "graphs")
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the project asks of weft: one figure and its bound. `row` is the row of the tables that
+    """A goal of the project for weft: one figure and its bound. `row` is the row of the tables that
     shows it.
     """
 
@@ -57,7 +57,7 @@ class Row:
     """One figure for each column."""
 
     title: str
-    #: Has the cells; their notes explain what is empty.
+    #: The workload with the cells; their notes explain empty ones.
     workload: str
     #: A figure beside the workload's main one.
     extra: str | None = None
@@ -65,7 +65,7 @@ class Row:
     divide: float = 1.0
     derived: Callable[[Cells, str], float | None] | None = None
     text: Callable[[float], str] = show
-    #: What `(Nx)` behind a figure compares: "counterpart": weft with this system; "bare": this
+    #: The comparison of `(Nx)` behind a figure: "counterpart": weft with this system; "bare": this
     #: system with the bare loop; None: there is no `(Nx)`.
     factor: str | None = "counterpart"
 
@@ -105,12 +105,12 @@ class Section:
 class Table:
     """The content of one comparison; everything else about it is the framework's."""
 
-    #: What `--table` takes.
+    #: The value of `--table`.
     name: str
     title: str
     systems: Mapping[str, type[System]]
     workloads: Mapping[str, Workload]
-    #: {what `--only` takes: its workloads}
+    #: {value of `--only`: its workloads}
     groups: Mapping[str, Sequence[str]]
     sections: Sequence[Section]
     goals: Sequence[Goal]
@@ -118,8 +118,8 @@ class Table:
     counterparts: Mapping[str, str]
     #: All runs of a workload together count as cheap up to this time; see `child.repeat`.
     cheap_s: float
-    #: Returns the paragraphs below the sections. It gets the cells, a text that says what the
-    #: figures are, and the options; it may write files.
+    #: Returns the paragraphs below the sections. It gets the cells, a text that describes
+    #: the figures (one run or a median), and the options; it may write files.
     closing: Callable[[Cells, str, argparse.Namespace], Iterable[str]]
 
     def names(self, groups: Sequence[str] | None, *, is_quick: bool) -> list[str]:

@@ -16,7 +16,7 @@ class WrongResult(Exception):
 
 
 class TooLong(Exception):
-    """The workload is left out; the text says how long it would have taken."""
+    """The workload is left out; the text gives the time that it would have taken."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class System:
         """Import and start what is measured; the warm-up starts what starts at first use."""
 
     def close(self) -> None:
-        """End what `open` started."""
+        """Stop all that `open` started."""
 
     def settle(self) -> None:
         """Let the system finish what earlier runs left behind; this is not timed."""
@@ -91,10 +91,10 @@ class Workload:
     unit: str
     #: The systems that can run it; None: all of them.
     systems: tuple[str, ...] | None = None
-    #: {system: why it cannot run this, which is what its cell shows}
+    #: {system: why it cannot run this, which its cell shows}
     refusals: Mapping[str, str] = field(default_factory=dict)
-    #: The systems that run it only if they are named, and the workload whose rate says how long
-    #: they would take.
+    #: The systems that run it only if they are named, and the workload whose rate shows how
+    #: long they would take.
     too_slow: tuple[str, ...] = ()
     small: str = ""
     #: Modules without which it cannot run.

@@ -1,7 +1,7 @@
 """The two figures of the sweeps, as SVG.
 
-They stand on no background of their own and use tones that are readable on white and on dark ones.
-The same figures in give the same bytes out: no date, no random ids.
+They have no background, and use tones that are readable on white and on dark pages. The same cells
+give the same bytes: there is no date and no random id in them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def draw(cells: Cells, sweep: str, points: tuple[int, ...]) -> Any:
 
 
 def _plain(value: float, position: int | None) -> str:
-    """1 000 and 0.001 rather than powers of ten."""
+    """Return 1 000 and 0.001 rather than powers of ten."""
     return grouped(value) if value >= 1 else f"{value:.10f}".rstrip("0")
 
 
@@ -133,7 +133,7 @@ def _look(system: str) -> dict[str, Any]:
 
 
 def _left_out(cells: Cells, sweep: str, points: tuple[int, ...]) -> str:
-    """Say which points have no figure, and why."""
+    """Return which points have no figure, and why."""
     parts = []
     for system in ENGINES:
         for point in points:

@@ -1,7 +1,7 @@
 """The graphs: dicts in dask's oldest form, which every engine reads, with their known results.
 
 A graph is built outside the clock. Its dict is in topological order, so that `bare` can run it
-without thinking: no scheduler can be faster than that.
+as it is: no scheduler can be faster than that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A graph, the keys to ask for and what they must answer. Literals are not counted as tasks."""
+    """A graph, the keys to ask for and their results. Literals are not counted as tasks."""
 
     graph: dict[Any, Any]
     keys: list[Any]
@@ -30,7 +30,7 @@ class Shape:
 
 
 def independent(n: int) -> Shape:
-    """n tasks that need nothing, all of them requested."""
+    """n tasks without dependencies, all of them requested."""
     graph = {("x", i): (inc, i) for i in range(n)}
     return Shape(graph, list(graph), n, [i + 1 for i in range(n)])
 

@@ -1,8 +1,8 @@
-"""What runs the graphs: weft's engines, dask's engines, a bare loop; and the pools beside them.
+"""The systems that run graphs (weft's engines, dask's engines, a bare loop), and the pools.
 
-As in `systems.py`, an adapter is the call that the system's documentation recommends, and nothing
-else. Every engine and pool has its own default number of threads or processes, which is the number
-of cores, unless the class says otherwise.
+As in `clusters/systems.py`, an adapter is the call that the system's documentation recommends, and
+nothing else. Every engine and pool has its own default number of threads or processes, which is the
+number of cores, unless the class states another one.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class DaskThreaded(Engine):
 
 
 class DaskProcesses(Engine):
-    """As it comes: a new pool of processes for every call."""
+    """dask's process engine with its defaults: it starts a new pool for every call."""
 
     title = "dask processes"
     module = "dask"
@@ -152,7 +152,7 @@ class DaskProcesses(Engine):
 
 
 class DaskProcessesKept(DaskProcesses):
-    """With a pool of the caller's, which is what its documentation advises for many calls."""
+    """The same with a pool that the caller keeps, which dask advises for many calls."""
 
     title = "dask processes, kept pool"
     _pool: Executor | None = None
@@ -172,7 +172,7 @@ class DaskProcessesKept(DaskProcesses):
 
 
 class Bare(Engine):
-    """What no engine can beat: the calls in topological order, planned before the clock runs."""
+    """The lower bound of all engines: the calls in topological order, planned in advance."""
 
     title = "bare loop"
     module = "functools"
@@ -219,8 +219,8 @@ class WeftPool(Pool):
 
 
 class WeftOwnPool(Pool):
-    """The pool behind `weft.threaded.get`, which has one way in: a graph. Making that is part of
-    the work here.
+    """The pool behind `weft.threaded.get`, which takes graphs only. Making the graph is part of the
+    work here.
     """
 
     title = "weft.threaded"
@@ -239,8 +239,8 @@ class WeftOwnPool(Pool):
 
 
 class WeftClientPool(Pool):
-    """A whole cluster inside this process. Its futures are the user's hold on the results: a task
-    whose future is dropped is cancelled, so they are kept and gathered.
+    """A whole cluster inside this process. A task whose future is dropped is cancelled, so the
+    futures are kept and gathered.
     """
 
     title = "weft Client(processes=False)"

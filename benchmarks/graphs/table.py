@@ -23,7 +23,7 @@ COUNTERPARTS = {
     "threads": "weft-pool",
 }
 
-#: {column: {row: µs per job}} from the page of JobSchedulers.jl (`OTHER_MACHINE_NOTE` says where).
+#: {column: {row: µs per job}} from the page of JobSchedulers.jl, see `OTHER_MACHINE_NOTE`.
 OTHER_MACHINE: dict[str, dict[str, float]] = {
     "JobSchedulers.jl *": {"submits-10000": 1.71, "submits-100000": 2.38, "submits-growth": 1.39},
     "Dagger.jl *": {"submits-10000": 84.8, "submits-100000": 97.1, "submits-growth": 1.15},
@@ -137,7 +137,7 @@ SECTIONS = (
     ),
     Section(
         group="limits",
-        title="What the shared-memory schedulers of dask name as their limits",
+        title="Limits that dask names for its shared-memory schedulers",
         systems=LIMITS,
         rows={
             "limit-machine": _row("limit-machine"),
@@ -164,7 +164,7 @@ SECTIONS = (
 
 
 def _groups() -> dict[str, list[str]]:
-    """Return {what --only takes: the workloads that its sections show}."""
+    """Return {value of --only: the workloads that its sections show}."""
     groups: dict[str, list[str]] = {}
     for section in SECTIONS:
         assert section.group is not None

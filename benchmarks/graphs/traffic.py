@@ -28,7 +28,7 @@ _METHODS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
 class Traffic:
     """Counts inside a `with` block, of which there is one at a time; `n_bytes` afterwards.
 
-    `n_bytes` is None where the system does not count.
+    `n_bytes` is None where the operating system does not count.
     """
 
     n_bytes: int | None = None
@@ -47,7 +47,7 @@ class Traffic:
         traceback: TracebackType | None,
     ) -> None:
         after = _read_and_written()
-        # What it inherits from the C class is visible again.
+        # The methods that it inherits from the C class are visible again.
         for name in _METHODS:
             delattr(socket.socket, name)
         if self._before is not None and after is not None:

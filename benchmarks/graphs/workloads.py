@@ -26,7 +26,7 @@ from .traffic import Traffic
 #: A short call is repeated within a run until this has passed, and the run is the median.
 SHORT_S = 0.02
 
-#: With the usual limit of 150 s a point may take `TOO_LONG_S`, and some more by surprise.
+#: With the usual limit of 150 s a point may take `child.TOO_LONG_S`, and a little more.
 SWEEP_PATIENCE = 0.15
 
 TASK_POINTS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -34,7 +34,7 @@ EDGE_POINTS = (1, 2, 5, 10, 20, 50, 100)
 
 
 def timed(call: Callable[[], Any], *, for_s: float = SHORT_S) -> tuple[float, Any]:
-    """Return the median of the seconds that a call takes, and the last answer."""
+    """Return the median of the seconds that a call takes, and its last result."""
     durations = []
     end = time.perf_counter() + for_s
     while True:
@@ -54,7 +54,7 @@ def _run_shape(engine: Engine, shape: shapes.Shape) -> Sample:
 
 
 def run_independent(engine: Engine, n: int) -> Sample:
-    """n tasks that need nothing, all results asked for: µs per task."""
+    """n tasks without dependencies, all results asked for: µs per task."""
     return _run_shape(engine, shapes.independent(n))
 
 
@@ -94,7 +94,7 @@ def run_array_compute(engine: Engine, n: int) -> Sample:
 
 
 def run_start(engine: Any, n: int, *, executor: str) -> Sample:
-    """`get` of a graph of one task on a given executor, less `submit(task).result()` of that very
+    """`get` of a graph of one task on a given executor, less `submit(task).result()` of the same
     executor; n of each in turns, medians: µs.
     """
     pool = engine.executor(executor)
@@ -150,12 +150,12 @@ def run_submits(pool: Pool, n: int, *, keeps: bool = False) -> Sample:
 
 def _has_lock() -> bool:
     """Return whether `x += y` of several threads loses nothing: with the interpreter lock it does
-    not, because a thread gives it up only between calls and at the ends of loops.
+    not, because a thread releases it only between calls and at the ends of loops.
     """
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
-# --- What the shared-memory schedulers of dask name as their limits -------------------------------
+# --- Limits that dask's documentation names for its shared-memory schedulers ----------------------
 
 
 def run_spin(engine: Engine, n: int) -> Sample:
@@ -232,7 +232,7 @@ LIMITS = (
     *("weft-threaded", "weft-interpreters", "weft-processes", "weft-cluster"),
     *("dask-threaded", KEPT, "bare"),
 )
-#: Tasks of a layer in the sweep over edges.
+#: Tasks per layer in the sweep over edges.
 EDGES_WIDTH = 500
 
 
