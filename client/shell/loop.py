@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -79,10 +79,6 @@ class LoopThread:
                 # What came too late even for that.
                 for future in left:
                     future.cancel()
-
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call `callback(*args)` in the loop's thread, soon."""
-        self.loop.call_soon_threadsafe(callback, *args)
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine in the loop and wait for its result.

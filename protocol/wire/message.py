@@ -106,12 +106,6 @@ class Message:
             column = getattr(self, name)
             setattr(self, name, [column[i] for i in places])
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows or keys of the message; 0 if it has no columns."""
-        cls = type(self)
-        return len(getattr(self, cls._first)) if cls._first else 0
-
     def n_listed_keys(self) -> int:
         """Return the number of keys in the field of key lists that has most."""
         if not self._key_lists:
