@@ -73,4 +73,4 @@ class Peers:
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         del self._asked[request]
         _log.info("cannot fetch from %s: %s", holder, reason)
-        self._handle(CopiesNotFetched(holder, request, reason))
+        self._handle(CopiesNotFetched(holder, request))

@@ -85,9 +85,7 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
     elif isinstance(message, m.RegisterClient):
         _add_client(state, peer, message)
     elif isinstance(message, m.RegisterSupervisor):
-        state.supervisors[peer] = SupervisorHandle(
-            peer, message.supervisor_id, message.facts, state.now
-        )
+        state.supervisors[peer] = SupervisorHandle(peer, message.supervisor_id, state.now)
     return True
 
 

@@ -141,13 +141,13 @@ def holder_lacks(state: SchedulerState, keys: list[str], holder: str) -> None:
             continue
         state.counters.replicas_missing += 1
         drop_attempt(state, ws, task.attempt)
-        if lose_replica(state, task, ws):
+        if lose_replica(task, ws):
             lost.append(task)
     if lost:
         replace_lost(state, lost)
 
 
-def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> bool:
+def lose_replica(task: SchedulerTask, ws: WorkerHandle) -> bool:
     """Forget that `ws` has the data.
 
     True if that was the last copy (the task is still in memory then).

@@ -164,10 +164,9 @@ class ClientHandle:
 class SupervisorHandle:
     """The liveness line of one supervisor."""
 
-    __slots__ = ("facts", "last_seen", "peer", "supervisor_id")
+    __slots__ = ("last_seen", "peer", "supervisor_id")
 
-    def __init__(self, peer: int, supervisor_id: str, facts: dict[str, Any], now: float) -> None:
+    def __init__(self, peer: int, supervisor_id: str, now: float) -> None:
         self.peer = peer
         self.supervisor_id = supervisor_id
-        self.facts = facts
         self.last_seen = now

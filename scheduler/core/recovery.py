@@ -49,7 +49,7 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     moved: dict[ClientHandle, list[str]] = {}
     for task in list(ws.has_what):
         is_named = task.replicas[0] is ws
-        if lose_replica(state, task, ws):
+        if lose_replica(task, ws):
             lost.append(task)
         elif is_named and not task.delivered:
             for client in task.wanted_by:

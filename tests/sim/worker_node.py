@@ -200,7 +200,6 @@ class WorkerNode:
         before, self.core.before = self.core.before, []
         for action in before:
             if isinstance(action, Run):
-                assert action.chunk is self.core.slots[action.slot].chunk
                 self._woken[action.slot] = True
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
             elif isinstance(action, ForgetValues):
@@ -326,7 +325,7 @@ class WorkerNode:
                 return
             del self._asked[action.holder]
             if answer is None:
-                self._handle(CopiesNotFetched(action.holder, action.request, "lost"))
+                self._handle(CopiesNotFetched(action.holder, action.request))
                 return
             for key, blob in zip(answer.keys, answer.results, strict=True):
                 self.store[attempts[key]] = unpacked(blob)

@@ -146,7 +146,6 @@ class Hands:
     def _do_before(self, action: Before) -> None:
         if isinstance(action, Run):
             assert action.slot not in self.awake
-            assert action.chunk is self.state.slots[action.slot].chunk
             self.awake.add(action.slot)
             self.n_runs += 1
         elif isinstance(action, ForgetValues):
@@ -249,7 +248,7 @@ class Hands:
 
     def fail(self, holder: str) -> list[Message]:
         """Let a peer be out of reach."""
-        return self.handle(CopiesNotFetched(holder, self._take(holder).request, "gone"))
+        return self.handle(CopiesNotFetched(holder, self._take(holder).request))
 
     def asked(self, holder: str) -> list[str]:
         """Return the keys that a peer is being asked for."""

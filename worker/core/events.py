@@ -6,7 +6,6 @@ into its store, under the attempt that made them, before it reports them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -14,7 +13,7 @@ from typing import TypeAlias
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
 from ...protocol.wire.payload import Blob
-from .tasks import WorkerFunction, WorkerTask
+from .tasks import WorkerFunction
 
 # --- Events ---------------------------------------------------------------------------------------
 
@@ -63,7 +62,6 @@ class CopiesNotFetched:
 
     holder: str
     request: int
-    reason: str
 
 
 @dataclass(slots=True)
@@ -90,7 +88,6 @@ class Run:
     """Wake slot `slot`, which sleeps: there is work in its chunk."""
 
     slot: int
-    chunk: deque[WorkerTask]
 
 
 @dataclass(slots=True)

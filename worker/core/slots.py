@@ -28,7 +28,7 @@ def dispatch(state: WorkerState, asking: Slot | None) -> None:
         slot.busy = True
         fill(state, slot, share)
         if slot is not asking:
-            state.before.append(Run(slot.index, slot.chunk))
+            state.before.append(Run(slot.index))
 
 
 def fill(state: WorkerState, slot: Slot, share: int) -> None:
