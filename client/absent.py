@@ -18,11 +18,11 @@ PAGE: Final = "docs/client.md"
 
 
 class Absent(NamedTuple):
-    """Something that weft does not have."""
+    """A name that weft does not have."""
 
     #: What to do instead, as a clause.
     instead: str
-    #: Whether weft will not have it; otherwise it is only not written yet.
+    #: True = weft will not have it; False = it is not written yet.
     by_design: bool = False
 
     def sentence(self, what: str) -> str:

@@ -24,11 +24,11 @@ from .encoding import make_options
 
 #: The options of a task that can be annotated.
 NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "workers")
-#: {annotation that dask.distributed acts upon: the values that ask for what weft does anyway}.
+#: {annotation that dask.distributed acts upon: the values that ask for weft's own behaviour}.
 _REFUSED: Final[dict[str, tuple[object, ...]]] = {"executor": (None, "default")}
 _SIMILAR: Final = 0.75
 _OFF_BY_DEFAULT: Final = frozenset({"allow_other_workers", "priority"})
-#: Options of dask's own engines, which all schedulers are given and few look at.
+#: Options of dask's own engines, which dask passes to all schedulers and few of them use.
 _OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "pool"})
 
 
@@ -56,13 +56,13 @@ class TaskOptions:
         """Combine the options that hold for all tasks.
 
         Args:
-            given: the options of the call; None is none, and so is what `submit` has by default.
+            given: the options of the call; None and the defaults of `submit` mean none.
             active: the annotations of the context.
             of_tasks: {key: annotations}.
 
         Raises:
             NotSupported, UnknownOption: an annotation is one that weft cannot honour.
-            TypeError, ValueError: a value is not what it should be.
+            TypeError, ValueError: a value has the wrong type or is out of range.
         """
         _check(active.items())
         self._said = {name: active[name] for name in NAMES if name in active}
@@ -92,7 +92,7 @@ def options_of_call(
 
     Raises:
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
-        TypeError, ValueError: a value is not what it should be.
+        TypeError, ValueError: a value has the wrong type or is out of range.
     """
     active = active_annotations()
     if not active:
@@ -110,10 +110,10 @@ def options_of_call(
 def check_options(options: Iterable[str]) -> None:
     """Refuse options of `Client.get` that look like misspelt ones.
 
-    Others that it does not have are ignored: dask hands on whatever `compute` was given.
+    Other unknown options are ignored, because dask passes on all options of `compute`.
 
     Raises:
-        UnknownOption: there is one.
+        UnknownOption: an option looks misspelt.
     """
     for name in options:
         if name not in NAMES and name not in _OF_ENGINES:
@@ -130,7 +130,7 @@ def annotations_of(dsk: Any, graph: Mapping[Any, Any]) -> dict[Any, dict[str, An
 
     Args:
         dsk: the graph as it was passed; an expression of dask has annotations of its tasks.
-        graph: the graph that was made of it, which decides what is annotated.
+        graph: the graph that was made of it; its tasks decide which annotations are returned.
 
     Raises:
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
@@ -151,7 +151,7 @@ def annotations_of(dsk: Any, graph: Mapping[Any, Any]) -> dict[Any, dict[str, An
 
 def _add(found: dict[Any, dict[str, Any]], name: str, values: Mapping[Any, Any]) -> None:
     for key, value in values.items():
-        # dask marks thus what lost its annotations when it was fused.
+        # dask's mark of a layer that lost its annotations when it was fused.
         if type(value).__name__ == "_AnnotationsTombstone":
             continue
         if name in NAMES:
@@ -161,15 +161,15 @@ def _add(found: dict[Any, dict[str, Any]], name: str, values: Mapping[Any, Any])
 
 
 def _check(annotations: Iterable[tuple[str, Any]]) -> None:
-    """Refuse what would go unnoticed. Other names are anybody's own, and of no effect."""
+    """Refuse annotations that would have no effect. Other names belong to the user's own code."""
     for name, value in annotations:
         if name in NAMES:
             continue
         if name in _REFUSED:
             if value not in _REFUSED[name]:
                 raise NotSupported(
-                    f"the annotation {name}={value!r} of dask.annotate is not there yet: leave it "
-                    f"out. Honoured are {', '.join(NAMES)}"
+                    f"weft does not support {name}={value!r} of dask.annotate yet: leave it out. "
+                    f"Honoured are {', '.join(NAMES)}"
                 )
         elif close := get_close_matches(name, NAMES, 1, _SIMILAR):
             raise UnknownOption(
@@ -189,7 +189,7 @@ def _make(values: Mapping[str, Any], key: Any) -> SubmitOptions:
             priority,
             made.get("retries"),
             workers,
-            # An annotation of all tasks may be meant for those of them that name workers.
+            # An annotation of all tasks may be meant for those that name workers.
             bool(made.get("allow_other_workers")) and workers is not None,
             made.get("resources"),
         )

@@ -1,4 +1,4 @@
-"""From a call to futures: what `submit` and `map` do once their options are checked.
+"""Turns calls into futures, for `submit` and `map`, once their options are checked.
 
 Everything here runs in the user's thread: encode, make the futures, append one record to the queue.
 """

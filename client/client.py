@@ -1,8 +1,8 @@
-"""`Client`: what users call. Every method works blocking and, with `asynchronous=True`, awaited.
+"""`Client`, the class that users call. Its methods block, or are awaited (`asynchronous=True`).
 
-There is one implementation: what a method has to do is a coroutine on the client's loop, which an
-asynchronous client hands to the caller and a blocking one runs in its loop's thread; waiting for
-futures alone has a direct way for each (see `watchers`).
+There is one implementation: the work of a method is a coroutine on the client's loop, which an
+asynchronous client hands to the caller and a blocking one runs in its loop's thread; only waiting
+for futures is written for each of the two (see `watchers`).
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ class Client(ClusterClient):
         opened(self, self._holdings, self._timeout_s, as_default=self._set_as_default)
 
     def close(self, timeout: float | None = None) -> Any:
-        """Leave the cluster. What this client waits for is given up; a cluster it started ends.
+        """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
 
-        Results that are here already stay readable.
+        Results that are in this process stay readable.
         """
         if self.asynchronous:
             return self._close_async()
@@ -295,10 +295,10 @@ class Client(ClusterClient):
             key: a name for the task, instead of one that weft makes.
             workers: names, hosts or addresses of workers that may run it; None = all.
             resources: the amount of each resource that it takes while it runs.
-            retries: how often to run it again if it raises.
-            priority: from -512 to 511, higher runs earlier.
+            retries: number of times to run it again if it raises.
+            priority: from -512 to 511; a task of higher priority runs earlier.
             fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
-            allow_other_workers: `workers` are only preferred.
+            allow_other_workers: prefer `workers`, but run it on others if these cannot.
             actor: accepted for compatibility with dask; only False is allowed.
             actors: see `actor`.
             pure: a call that is equal to one whose future is alive and has not failed shares its
@@ -376,11 +376,11 @@ class Client(ClusterClient):
         direct: bool | None = None,
         **options: Any,
     ) -> Any:
-        """Run a graph on the cluster, as `weft.get` runs it here, and gather some of its values.
+        """Run a graph on the cluster, as `weft.get` does in this process, and gather some values.
 
         Args:
-            dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
-            keys: a key, or a list of keys and of such lists. Only what these need is run.
+            dsk: {key: task}, or a graph of dask: nodes, expressions, a HighLevelGraph.
+            keys: a key, or a list of keys and of such lists. Only tasks that these need are run.
             sync: if False, return futures in place of the values.
             asynchronous: see `gather`.
             direct: see `gather`.
@@ -429,13 +429,15 @@ class Client(ClusterClient):
         )
 
     def persist(self, *_collections: Any, **_options: Any) -> Any:
-        """Not there yet. dask asks for it: without, it would fetch everything into this process.
+        """Refuse `x.persist()`: weft keeps no dask collections on its workers yet.
+
+        Without this method dask would fetch the whole collection into this process.
 
         Raises:
             NotSupported: always.
         """
         raise NotSupported(
-            "persist() is not there yet: weft keeps no dask collections on its workers. Use "
+            "weft has no persist() yet: it keeps no dask collections on its workers. Use "
             "x.compute() for the values, client.get(x.__dask_graph__(), keys, sync=False) for "
             "futures of them, or x.persist(scheduler='threads') to keep them in this process"
         )
@@ -453,7 +455,7 @@ class Client(ClusterClient):
 
         Args:
             futures: one, or containers of them, or another iterable, which gives a list.
-            errors: "raise" the first failure; or "skip", leave failed ones out.
+            errors: "raise": raise the first failure; "skip": leave failed ones out.
             direct: large results always come straight from the workers; False is not supported.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             timeout: seconds; None = for ever.
@@ -471,7 +473,7 @@ class Client(ClusterClient):
         return result
 
     def _usable(self) -> Engine:
-        """Return the engine, even of a closed client: results that are here can be read."""
+        """Return the engine, even of a closed client: results in this process can be read."""
         return self._engine if self._engine is not None else self._running()
 
     def cancel(
@@ -488,8 +490,8 @@ class Client(ClusterClient):
             futures: one, or containers of them, nested or not, or other iterables.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             force: even if other clients want their results.
-            reason: for the errors that others see.
-            msg: more of it.
+            reason: the text of the errors that waiting callers get.
+            msg: added to `reason`.
         """
         engine = self._running()
         engine.post(Cancel(states_in(futures, "cancel"), force, cancel_reason(reason, msg)))
@@ -504,7 +506,7 @@ class Client(ClusterClient):
         """Wait until the cluster has at least `n_workers`.
 
         Raises:
-            WorkerStartTimeout: it had not within `timeout` seconds.
+            WorkerStartTimeout: the cluster had fewer after `timeout` seconds.
         """
         return cluster_info.wait_for_workers(self._running(), n_workers, timeout)
 
@@ -522,7 +524,7 @@ class Client(ClusterClient):
 
     @property
     def futures(self) -> dict[str, FutureState]:
-        """What this client has futures of, now: `{key: state}`; a state has a `status`."""
+        """The keys of which this client has futures now: `{key: state}`; a state has a `status`."""
         return {state.key: state for state in self._usable().table.snapshot()}
 
     @property
@@ -532,7 +534,7 @@ class Client(ClusterClient):
 
     @property
     def scheduler_address(self) -> str:
-        """Where the scheduler was found, "" before that."""
+        """The address at which the scheduler was found, "" before that."""
         link = self._engine.link if self._engine is not None else None
         return link.address if link is not None else ""
 
@@ -548,7 +550,7 @@ class Client(ClusterClient):
         """The event loop that the connections live in."""
         return self._usable().loop
 
-    # --- Display, from what the client knows ------------------------------------------------------
+    # --- Display, without a request to the scheduler ----------------------------------------------
 
     def __repr__(self) -> str:
         if self._engine is None or self.status != "running":

@@ -1,4 +1,4 @@
-"""Questions to a client about its cluster, for blocking and asynchronous clients (see `client`)."""
+"""Queries about a client's cluster, for blocking and asynchronous clients (see `client`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .core.events import AskInfo, WatchCluster
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter, ThreadWaiter
 
-#: Longer, a client of a new LocalCluster is not held up by workers that do not come.
+#: Longest time for which the client of a new LocalCluster waits for workers that do not come.
 _MAX_START_S: Final = 5.0
 
 
@@ -68,7 +68,7 @@ async def nthreads(engine: Engine, workers: Iterable[str] | str | None = None) -
 
 
 def _check_answer(engine: Engine, answer: Any) -> Any:
-    """Return what came, unless it is the end of the client."""
+    """Return the answer, unless the client was closed before one came."""
     if answer is None:
         end = engine.core.end
         if end is not None and end[0] == "connection-lost":

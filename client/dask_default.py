@@ -3,10 +3,10 @@ is one that blocks.
 
 dask is never imported here. If it is loaded already, its configuration is changed at once, else
 right after its module `dask.config` was imported. The configuration belongs to the whole process,
-clients belong to threads as well (`as_current`), and anybody may change the configuration in
+clients belong to threads as well (`as_current`), and other code may change the configuration in
 between. So the value put there is no client but `_CurrentClient`, which looks for the client each
-time when dask asks for the scheduler; where there is none, as in a worker's task, it stands for
-what was configured before.
+time when dask looks the scheduler up; where there is none, as in a worker's task, it stands for
+the value that was configured before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TASKS = "".join(["ta", "sks"])
 
 #: Reentrant: a destructor that runs meanwhile may close a client.
 _lock = threading.RLock()
-#: In the order in which they came; changed under the lock.
+#: The open clients, in the order in which they were registered; changed under the lock.
 _entries: list[_OpenClient] = []
 
 
@@ -47,17 +47,17 @@ class _OpenClient:
         self.client = weakref.ref(client)
         self.is_default = is_default
         self.pid = os.getpid()
-        #: Undoes what was configured for this client, None if nothing had to be.
+        #: Undoes the change of dask's configuration for this client; None if there was none.
         self.undo: list[Any] | None = None
         #: The scheduler that was configured before.
         self.before: Any = None
 
 
 class _CurrentClient:
-    """What is configured as the scheduler.
+    """The value of dask's `scheduler` setting.
 
-    dask takes any object for a client whose class has "Client" in its name and which has a `get`;
-    and a false one for none.
+    dask treats any object as a client whose class has "Client" in its name and which has a `get`;
+    and a false object as none.
     """
 
     def __bool__(self) -> bool:
@@ -128,7 +128,7 @@ def _remove(entry: _OpenClient) -> None:
 
 
 def _find_client() -> Client | None:
-    """Return the client that is to compute what the calling thread asks dask for."""
+    """Return the client that is to compute dask's collections in the calling thread."""
     from .shell.current import named_current
 
     entries = _entries.copy()
@@ -146,7 +146,7 @@ def _find_client() -> Client | None:
 
 
 def _is_in_task() -> bool:
-    """Return whether a task runs on this thread: it would wait for itself."""
+    """Return whether a task runs on this thread; it would wait for itself."""
     context = sys.modules.get(f"{__name__.partition('.')[0]}.worker.context")
     return context is not None and context.is_in_task()
 
@@ -193,7 +193,7 @@ def _set(module: Any, name: str, value: object) -> Callable[[], None]:
 
 
 class _Hook:
-    """On `sys.meta_path` while there are clients and no `dask.config`: notices its import."""
+    """A finder on `sys.meta_path`, while there are clients, that waits for dask.config's import."""
 
     def __init__(self) -> None:
         self._is_asking = False
@@ -203,7 +203,7 @@ class _Hook:
     ) -> ModuleSpec | None:
         if name != _CONFIG or self._is_asking:
             return None
-        self._is_asking = True  # a finder may ask all others, as this one does
+        self._is_asking = True  # a finder may call all others, as this one does
         try:
             for finder in sys.meta_path.copy():
                 find = getattr(finder, "find_spec", None)
@@ -238,7 +238,7 @@ def _call_after(loader: Any, call: Callable[[ModuleType], None]) -> None:
             del loader.exec_module
             call(module)
 
-    # On the object: its class, which tools look at, stays what it is. One that takes no attributes
-    # is left alone; then the next client that opens is the first that dask uses.
+    # On the object, because tools look at its class. A loader that takes no attributes is left
+    # alone; then the next client that opens is the first that dask uses.
     with contextlib.suppress(AttributeError, TypeError):
         loader.exec_module = execute_and_call

@@ -1,4 +1,4 @@
-"""From a call to records for the core: pickles, keys and options. Runs in the user's thread.
+"""Turns calls into records for the core: pickles, keys and options. Runs in the user's thread.
 
 Keys. A pure task's key is made of its function's name and a hash of the function, the arguments and
 the keys of the futures among them, so the same call has the same key; one that is not pure is
@@ -53,10 +53,10 @@ class MapChunk:
     ) -> None:
         self.keys = keys
         self.args = args
-        #: [] when no row has any.
+        #: One list per row, or [] when no row has any.
         self.dependencies = dependencies
         self.spec_hashes = spec_hashes
-        #: What must be submitted before them.
+        #: The large arguments that must be submitted before them.
         self.shared = shared
 
 
@@ -97,7 +97,7 @@ class Encoder:
         """Encode the arguments of one call.
 
         Returns:
-            The arguments, the keys that they depend on, and what must be submitted before.
+            The arguments, the keys that they depend on, and the tasks to be submitted before.
         """
         blob, dependencies = dumps_arguments(function.name, args, kwargs)
         shared = None
@@ -129,12 +129,12 @@ class Encoder:
         follows the size of the arguments.
 
         Args:
-            function: what is called.
+            function: the function to call.
             rows: positional arguments of each call.
             kwargs: keyword arguments that all calls have in common, None = none.
             keys: a list of keys, a prefix, or None for the function's name as the prefix.
             pure: whether equal calls share a key.
-            max_tasks: most tasks in a chunk.
+            max_tasks: largest number of tasks in a chunk.
         """
         n_done = 0
         size = min(_FIRST_CHUNK, max_tasks)
@@ -191,11 +191,11 @@ class Encoder:
             name: of the function.
             rows: positional arguments of each call.
             kwargs: keyword arguments of all.
-            args: the encoded calls, replaced by those without.
-            dependencies: their dependencies, likewise.
+            args: the encoded calls; changed in place.
+            dependencies: their dependencies; changed in place.
 
         Returns:
-            What must be submitted before, and the bytes of all that has to be sent.
+            The tasks to be submitted before, and the number of bytes to be sent.
         """
         sharing = Sharing(self._shared, name)
         is_shared = False
@@ -243,7 +243,7 @@ def _digest(function_id: bytes, args: Blob, dependencies: list[str]) -> blake2b:
     else:
         digest = blake2b(args, digest_size=16, key=function_id)
     for key in dependencies:
-        # A length first: the keys "a", "b" are not the key "ab".
+        # With its length, so that the keys "a", "b" differ from the key "ab".
         digest.update(b"%d:" % len(key))
         digest.update(key.encode("utf-8", "surrogatepass"))
     return digest
@@ -270,7 +270,7 @@ def _renumbered(error: SerializationError, n_before: int) -> SerializationError:
     return SerializationError(where, error.type_name, error.text)
 
 
-# --- What users give as options -------------------------------------------------------------------
+# --- Options of users -----------------------------------------------------------------------------
 
 
 def bind_constants(
@@ -278,7 +278,7 @@ def bind_constants(
 ) -> tuple[Callable[..., Any], dict[str, Any] | None]:
     """Make keyword arguments that all calls share a part of the function, to be sent once.
 
-    Futures among them keep them from it: they must be dependencies of each task.
+    They stay with the calls if there are futures among them, which each task must depend on.
     """
     if not kwargs:
         return func, None
@@ -288,7 +288,7 @@ def bind_constants(
     return functools.partial(func, **kwargs), None
 
 
-#: {option: values that ask for what weft does}. The others are refused.
+#: {option: values that ask for weft's own behaviour}. Others are refused.
 _HARMLESS: Final[dict[str, tuple[object, ...]]] = {
     "direct": (True,),
     "fifo_timeout": ("100 ms", "100ms", "60 s", "60s"),
@@ -302,10 +302,10 @@ def make_options(
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
 ) -> SubmitOptions:
-    """Check options and put them together.
+    """Check options and combine them.
 
     Raises:
-        TypeError, ValueError: one of them is not what it should be.
+        TypeError, ValueError: an option has the wrong type or is out of range.
     """
     if not priority and not retries and workers is None and not resources:
         if allow_other_workers:
@@ -358,10 +358,10 @@ def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def check_batch_size(batch_size: object) -> int:
-    """Return the most tasks that a user wants in one message.
+    """Return the largest number of tasks in one message, checked.
 
     Raises:
-        TypeError, ValueError: it cannot be that.
+        TypeError, ValueError: it is not a whole number, or is below one.
     """
     if type(batch_size) is not int:
         raise TypeError(f"batch_size= is a whole number, not {batch_size!r}")
@@ -371,10 +371,10 @@ def check_batch_size(batch_size: object) -> int:
 
 
 def check_key(key: object) -> str:
-    """Return a key that a user chose.
+    """Return a key of the user's own, checked.
 
     Raises:
-        TypeError, ValueError: it cannot be one.
+        TypeError, ValueError: it cannot be a key.
     """
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}")
@@ -390,7 +390,7 @@ def check_key(key: object) -> str:
 def check_unsupported(**options: object) -> None:
     """Refuse options of dask that would otherwise be silently ignored.
 
-    A false value is allowed, and so is a value that asks for what weft does anyway (see below).
+    A false value is allowed, and so is a value that asks for weft's own behaviour (`_HARMLESS`).
     """
     for name, value in options.items():
         if name in _HARMLESS:

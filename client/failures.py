@@ -1,4 +1,4 @@
-"""Failures, as messages carry them, into the exceptions that users meet."""
+"""Makes the exceptions that users get from failures, as messages carry them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def exception_of(state: FutureState) -> BaseException:
     try:
         made = maker(failure) if maker else TaskErred(key, str(kind), " ".join(map(str, failure)))
     except (LookupError, TypeError, ValueError, RemoteProtocolError) as error:
-        # Of another version perhaps. What is certain: this task has no result.
+        # It is perhaps of another version; but certainly this task has no result.
         made = TaskErred(state.key, str(kind), f"[not readable here: {error}]")
     if key and key != state.key:
         from ..protocol.values.exceptions import add_note

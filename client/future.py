@@ -45,18 +45,18 @@ class Future:
 
     @property
     def client(self) -> Any:
-        """The client that this future belongs to; None if that is gone."""
+        """The client that this future belongs to; None if it was collected."""
         return self._engine.client()
 
     #: dask's other name for `client`.
     executor = client
 
     def done(self) -> bool:
-        """Whether there is a result or a reason why there is none."""
+        """Return whether the task has finished, failed, or was cancelled or lost."""
         return self._state.status != "pending"
 
     def cancelled(self) -> bool:
-        """Whether the task was cancelled."""
+        """Return whether the task was cancelled."""
         return self._state.status == "cancelled"
 
     @property
@@ -164,7 +164,7 @@ class Future:
         force: bool = False,
         asynchronous: bool | None = None,
     ) -> Any:
-        """Give the task up if it is not done. A running one is not interrupted.
+        """Cancel the task if it is not done. A running task is not interrupted.
 
         Args:
             reason: the text of the error that waiting callers get.
@@ -184,7 +184,7 @@ class Future:
         if not self._is_released:
             self._is_released = True
             state = self._state
-            # This object may live on; the copy of the result must not live on with it.
+            # This object may live on; it must not keep the copy of the result alive.
             self._state = FutureState(state.key)
             self._state.status = state.status
             self._engine.post_release(state)
@@ -237,7 +237,7 @@ def cancel_reason(reason: str | None, msg: str | None) -> str:
 
 
 class _Callback(Watcher):
-    """Keeps the future until the call."""
+    """A watcher that keeps the future alive until its callback is called."""
 
     __slots__ = ("_fn", "_future")
 
@@ -261,7 +261,7 @@ def load(state: FutureState, engine: Engine) -> Any:
     value = state.value
     if value is not NO_VALUE:
         return value
-    # `value` or `failure` is set before `blob` is cleared, and `value` was looked at after it.
+    # `value` or `failure` is set before `blob` is cleared, and `value` was read after it.
     if blob is not None:
         try:
             value = loads(blob)
@@ -274,7 +274,7 @@ def load(state: FutureState, engine: Engine) -> Any:
             state.blob = None
             return value
     if state.failure is None:
-        return state.value  # another thread was luckier
+        return state.value  # another thread was faster
     raise exception_of(state)
 
 

@@ -1,4 +1,4 @@
-"""`gather`: futures anywhere in nested containers, and the same containers with their results."""
+"""`gather`: collects the results of futures in nested containers, in the same containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SKIPPED = object()
 
 
 class Gathering:
-    """One call of `gather`: what to wait for, and what to make of it."""
+    """One call of `gather`: the futures to wait for, and the containers to fill."""
 
     def __init__(
         self, engine: Engine, futures: Any, errors: str, *, takes_values: bool = False
@@ -31,7 +31,7 @@ class Gathering:
         self._engine = engine
         self._shape = futures
         self._skips = errors == "skip"
-        #: Whatever is among the futures is left in its place, collections of dask too.
+        #: Other objects among the futures are left in their places, collections of dask too.
         self._takes_values = takes_values
         #: In the order of the futures.
         self._states: list[FutureState] = []
@@ -45,7 +45,7 @@ class Gathering:
             self._collect(futures)
 
     def run(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
-        """Wait; return the results, or else what the caller is to raise.
+        """Wait; return the results, or else the error that the caller is to raise.
 
         The caller raises it, so that the traceback of a task's error has one frame of ours.
         """
@@ -79,12 +79,12 @@ class Gathering:
         states = self._states
         left = unready(states)
         if left and not self._skips and any([s.failure is not None for s in states]):  # noqa: C419
-            return []  # it is known already what will be raised
+            return []  # the error to be raised is here already
         return left
 
     def _late(self, timeout: float | None) -> str:
         n = len(unready(self._states))
-        return f"{n} of {len(self._states)} results were not there within {timeout:g} s"
+        return f"{n} of {len(self._states)} results did not arrive within {timeout:g} s"
 
     def _outcome(self) -> tuple[Any, BaseException | None]:
         error = None if self._skips else self._first_failure()
@@ -113,7 +113,7 @@ class Gathering:
         result = self._fill(self._shape)
         return None if result is _SKIPPED else result
 
-    # --- Nested containers, subclasses included; what else may be in them is left as it is --------
+    # --- Nested containers, subclasses included; other objects in them are left as they are -------
 
     def _collect(self, item: Any) -> None:
         if isinstance(item, Future):
@@ -177,10 +177,10 @@ def states_in(futures: Any, call: str) -> list[FutureState]:
 
     Args:
         futures: a future, or any of these.
-        call: what takes them, for the error.
+        call: the name of the function that takes them, for the error.
 
     Raises:
-        TypeError: there is something else among them.
+        TypeError: there are other objects among them.
     """
     found: list[FutureState] = []
     stack = [futures]

@@ -8,10 +8,10 @@ submission that the call depends on, or after the release of it. Hence a `Loan`:
   lender's queue before the loan is in the borrower's, so two clients that borrow from each other
   never wait in a circle.
 - The futures are held until the scheduler has read the call as well. From then on the call itself
-  keeps what it depends on.
+  keeps its dependencies.
 
-A lender that is closed, or that gives up, ends the wait: what the scheduler does not know then is
-an error of the call. While there is one client in the process, none of this is done.
+A lender that is closed, or that gives up, ends the wait: a dependency that the scheduler does not
+have then is an error of the call. While there is one client in the process, none of this is done.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ T = TypeVar("T")
 
 
 class Loan:
-    """What the calls of one submission borrow."""
+    """The futures of other clients that the calls of one submission use."""
 
     __slots__ = ("_borrower", "_futures", "_unconfirmed")
 
     def __init__(self, borrower: Engine, futures: list[Future]) -> None:
         self._borrower = borrower
         self._futures = futures
-        #: {lender: None} that has not confirmed yet. Each leaves once, on whatever thread.
+        #: {lender: None} of those that have not confirmed yet. Each is removed once, by any thread.
         self._unconfirmed: dict[Engine, None] = {}
 
     @property
     def is_ready(self) -> bool:
-        """Whether the scheduler has all that is borrowed, as far as it ever will."""
+        """True once each lender has confirmed, or never will."""
         return not self._unconfirmed
 
     def post(self, submission: Any) -> None:
-        """Hand the borrower a submission that waits for this, and all that comes after it too."""
+        """Hand the borrower a submission that waits for this, and with it all later operations."""
         lenders = {f._engine: None for f in self._futures if f.status == "pending"}
         self._unconfirmed = dict(lenders)
         for lender in lenders:
@@ -60,14 +60,14 @@ class Loan:
         self._borrower.post(Confirm(_Keeper(self._futures)))
 
     def confirmed(self, lender: Engine) -> None:
-        """Note that `lender` has done its part; any thread."""
+        """Note that `lender` has confirmed; any thread."""
         self._unconfirmed.pop(lender, None)
         if not self._unconfirmed:
             self._borrower.go_on()
 
 
 class _Confirmation(Watcher):
-    """In the lender's core."""
+    """The watcher in the lender's core that waits for its confirmation."""
 
     __slots__ = ("_lender", "_loan")
 
@@ -82,7 +82,7 @@ class _Confirmation(Watcher):
 
 
 class _Keeper(Watcher):
-    """Holds the futures in the borrower's core and releases them with itself."""
+    """A watcher in the borrower's core that holds the futures until it is notified."""
 
     __slots__ = ("_futures",)
 
@@ -96,10 +96,10 @@ class _Keeper(Watcher):
 
 
 def encode(engine: Engine, encoder: Callable[..., T], *args: Any) -> tuple[T, Loan | None]:
-    """Return `encoder(*args)`, and what it met of other clients' futures.
+    """Return `encoder(*args)`, and the futures of other clients that it found.
 
     Raises:
-        ForeignFuture: one of them is of another cluster.
+        ForeignFuture: one of them belongs to another cluster.
     """
     if engine.is_alone():
         return encoder(*args), None
@@ -132,7 +132,7 @@ def _borrow(engine: Engine, met: list[Future]) -> Loan | None:
                 "result, or submit both calls to one cluster"
             )
         if not lender.is_closed:
-            # A future of our own: the other one may be released at any moment.
+            # A future of this client's own, because the other one may be released at any moment.
             if not lender.table.share(state):
                 raise ValueError(f"the future of {state.key!r} was released")
             held.append(Future(lender, state))
@@ -142,9 +142,9 @@ def _borrow(engine: Engine, met: list[Future]) -> Loan | None:
 def _is_same_cluster(engine: Engine, other: Engine) -> bool:
     ours, theirs = engine.link, other.link
     if ours is None or theirs is None or not (ours.cluster_id and theirs.cluster_id):
-        return True  # unknown as yet
-    # A scheduler that was started anew has another identity, at the same address, and not every
-    # client has come back to it.
+        return True  # not known yet
+    # A scheduler that was restarted has another identity at the same address, and not every client
+    # has reconnected to it.
     return ours.cluster_id == theirs.cluster_id or ours.address == theirs.address
 
 

@@ -1,7 +1,7 @@
-"""Which cluster a client belongs to: a given one, one found by its connection file, or a new one.
+"""Finds a client's cluster: a given one, one named by a connection file, or a new `LocalCluster`.
 
-A new one is a `LocalCluster`. It lives in the folder above this one, and imports go downwards only;
-so it is looked up by name when it is needed, as a default that nothing here depends on.
+`LocalCluster` is in the package `deploy`, which imports this one; so its module is looked up by
+name when it is needed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .shell.loop import LoopThread
 
 
 class Cluster(Protocol):
-    """What `Client` needs of a cluster object.
+    """The attributes of a cluster object that `Client` uses.
 
-    It may also have `loop_thread`, a `LoopThread` or None: where a cluster without processes lives,
-    and the only loop from which its inproc:// address can be reached. And `failure`, a str or None:
-    why its scheduler can never come back.
+    It may also have `loop_thread`, a `LoopThread` or None: the thread in which a cluster without
+    processes runs, from whose loop alone its inproc:// address can be reached. And `failure`, a str
+    or None: the reason why its scheduler will never come back.
     """
 
     scheduler_address: str
@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
 
 class Location:
-    """Answers where the scheduler is, again at each attempt to reach it."""
+    """Looks up the scheduler's address, again at each attempt to connect."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Location:
         """Start a LocalCluster if there is nothing to connect to.
 
         Raises:
-            CommClosed: the cluster that was given has ended.
-            ConfigError: it was not started.
+            CommClosed: the given cluster has ended.
+            ConfigError: the given cluster was not started.
         """
         self._check_given()
         if self._is_local:
@@ -107,12 +107,12 @@ class Location:
             )
 
     def take_n_expected(self) -> int:
-        """Return how many workers a new LocalCluster is starting; 0 when asked again."""
+        """Return how many workers a new LocalCluster is starting; 0 at the second call."""
         take = getattr(self.cluster, "_take_n_expected", None)
         return int(take()) if callable(take) else 0
 
     def loop_thread(self) -> LoopThread | None:
-        """Return the thread that the cluster lives in, if it does live in one."""
+        """Return the thread in which the cluster runs, if it runs in one."""
         found = getattr(self.cluster, "loop_thread", None)
         return found if isinstance(found, LoopThread) else None
 
@@ -155,7 +155,7 @@ class Location:
 
 
 def check_options(options: dict[str, Any], client: type) -> None:
-    """Raise TypeError for what is neither an option of `Client` nor of `LocalCluster`."""
+    """Raise TypeError for names that are options of neither `Client` nor `LocalCluster`."""
     if not options:
         return
     cluster = _local_cluster()

@@ -7,15 +7,15 @@ from typing import Any
 
 
 def is_collection(item: object) -> bool:
-    """Whether this is a collection of dask; iterating over some of these computes them."""
+    """Return whether this is a collection of dask; iterating over some of these computes them."""
     return hasattr(type(item), "__dask_graph__")
 
 
 def items_of(futures: Any, call: str) -> Iterable[Any]:
-    """Return what is to be iterated over for futures.
+    """Return the iterable that is to be searched for futures.
 
     Raises:
-        TypeError: it is nothing of the kind.
+        TypeError: the argument cannot hold futures.
     """
     if isinstance(futures, (str, bytes)) or is_collection(futures):
         raise no_future(futures, call)
@@ -25,7 +25,7 @@ def items_of(futures: Any, call: str) -> Iterable[Any]:
 
 
 def no_future(item: object, call: str) -> TypeError:
-    """Return the error for an argument that `call` cannot take, with advice."""
+    """Return the error, with advice, for an argument that `call` does not accept."""
     kind = type(item).__name__
     if is_collection(item):
         return TypeError(

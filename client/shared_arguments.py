@@ -1,22 +1,22 @@
-"""Large arguments: sent once, whatever the number of calls, and a private copy for each of them.
+"""Large arguments: sent once, whatever the number of calls, and copied for each of them.
 
 An argument of more than `SHARED_NBYTES` that has no futures in it is taken out of its call. It
-becomes the value of a hidden task `data-<type>-<hash of the content>`, see `protocol.shared`, on
-which the call depends. Placement by locality, fetching from peers, recomputing after a loss and
-releasing are those of any dependency. What this module adds is when such a task exists:
+becomes the value of a hidden task `data-<type>-<hash of the content>`, on which the call depends,
+see `protocol.values.shared`. It is placed, fetched by peers, recomputed after a loss and released
+like any dependency. This module decides when such a task exists:
 
 - It is submitted before the first call that needs it, free to run anywhere, with the priority of
   the call; for a call of a higher priority there is another one, if the first is not done.
 - Its future is held while one of its calls is pending (a watcher of these holds it), and after that
   as long as any of their futures lives (their states hold it), so that the next call finds it.
-- Arguments of calls that are done stay in the memory of workers. That is worth `IDLE_NBYTES` in
-  all; beyond it they are let go of, the one used longest ago first, and sent again if need be. A
-  `map` over many different large arguments therefore passes through, as if nothing was shared.
+- Arguments of calls that are done stay in the memory of workers, up to `IDLE_NBYTES` in all; beyond
+  that they are released, the one used longest ago first, and sent again if need be. A `map` over
+  many different large arguments therefore uses no more memory than without this module.
 - While the future is held, the client keeps the record: a new scheduler gets the data from it.
 
 The same content has the same key, in all clients; calls that differ in nothing else are the same
-call. What two arguments of a call have in common is two things for a task that gets either of them
-this way. If it is much, the call is sent as it is.
+call. An object that two arguments of a call share would become two objects in a task that gets one
+of them this way. If they share much, the call is sent as it is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: Arguments up to this size travel with their call. A hidden task costs about half a millisecond.
 SHARED_NBYTES: Final = 1 << 20
-#: What arguments without a pending call may take, on each worker that had such a call.
+#: Memory that arguments without a pending call may use, on each worker that had such a call.
 IDLE_NBYTES: Final = 128 << 20
 #: More than this cannot be sent at all, and the error is that of the call.
 _MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
@@ -64,11 +64,11 @@ class Content:
         self.nbytes = blob_nbytes(blob)
         digest = blake2b(digest_size=16)
         for part in _parts(blob):
-            # Lengths, or what is moved from one buffer to the next would make no difference.
+            # With lengths, so that bytes moved from one buffer to the next make a difference.
             digest.update(b"%d:" % memoryview(part).nbytes)
             digest.update(part)
         name = type_name[:_MAX_TYPE_CHARS] if type_name.isascii() else "object"
-        #: The same content has the same key, wherever and whenever it is submitted.
+        #: The same content has the same key in every client.
         self.key = f"data-{name}-{digest.hexdigest()}"
 
     def packed(self) -> Blob:
@@ -100,12 +100,12 @@ class SharedArguments:
     """The hidden tasks of one client. Any thread may call any method."""
 
     def __init__(self) -> None:
-        #: Of `shared_argument`; made when it is first needed.
+        #: The record of `shared_argument`; made when it is first needed.
         self._function: FunctionRecord | None = None
         # A finalizer, or the handler of a signal, may submit within a call of ours.
         self._lock = threading.RLock()
-        #: {key: argument}, the one used last comes last. Each was posted to the engine's queue, and
-        #: is held by a watcher or by states: this dictionary keeps nothing alive.
+        #: {key: argument} in the order of their last use. Each was posted to the engine's queue,
+        #: and is held by a watcher or by states: this dictionary keeps nothing alive.
         self._arguments: weakref.WeakValueDictionary[str, SharedArgument] = (
             weakref.WeakValueDictionary()
         )
@@ -117,7 +117,7 @@ class SharedArguments:
     def submit(
         self, engine: Engine, content: Content, priority: int, n_calls: int
     ) -> SharedArgument:
-        """Return the hidden task, submitted if it was not, for so many more calls.
+        """Return the hidden task, submitted if it was not, for `n_calls` more calls.
 
         Calls that are posted after this may depend on it.
         """
@@ -125,7 +125,7 @@ class SharedArguments:
             key = content.key
             argument = self._usable(key)
             if argument is not None and argument.priority < priority and not argument.future.done():
-                # It may have to wait for tasks that the call is to overtake.
+                # The first one may have to wait for tasks that this call is to overtake.
                 key = f"{key}-priority-{priority}"
                 argument = self._usable(key)
             if argument is None:
@@ -164,7 +164,7 @@ class SharedArguments:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Release arguments that no pending call needs, until the rest is small enough."""
+        """Release arguments that no pending call needs, until the rest is within the limit."""
         idle = [(key, a) for key, a in self._arguments.items() if not a.n_pending]
         nbytes = sum(argument.nbytes for _, argument in idle)
         for key, argument in idle:
@@ -176,7 +176,7 @@ class SharedArguments:
 
 
 class _Calls(Watcher):
-    """Holds an argument for calls: the states of the pending ones hold this."""
+    """Holds an argument for calls: the states of pending calls hold this watcher."""
 
     __slots__ = ("_argument", "_registry")
 
@@ -191,7 +191,7 @@ class _Calls(Watcher):
 
 
 class Uses:
-    """Which calls of a submission use which large arguments."""
+    """The large arguments of a submission, with the calls that use them."""
 
     def __init__(self, registry: SharedArguments) -> None:
         self._registry = registry
@@ -216,13 +216,13 @@ class Uses:
     ) -> None:
         """Submit the arguments that are needed, before the calls.
 
-        A call whose result is here already is not run, and needs none.
+        A call whose result is in this process already is not run, and needs none.
 
         Args:
             engine: the client's.
             priority: of the calls.
             states: of the calls, by row.
-            dependencies: of the calls, by row; an argument's key is put right in them.
+            dependencies: of the calls, by row; the keys of arguments are corrected in them.
         """
         for content, rows in self._rows.values():
             pending = [states[row] for row in rows if states[row].status == "pending"]
@@ -248,7 +248,7 @@ class Sharing:
         self.nbytes = 0
         self._registry = registry
         self._name = name
-        #: {id: the object, which is kept for that, the size of its pickle, and its content}
+        #: {id: the object, which keeps the id in use, the size of its pickle, and its content}
         self._seen: dict[int, tuple[object, int, Content | None]] = {}
 
     def call(
@@ -257,13 +257,13 @@ class Sharing:
         """Encode a call again, with references in place of its large arguments.
 
         Args:
-            row: where it stands in the submission.
+            row: its place in the submission.
             args: its positional arguments.
             kwargs: its keyword arguments.
             nbytes: the size of all of them, as they were encoded.
 
         Returns:
-            What `dumps_arguments` returns; None if no argument can be taken out.
+            The result of `dumps_arguments`; None if no argument can be taken out.
         """
         names = [*(f"args[{i}]" for i in range(len(args))), *kwargs]
         values = [*args, *kwargs.values()]
@@ -272,7 +272,7 @@ class Sharing:
         apart = {id(value): n for value, (n, _) in zip(values, looked_at, strict=True)}
         if not contents or sum(apart.values()) > nbytes + _MAX_COMMON_NBYTES:
             return None
-        # One reference for one object: the task gets it as often as it was given, and not copies.
+        # One reference per object: if the call has an object twice, the task gets one copy of it.
         references = {
             id(value): SharedReference(content.key)
             for value, (_, content) in zip(values, looked_at, strict=True)

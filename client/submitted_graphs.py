@@ -1,7 +1,7 @@
-"""The same graphs on a cluster: each task is submitted once, with futures in the place of keys.
+"""Runs graphs on a cluster: each task is submitted once, with futures in the place of keys.
 
-Nothing is waited for. A future is let go of when the last task that needs it was submitted; from
-there on the scheduler keeps the result for as long as it is needed.
+This waits for no result. A future is released when the last task that needs it was submitted; from
+then on the scheduler keeps the result for as long as it is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..protocol.host.collector import paused_collector
 from .annotations import NAMES, TaskOptions, active_annotations, annotations_of, check_options
 from .core.tasks import SubmitOptions
 
-#: So much of a key goes into the name of its task on the cluster.
+#: Number of characters of a key that become part of the name of its task on the cluster.
 _MAX_KEY_CHARS = 80
 
 
@@ -36,7 +36,7 @@ class SubmittedTask(GraphTask):
 def run_submitted(
     client: Any, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
 ) -> Any:
-    """Run a graph on the cluster of a client and return its results, as the engines here do."""
+    """Run a graph on the cluster of a client and return its results, as the graph engines do."""
     options = TaskOptions({}, active_annotations(), annotations_of(dsk, mapping))
     graph = read(SubmittedTask)
     try:
@@ -50,10 +50,10 @@ def run_submitted(
 def submit_graph(
     submit: Callable[..., Any], dsk: Any, keys: Any, options: Mapping[str, Any]
 ) -> Any:
-    """Submit what is needed for `keys`.
+    """Submit the tasks that are needed for `keys`.
 
     Args:
-        submit: a task, with its options: of a client.
+        submit: function of a client that submits one task with its options.
         dsk: a graph, in any form.
         keys: a key, or a list of keys and of such lists.
         options: for each task, beside its annotations.
@@ -105,12 +105,12 @@ def _submit(
         for i, ref in task.refs:
             args[i] = ref.value
         return submit(task.func, args, name, options)
-    # Containers are filled there: calls may be among them.
+    # The worker fills the containers, because calls may be among them.
     return submit(call_filled, (task.func, task.args, task.refs), name, options)
 
 
 def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:
-    """Call `func(*args)` with the values of `refs` in their places; on a worker."""
+    """Call `func(*args)`, on a worker, with the values of `refs` in their places."""
     for i, ref in refs:
         args[i] = ref.value
     return func(*args)

@@ -1,4 +1,4 @@
-"""What a notebook shows of a client and of a cluster: small tables of what is known already."""
+"""Small tables that a notebook shows for a client and for a cluster, made without a request."""
 
 from __future__ import annotations
 

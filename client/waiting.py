@@ -31,7 +31,7 @@ FIRST_EXCEPTION = "FIRST_EXCEPTION"
 
 
 class DoneAndNotDone(NamedTuple):
-    """What `wait` returns: two sets of futures."""
+    """The result of `wait`: two sets of futures."""
 
     done: set[Future]
     not_done: set[Future]
@@ -122,7 +122,7 @@ def engine_of(futures: list[Future]) -> Engine | None:
     """Return the engine of all these futures, None for no futures.
 
     Raises:
-        TypeError: something in the list is no future.
+        TypeError: an object in the list is not a future.
         ValueError: they belong to several clients.
     """
     engine: Engine | None = None
@@ -160,7 +160,7 @@ class _Completions(Watcher):
         self.wake()
 
     def wake(self) -> None:
-        """Make all consumers look again."""
+        """Make all consumers check for completed futures."""
         self.event.set()
         while self.async_waiters:
             loop, future = self.async_waiters.popleft()
@@ -206,7 +206,7 @@ class as_completed:
         self._completions = _Completions(with_results)
         #: {state: its futures, not yet yielded}.
         self._futures: dict[FutureState, Future | list[Future]] = {}
-        #: More futures of a state that was taken from the queue, and what was put back.
+        #: More futures of a state that was taken from the queue, and futures that were put back.
         self._more: deque[Future] = deque()
         self._n = 0
         if futures is not None:
@@ -262,7 +262,7 @@ class as_completed:
 
     def clear(self) -> None:
         """Wait for none of the futures any more."""
-        # What the loop may still put into the old queue is of no interest.
+        # The loop may still put futures into the old queue, which is dropped.
         cleared, self._completions = self._completions, _Completions(self.with_results)
         if self._engine is not None:
             self._engine.post(Unwatch(cleared, list(self._futures)))
@@ -276,11 +276,11 @@ class as_completed:
         return self._n
 
     def is_empty(self) -> bool:
-        """Whether there is nothing left to yield."""
+        """Return whether there is no future left to yield."""
         return self._n == 0
 
     def has_ready(self) -> bool:
-        """Whether the next future is there already."""
+        """Return whether a future can be yielded without waiting."""
         return bool(self._more or self._completions.queue)
 
     # --- Taking -----------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class as_completed:
     def _next_future(self) -> Future:
         """Wait for a completed future; StopIteration if there are none to wait for."""
         while True:
-            event = self._completions.event  # of this round: `clear` brings another queue
+            event = self._completions.event  # of this round: `clear` replaces the queue
             future = self._take()
             if future is not None:
                 return future
@@ -376,7 +376,7 @@ class as_completed:
         return self._dress(await self._next_future_async())
 
     def next_batch(self, block: bool = True) -> Any:
-        """Return all that have completed, as a list; wait for one if `block` and there is none.
+        """Return all completed futures as a list; wait for one if `block` and there is none.
 
         With results, a failed future ends the list before it and is raised by the next call.
         """
@@ -402,7 +402,7 @@ class as_completed:
     def _fill(self, future: Future | None) -> list[Any]:
         """Return this future and all others that are ready, up to the first that raises.
 
-        That one comes next, alone: raised together with results, it would take them away.
+        That one comes next, alone: an exception raised now would lose the results before it.
         """
         batch: list[Any] = []
         while future is not None:
@@ -422,7 +422,7 @@ class as_completed:
         self._completions.wake()
 
     def batches(self) -> Batches:
-        """Iterate, with `for` or `async for`, over lists of what completed since the last one.
+        """Iterate, with `for` or `async for`, over lists of the futures completed since the last.
 
         With results, a failed future ends the list before it and is raised by the next step; the
         iteration can go on after that.
@@ -431,7 +431,7 @@ class as_completed:
 
 
 class Batches:
-    """What `as_completed.batches` returns."""
+    """The result of `as_completed.batches`."""
 
     def __init__(self, completed: as_completed) -> None:
         self._completed = completed

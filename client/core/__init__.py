@@ -1,3 +1,3 @@
-"""The client's decisions: what is submitted, wanted, fetched. No I/O, clock or threads."""
+"""The client's decisions: what to submit, to want and to fetch. No I/O, clock or threads."""
 
 from __future__ import annotations

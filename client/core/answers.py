@@ -1,6 +1,6 @@
-"""What the scheduler answers: one function for each of its messages. A part of the core.
+"""The scheduler's messages: one function handles each of them. A part of the core.
 
-Messages about keys that were let go meanwhile are expected, and ignored.
+Messages about keys that were released meanwhile are expected, and ignored.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def on_received(core: ClientState, event: AnswersReceived, _now: float) -> None:
 
 
 def find(core: ClientState, key: str) -> FutureState | None:
-    """Return the state that a message has news of, or None if it has none (any more)."""
+    """Return the state that a message is about; None if the message changes nothing for it."""
     state = core.table.states.get(key)
     if state is None or state.phase != SENT or key in core.barriers:
         return None
     if core.unanswered:
         core.unanswered.pop(key, None)
-    # What is here stays: that a later run of it failed, say, matters to others only.
+    # A result in this process stays, even if a later run of the task fails.
     return None if state.failure is not None or state.has_data else state
 
 
@@ -145,8 +145,8 @@ def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
             continue
         if state.spec is not None:
             state.location = None
-            set_status(state, PENDING)  # if it was finished, its record was kept for this
-            move(core, state, HELD)  # until it is known what else is unknown
+            set_status(state, PENDING)  # if it was finished, its record was kept to submit it again
+            move(core, state, HELD)  # until all answers are here, and with them all unknown keys
         else:
             text = "the scheduler does not know it (any more); submit its call again"
             fail(core, state, LOST, data_lost(key, text))

@@ -1,9 +1,9 @@
-"""What goes into the client's core and what comes out of it.
+"""The operations and events that the client's core takes, and the actions that it leaves.
 
-Events come through `ClientState.handle`. Operations are what users did, in the order in which they
-did it; a bare `FutureState` among them is the release of one future, because that is by far the
-most frequent one. Actions are what the shell must do besides sending messages: those of
-`ClientState.before` before it sends, the others after it.
+Events come through `ClientState.handle`. Operations are the calls of users, in their order; a bare
+`FutureState` among them is the release of one future, because that is by far the most frequent one.
+Actions are the work of the shell besides sending messages: those of `ClientState.before` before it
+sends, the others after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tasks import FutureState, TaskColumns, TaskRecord, Watcher
 
 @dataclass(slots=True)
 class Want:
-    """Futures were made of keys that other clients submitted."""
+    """Get the results of keys that other clients submitted, because futures were made of them."""
 
     states: list[FutureState]
 
@@ -45,7 +45,7 @@ class Watch:
 
 @dataclass(slots=True)
 class Unwatch:
-    """The watcher waits for these no more: its time is over, or it was interrupted."""
+    """The watcher no longer waits for these: its time is over, or it was interrupted."""
 
     watcher: Watcher
     states: list[FutureState]
@@ -61,21 +61,21 @@ class WatchCluster:
 
 @dataclass(slots=True)
 class AskInfo:
-    """Notify `watcher` of what the scheduler answers to GetClusterInfo."""
+    """Notify `watcher` of the scheduler's answer to GetClusterInfo."""
 
     watcher: Watcher
 
 
 @dataclass(slots=True)
 class ForgetWatcher:
-    """The watcher waits for the cluster, or for an answer, no more."""
+    """The watcher no longer waits for the cluster, or for an answer."""
 
     watcher: Watcher
 
 
 @dataclass(slots=True)
 class Unreadable:
-    """The result of `state` came, and unpickling it raised."""
+    """The result of `state` arrived, and unpickling it raised."""
 
     state: FutureState
     failure: Failure
@@ -83,7 +83,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class Confirm:
-    """Notify `watcher` when the scheduler has read what was submitted before, or never will."""
+    """Notify `watcher` when the scheduler has read all earlier submissions, or never will."""
 
     watcher: Watcher
 
@@ -105,7 +105,7 @@ Operation: TypeAlias = (
 
 @dataclass(slots=True)
 class Operations:
-    """What users did since the last time, in order."""
+    """The operations of users since the last event of this type, in order."""
 
     operations: list[Any]  #: of Operation; a list of a union would be checked item by item
 
@@ -141,7 +141,7 @@ class Connected:
 
 @dataclass(slots=True)
 class Disconnected:
-    """The connection is gone; another one is being tried."""
+    """The connection was lost; the shell tries to reconnect."""
 
     reason: str
 
@@ -156,7 +156,7 @@ class Unsendable:
 
 @dataclass(slots=True)
 class GaveUp:
-    """There will be no connection any more."""
+    """The shell has stopped trying to reconnect."""
 
     reason: str
 
@@ -168,7 +168,7 @@ class ClientClosing:
 
 @dataclass(slots=True)
 class ClientTick:
-    """Time has passed; comes about once a second."""
+    """Time has passed; the event comes several times a second."""
 
 
 Event: TypeAlias = (

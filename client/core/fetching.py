@@ -1,11 +1,12 @@
-"""Which large results to fetch from which worker, and when. A part of the core.
+"""Decides which large results to fetch from which worker, and when. A part of the core.
 
 Results that stay with workers are fetched directly, in batches for each holder, with a limit on the
-bytes under way: a gather of more than memory can hold in buffers must not ask for all at once. A
+bytes under way: a gather of more than memory can hold in buffers must not request all at once. A
 holder that cannot be reached is asked through the scheduler. A key that its holder does not have is
-reported, and fetched again when the scheduler says where it is now. After `MAX_ROUNDS` of that the
-data counts as lost: nothing waits for ever. A holder that is out of reach may just have died, which
-the scheduler learns a little later: after `FAST_ROUNDS` it is asked again once a tick only.
+reported, and fetched again when the scheduler has sent its new place. After `MAX_ROUNDS` of that
+the data counts as lost, so that nothing waits for ever. A holder that is out of reach may just have
+died, which the scheduler notices a little later: after `FAST_ROUNDS` it is asked only once per
+tick.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class FetchUnderWay:
 
 
 def turn_from(core: ClientState, states: dict[FutureState, None]) -> None:
-    """Expect nothing more of the holders that were asked for these: they lost them.
+    """Give up the requests at holders for these states, which the scheduler reports as lost.
 
-    A worker that the scheduler took for lost may be suspended, or its machine gone: then its
-    connection stays open and is silent. What comes of it all the same is ignored. Requests
-    through the scheduler stay: it answers each.
+    A worker that the scheduler counts as lost may be suspended, or its machine may be gone: then
+    its connection stays open and is silent. Answers that come nevertheless are ignored. Requests
+    through the scheduler stay, because it answers each.
     """
     if not any(state in core.fetching for state in states):
         return
@@ -82,7 +83,7 @@ def issue(core: ClientState) -> None:
             continue
         queue = core.fetch_queues[holder]
         while queue and core.n_fetches.get(holder, 0) < MAX_REQUESTS_PER_HOLDER:
-            # One larger than the limit goes alone.
+            # A result larger than the limit goes alone.
             if core.nbytes_in_flight >= MAX_NBYTES_IN_FLIGHT:
                 return
             _start(core, holder, queue)
@@ -120,7 +121,7 @@ def _start(core: ClientState, holder: str, queue: dict[FutureState, None]) -> No
 
 
 def take(core: ClientState, request: int, keys: list[str], blobs: list[Blob | None]) -> None:
-    """Store what came for a request, if it is known; what did not come is missing."""
+    """Store the data that came for a request, if it is known; the rest of its keys are missing."""
     fetch = _end(core, request)
     if fetch is None:
         return
@@ -143,7 +144,7 @@ def take(core: ClientState, request: int, keys: list[str], blobs: list[Blob | No
 
 
 def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> None:
-    """Report what a holder did not have. It is pending until there is news of it."""
+    """Report the keys that a holder did not have. They are pending until the scheduler answers."""
     keys: list[str] = []
     is_relayed = holder == THROUGH_SCHEDULER
     for state in states:
@@ -154,7 +155,7 @@ def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> No
         if not state.has_data:
             set_status(state, PENDING)
         if is_relayed and state in core.fetch_later:
-            continue  # news let it be asked for before the next tick: of a worker that died
+            continue  # it was requested ahead of the next tick, when a worker died
         rounds = core.fetch_rounds[state] = core.fetch_rounds.get(state, 0) + 1
         if rounds >= MAX_ROUNDS:
             del core.fetch_rounds[state]
@@ -165,8 +166,8 @@ def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> No
         else:
             keys.append(state.key)
     if keys and is_relayed:
-        # The scheduler could not get at it either: its answer says where it is, or that it is
-        # being computed again.
+        # The scheduler could not fetch it either: its answer names the holder, or reports that it
+        # is being computed again.
         core.to_scheduler.append(WantKeys(keys=keys))
     elif keys:
         core.to_scheduler.append(ReportMissing(keys=keys, holder=holder))
@@ -177,11 +178,11 @@ def _why(core: ClientState, key: str, address: str, rounds: int, is_relayed: boo
     reason = core.unreachable_reasons.get(address)
     if is_relayed and reason is not None:
         return ["unreachable", key, reason, address]
-    return data_lost(key, f"it was asked for {rounds} times and was never where it should be")
+    return data_lost(key, f"it was requested {rounds} times, and its holder never had it")
 
 
 def give_up_holder(core: ClientState, request: int, reason: str) -> None:
-    """Ask through the scheduler for what a holder could not give."""
+    """Request through the scheduler the keys that a holder could not give."""
     fetch = _end(core, request)
     if fetch is None:
         return
@@ -202,7 +203,7 @@ def ask_through_scheduler(core: ClientState, states: list[FutureState]) -> None:
 
 
 def ask_later_ones(core: ClientState) -> None:
-    """Ask where that is now which nobody could give before this tick, and try holders directly."""
+    """Ask for the new places of keys that were not found before this tick; try holders again."""
     states, core.fetch_later = core.fetch_later, {}
     core.unreachable.clear()
     keys = [s.key for s in states if s.failure is None and s.n_references > 0]
@@ -211,7 +212,7 @@ def ask_later_ones(core: ClientState) -> None:
 
 
 def requeue_relayed(core: ClientState) -> None:
-    """Ask again, in the next session, for what was asked through the scheduler."""
+    """Repeat, in the next session, the requests that went through the scheduler."""
     for request in [n for n, f in core.fetches.items() if f.holder == THROUGH_SCHEDULER]:
         fetch = _end(core, request)
         assert fetch is not None

@@ -1,9 +1,9 @@
-"""What users do: the operations that come through the queue. A part of the core.
+"""The users' operations, which come through the queue. A part of the core.
 
 Messages leave in the order of the operations, except that the releases of one event leave after its
 submissions: a run of `future = submit(f, future)` is one message, not one for each link. That is
-safe because a key leaves the table only when its release is handled, so whatever is submitted again
-under that key comes with a later event.
+safe because a key leaves the table only when its release is handled, so a later submission under
+that key comes with a later event.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 def on_operations(core: ClientState, event: Operations, _now: float) -> None:
-    """Handle operations in their order; then confirmations are asked for; releases come last."""
+    """Handle operations in their order; then request confirmations; releases come last."""
     released: list[FutureState] = []
     confirmations: list[Watcher] = []
     for operation in event.operations:
@@ -114,7 +114,7 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
     if task.dependencies and not trace(core, state, task.dependencies, task.lineage):
         return
     if not core.is_linked:
-        if state.phase == NEW:  # if it is sent, it is asked about, and submitted if it is unknown
+        if state.phase == NEW:  # if it was sent, its key is wanted, and submitted if it is unknown
             move(core, state, HELD)
         return
     if state.key in core.let_go:
@@ -179,12 +179,12 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
 def trace(
     core: ClientState, state: FutureState, keys: list[str], lineage: list[FutureState]
 ) -> bool:
-    """Find the states of a new task's dependencies. False if one failed, and so the task does."""
+    """Find the states of a new task's dependencies. False if one failed, which fails the task."""
     table = core.table.states
     for key in keys:
         dependency = table.get(key)
         if dependency is None:
-            continue  # of another client; the scheduler knows
+            continue  # of another client; the scheduler has it
         if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
             fail(core, state, dependency.status, dependency.failure)
             return False
@@ -205,15 +205,15 @@ def replace(core: ClientState, states: list[FutureState]) -> None:
 
 
 def guard(core: ClientState, keys: list[str]) -> None:
-    """Set up a barrier if news of the last task of one of these keys may still come."""
+    """Set a barrier if messages about the last task of one of these keys may still arrive."""
     if not core.let_go.keys().isdisjoint(keys):
         set_barrier(core)
 
 
 def set_barrier(core: ClientState) -> int:
-    """Ignore news of what was let go until the scheduler has read so; return the request."""
-    # The scheduler answers in order: what it sends about these keys before its answer to this
-    # request is about the tasks that were let go.
+    """Ignore messages about released keys until the release was read; return the request."""
+    # The scheduler answers in order: its messages about these keys before its answer to this
+    # request are about the tasks that were released or cancelled.
     close_submissions(core)
     request = ask_to_answer(core)
     core.barriers.update(dict.fromkeys(core.let_go, request))
@@ -222,7 +222,7 @@ def set_barrier(core: ClientState) -> int:
 
 
 def on_released(core: ClientState, released: list[FutureState]) -> None:
-    """Let go of what has no future left."""
+    """Handle releases of futures; states that have no future left leave the table."""
     keys: list[str] = []
     unanswered = core.unanswered
     for state in core.table.detach(released):
@@ -245,7 +245,7 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
 
 
 def release(core: ClientState, keys: list[str]) -> None:
-    """Release keys at the scheduler: now, or when it knows what is wanted."""
+    """Release keys at the scheduler: now, or once it has answered for all wanted keys."""
     if keys:
         note_let_go(core, keys)
         if core.is_linked:
@@ -253,7 +253,7 @@ def release(core: ClientState, keys: list[str]) -> None:
 
 
 def note_let_go(core: ClientState, keys: list[str]) -> None:
-    """Remember these until it is certain that the scheduler has read of it."""
+    """Remember these keys until it is certain that the scheduler has read their release."""
     new = dict.fromkeys(keys)
     core.unacknowledged.update(new)
     core.let_go.update(new)
@@ -283,7 +283,7 @@ def on_want(core: ClientState, states: list[FutureState]) -> None:
 
 
 def on_cancel(core: ClientState, operation: Cancel) -> None:
-    """Cancel what is not done: here at once, and at the scheduler."""
+    """Cancel states that are not done: here at once, and at the scheduler."""
     keys = []
     for state in operation.states:
         if state.status != PENDING:
@@ -304,9 +304,9 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
 
 
 def note_unreadable(state: FutureState, failure: Failure) -> None:
-    """Fail a result that is here and cannot be unpickled. The cluster's copy is as good as before.
+    """Fail a result that is here and cannot be unpickled. The cluster's copy is still valid.
 
-    So the key stays wanted, and tasks that depend on it are submitted as ever.
+    So the key stays wanted, and tasks that depend on it are submitted as before.
     """
     if state.failure is None and state.value is NO_VALUE:  # else another thread was faster
         state.failure = failure
@@ -316,7 +316,7 @@ def note_unreadable(state: FutureState, failure: Failure) -> None:
 
 
 def is_only_wanted(state: FutureState) -> bool:
-    """Tell whether a known state has no record of how to compute it, and needs one.
+    """Return whether a known state has no record of how to compute it, and needs one.
 
     This is the case when a future was unpickled, before or while this client submitted its key.
     """

@@ -1,18 +1,19 @@
-"""After a lost connection: what the scheduler still knows, and what must be submitted again.
+"""Finds out, after a lost connection, which keys the scheduler has, and submits the others again.
 
 A part of the core.
 
-The scheduler may be the same one, or a new one that knows little. Both get the same treatment: the
-client states which keys it wants (`WantKeys`); each is answered by its state or by `KeysUnknown`.
-When all are answered, what is unknown is submitted again from its record, together with what was
-submitted while there was no connection, in the order of first submission, so that dependencies come
-before their dependents. Nothing is submitted earlier, because it may depend on an unknown key; and
-nothing is released earlier, because an unknown key may depend on it: see `Releases`.
+The scheduler may be the same one, or a new one without any tasks. Both are treated alike: the
+client sends the keys that it wants (`WantKeys`); each is answered by its state or by `KeysUnknown`.
+When all are answered, unknown keys are submitted again from their records, together with the tasks
+that were submitted while there was no connection, in the order of first submission, so that
+dependencies come before their dependents. Nothing is submitted earlier, because it may depend on an
+unknown key; and nothing is released earlier, because an unknown key may depend on it: see
+`Releases`.
 
 A pending task keeps its record, and through `lineage` those of its dependencies even when their
-futures are gone. Such a dependency is submitted along and released at once; the scheduler, if it
-knows it, just goes on with it. The lineage ends at results: the workers that hold those announce
-them to a new scheduler, and if they are lost as well the scheduler says so on the dependent.
+futures are gone. Such a dependency is submitted along and released at once; if the scheduler has
+the task already, it goes on with it. The lineage ends at finished results: if a scheduler has none
+of such a result, it fails the dependent.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from .state import ClientState
     from .table import FutureTable
 
-#: A scheduler that has been silent for so long about a key has lost the question.
+#: Time without any answer after which the keys that were not answered count as unknown.
 PATIENCE_S: Final = 30.0
 
 
 def ask(core: ClientState, keys: list[str], now: float) -> None:
-    """State what is wanted, and wait for the answers."""
+    """Send the wanted keys, and wait for the answers."""
     if keys:
         hashes = core.table.spec_hashes(keys)
         core.to_scheduler.append(WantKeys(keys=keys, spec_hashes=hashes))
@@ -45,7 +46,7 @@ def ask(core: ClientState, keys: list[str], now: float) -> None:
 
 
 def look_at_answers(core: ClientState, now: float) -> None:
-    """Give up on answers when none came for `PATIENCE_S`: those keys are as good as unknown."""
+    """Stop waiting for answers when none came for `PATIENCE_S`; their keys count as unknown."""
     unanswered = core.unanswered
     if unanswered is None:
         return
@@ -61,9 +62,9 @@ def look_at_answers(core: ClientState, now: float) -> None:
 
 
 def go_on(core: ClientState) -> None:
-    """Begin to submit: all that is wanted has been answered for.
+    """Begin to submit, now that all wanted keys have been answered for.
 
-    Only now is known what is to be submitted, and so what the scheduler has to keep for it.
+    Only now are the tasks to be submitted known, and so the inputs that the scheduler must keep.
     """
     core.unanswered = None
     core.is_linked = True
@@ -81,10 +82,10 @@ def go_on(core: ClientState) -> None:
 
 
 def _release_again(core: ClientState) -> list[str]:
-    """Repeat the releases that may not have been read; return those that are to wait.
+    """Repeat the releases that may not have been read; return the keys whose release must wait.
 
-    They wait for the held tasks that will read them: for these, the scheduler must have them
-    until then. All others come before, because their names may be in use again.
+    They wait for the held tasks that will read them, because the scheduler must keep them until
+    these are submitted. All others are sent before, because their names may be in use again.
     """
     releases = Releases(core.unacknowledged, core.table, core.held)
     if releases.now:
@@ -94,7 +95,7 @@ def _release_again(core: ClientState) -> list[str]:
             ReleaseOthers(keys=releases.names, spec_hashes=releases.spec_hashes)
         )
     if releases.stale:
-        # News of what is let go only now may be on its way, in this session.
+        # Messages of this session about keys that are released only now may be on their way.
         core.let_go = dict.fromkeys(releases.stale)
         set_barrier(core)
         core.let_go = dict.fromkeys(releases.later)
@@ -102,7 +103,7 @@ def _release_again(core: ClientState) -> list[str]:
 
 
 def submit_held(core: ClientState) -> None:
-    """Submit the held states, and what they need that has no future any more.
+    """Submit the held states, and those of their dependencies that no longer have a future.
 
     They waited for the connection, or were found unknown, and so are in no order. A dependency
     without a future is released at once. States whose dependencies were cancelled before the
@@ -140,7 +141,7 @@ def submit_held(core: ClientState) -> None:
             for needed in reversed(task.lineage):
                 again = table.get(needed.key) if needed.phase == GONE else None
                 if again is not None and (again.spec is not None or again.phase == SENT):
-                    needed = again  # it was submitted once more, as another state
+                    needed = again  # it was submitted again, as another state
                 if is_doomed(needed):
                     assert needed.failure is not None
                     fail(core, state, needed.status, needed.failure)
@@ -152,30 +153,30 @@ def submit_held(core: ClientState) -> None:
     close_submissions(core)
     if wanted:
         core.to_scheduler.append(WantKeys(keys=wanted))
-    # One that was only asked for again, from elsewhere, goes on being wanted.
+    # A key that was only requested again, by another future, stays wanted.
     release(core, [key for key in temporary if not is_held(core.table, key)])
-    # The scheduler may have one of them all the same: it may have answered before that it is not.
+    # The scheduler may have one of them although an earlier answer was that it had not.
     release(core, failed)
 
 
 class Releases:
-    """How to release keys that were let go, when the scheduler may not have read of that.
+    """The released keys, sorted by how to repeat their release in a new session.
 
-    By now all that is wanted was answered for, so it has what it needs at the scheduler: except for
-    the held tasks. What these read stays until they are submitted.
+    The scheduler may not have read of the release. All wanted keys were answered for by now, so
+    only held tasks can still need a released key; such keys stay until those are submitted.
     """
 
     def __init__(
         self, keys: dict[str, None], table: FutureTable, held: dict[FutureState, None]
     ) -> None:
-        #: What the scheduler sends of these until it has read so is about tasks that were let go.
+        #: Messages about these, until the scheduler has read of their release, are out of date.
         self.stale: list[str] = []
         #: To be released at once.
         self.now: list[str] = []
         #: To be released when the held tasks are submitted.
         self.later: list[str] = []
-        #: Names of held tasks, with their hashes: not to be released if the scheduler has the very
-        #: task, because its inputs may be gone from here, and released it would be gone from there.
+        #: Names of held tasks, with their hashes. They are released only if the scheduler has
+        #: another task of that name, because the inputs of this one may be gone.
         self.names: list[str] = []
         self.spec_hashes: list[bytes] = []
         needed = _inputs(held)
@@ -183,7 +184,7 @@ class Releases:
             state = table.states.get(key)
             phase = GONE if state is None else state.phase
             if phase == SENT:
-                continue  # asked about in this session, and so the right one
+                continue  # answered in this session, so it is the right task
             if phase != HELD and key in needed:
                 self.later.append(key)
                 continue
@@ -213,12 +214,12 @@ def _inputs(held: dict[FutureState, None]) -> dict[str, None]:
 
 
 def is_doomed(state: FutureState) -> bool:
-    """Whether what depends on this state cannot be made: it failed, or was cancelled."""
+    """Return whether dependents of this state cannot be computed: it failed, or was cancelled."""
     failure = state.failure
     return state.phase == GONE and failure is not None and failure[-1] != RELEASED
 
 
 def is_held(table: FutureTable, key: str) -> bool:
-    """Whether there is a state of this key that the scheduler is to keep the task for."""
+    """Return whether there is a state of this key for which the scheduler is to keep the task."""
     state = table.states.get(key)
     return state is not None and state.phase != GONE

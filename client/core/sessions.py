@@ -1,4 +1,4 @@
-"""How the connection comes and goes, and how a client ends. A part of the core."""
+"""The start and the loss of the connection, and the end of a client. A part of the core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def on_connected(core: ClientState, _event: Connected, now: float) -> None:
-    """Ask for what is wanted; all else waits for the answers."""
+    """Ask for all wanted keys; everything else waits for the answers."""
     assert not core.is_linked
     # The network changed: holders that could not be reached are tried again.
     core.unreachable.clear()
@@ -37,7 +37,7 @@ def on_connected(core: ClientState, _event: Connected, now: float) -> None:
         if state.phase != SENT or state.failure is not None:
             continue
         if state.spec is not None and state.key in core.unacknowledged:
-            # What the scheduler has of this name may be what was let go: an earlier task, or
+            # The scheduler's task of this name may be one that was released: an earlier task, or
             # an earlier failure of the same one.
             move(core, state, HELD)
         else:
@@ -46,7 +46,7 @@ def on_connected(core: ClientState, _event: Connected, now: float) -> None:
 
 
 def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> None:
-    """Forget what belongs to the session."""
+    """Drop the state of the session."""
     core.is_linked = False
     core.unanswered = None
     core.to_scheduler.clear()
@@ -98,7 +98,7 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
 
 
 def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
-    """Check that releases were read, and do what waited for time to pass."""
+    """Check that releases were read, and that answers came in time; repeat delayed requests."""
     if core.is_linked:
         if core.unacknowledged and not core.checked:
             core.checked, core.unacknowledged = core.unacknowledged, {}

@@ -1,16 +1,17 @@
-"""The client's core: which futures there are, what the scheduler knows, who waits for what.
+"""The client's core: its futures, the tasks that it submitted, and the watchers that wait for them.
 
-Owns every decision of the client and no I/O: one record, one door, `handle(event, now)`, and what
-the shell (`engine`) is to do after each event: `before`, `to_scheduler`, `after`. Only the loop
-thread calls it. User threads hand in operations through one queue, in order; so a submission comes
-before the release of its future, reference counts are exact, and neither needs a lock here. What
-user threads read without asking (`status` and content of a `FutureState`) is written only here,
-content first. `FutureTable` is the one structure that both sides change, and explains itself.
+Owns every decision of the client and no I/O: one record, one entry point, `handle(event, now)`, and
+out-boxes for the shell (`engine`) to empty after each event: `before`, `to_scheduler`, `after`.
+Only the loop thread calls it. User threads hand in operations through one queue, in order; so a
+submission comes before the release of its future, reference counts are exact, and neither needs a
+lock here. The fields that user threads read without a lock (`status` and content of a
+`FutureState`) are written only here, content first. `FutureTable` is the one structure that both
+sides change; its module explains how.
 
-The functions over this record lie in modules by subject: `operations` (what users do), `answers`
-(what the scheduler answers), `sessions` (the connection), `submitting`, `fetching`, `watching`, and
-`reconciling`: after the loss of a connection the client states what is wanted instead of repeating
-what it sent. `transitions` has the moves of a state, `validate` the invariants stated here.
+The functions over this record are in modules by subject: `operations` (of users), `answers` (the
+scheduler's messages), `sessions` (the connection), `submitting`, `fetching`, `watching`, and
+`reconciling`: after the loss of a connection the client sends the keys that it wants, instead of
+repeating its messages. `transitions` has the moves of a state, `validate` the invariants.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ from .tasks import FutureState, SubmitOptions, Watcher
 
 
 class ClientState:
-    """See the module's docstring."""
+    """The state of a client; see the module's docstring."""
 
     def __init__(self, table: FutureTable) -> None:
         self.table = table
-        #: What must be visible to users' threads before the messages leave.
+        #: Actions that must be visible to users' threads before the messages leave.
         self.before: list[Notify] = []
         #: Messages, in order.
         self.to_scheduler: list[Message] = []
-        #: What is done when the messages are sent, or kept.
+        #: Actions that are done when the messages are sent, or kept.
         self.after: list[Action] = []
 
-        #: Submissions and releases may be sent: there is a session, and all that is wanted was
+        #: Submissions and releases may be sent: there is a session, and all wanted keys were
         #: answered for.
         self.is_linked = False
         #: Why no submission can succeed any more; None while one can, and then only is it linked.
@@ -83,22 +84,22 @@ class ClientState:
         self.n_unanswered_before = 0
         self.last_answer = 0.0
 
-        #: {key: None} released or cancelled since the last check, or not sent yet; nothing shows
-        #: that the scheduler has read of it, so it is sent again in the next session.
+        #: {key: None} released or cancelled since the last check, or not sent yet; the scheduler
+        #: may not have read of it, so it is sent again in the next session.
         self.unacknowledged: dict[str, None] = {}
         #: The same, before the check that is under way, and the number of that request.
         self.checked: dict[str, None] = {}
         self.check = 0
-        #: {key: None} released or cancelled since the last barrier: what comes about this key may
-        #: be about the task that was let go.
+        #: {key: None} released or cancelled since the last barrier: messages about this key may
+        #: be about the task that was released.
         self.let_go: dict[str, None] = {}
-        #: {key: request}: what comes about this key before the answer to that request is about an
+        #: {key: request}: messages about this key before the answer to that request are about an
         #: earlier task of the same name. Requests never decrease; no key is in `let_go` as well.
         self.barriers: dict[str, int] = {}
 
         #: {state: None}: all and only states in a queue or a request, each in one.
         self.fetching: dict[FutureState, None] = {}
-        #: {holder: {state: None} to ask it for}; none is empty.
+        #: {holder: {state: None} to request from it}; none is empty.
         self.fetch_queues: dict[str, dict[FutureState, None]] = {}
         #: {request: fetch} under way; through the scheduler only while linked.
         self.fetches: dict[int, FetchUnderWay] = {}
@@ -106,7 +107,7 @@ class ClientState:
         self.n_fetches: dict[str, int] = {}
         #: Sum over the requests.
         self.nbytes_in_flight = 0
-        #: {state: rounds that failed so far}, of those that wait or are asked for again.
+        #: {state: rounds that failed so far}, of those that wait or are requested again.
         self.fetch_rounds: dict[FutureState, int] = {}
         #: {state: None} to be asked about at the next tick.
         self.fetch_later: dict[FutureState, None] = {}
@@ -127,7 +128,7 @@ class ClientState:
         self.warnings: dict[str, None] = {}
 
     def handle(self, event: Event, now: float) -> None:
-        """Take in what happened; `before`, `to_scheduler` and `after` hold what to do about it."""
+        """Apply an event; the resulting work is in `before`, `to_scheduler` and `after`."""
         _HANDLERS[type(event)](self, event, now)
         if self.unanswered is not None and not self.unanswered:
             go_on(self)

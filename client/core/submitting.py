@@ -1,12 +1,12 @@
-"""Tasks into `SubmitTasks` messages: few, with each function once, in order. A part of the core.
+"""Packs tasks into few `SubmitTasks` messages, in order, each function once. A part of the core.
 
 The tasks of one event go into `ClientState.open`, which is closed when the options change or it is
 large enough: the first tasks should be running while the rest is being sent.
 
-A function's blob goes along when the scheduler may not have it. It has it while a key of that
-function is wanted by this client, in the order of the stream, so one count per function is enough:
-`submit` raises it, `drop` lowers it, and the releases that `drop` stands for are sent after the
-messages that were made before.
+A function's blob is sent along when the scheduler may not have it. The scheduler has it while this
+client wants a key of that function, in the order of the stream, so one count per function is
+enough: `submit` raises it, `drop` lowers it, and the release that belongs to a `drop` is sent after
+the messages that were made before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def submit(core: ClientState, task: TaskRecord) -> None:
     if state.phase == NEW:
         state.phase = SENT
     elif state.phase == SENT:
-        drop(state)  # one that lost its data and its record is submitted once more
+        drop(state)  # a state that lost its data and its record is submitted again
     else:
         move(core, state, SENT)
     state.function = function
@@ -75,7 +75,7 @@ def add_row(core: ClientState, task: TaskRecord, key: str) -> None:
 
 
 def submit_columns(core: ClientState, tasks: TaskColumns) -> None:
-    """Submit columns as one message. They are small enough, and every state is new or only wanted.
+    """Submit columns as one message; they are small enough, and each state is new or only wanted.
 
     The states move from new to sent, without the table's check.
     """
@@ -97,7 +97,7 @@ def submit_columns(core: ClientState, tasks: TaskColumns) -> None:
 
 
 def close_submissions(core: ClientState) -> None:
-    """Send the open message, if there is one: what is sent next comes after it."""
+    """Send the open message, if there is one, so that the next message comes after it."""
     if core.open is not None:
         core.to_scheduler.append(core.open)
         discard_submissions(core)

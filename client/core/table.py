@@ -1,4 +1,4 @@
-"""Which futures share a state: the one structure that user threads and the loop both change.
+"""The table of states that futures share, which user threads and the loop thread both change.
 
 `FutureTable` maps each key that has futures to its state and counts the futures attached. A user
 thread attaches (a submission of a key that is there already, a future unpickled); the loop thread
@@ -7,11 +7,11 @@ detaches, when it handles a release. Invariant:
     A state is in the table from the moment it is made until the loop has handled as many releases
     as there were attachments, or until a new state takes the key over from a failed one.
 
-So a thread that finds a state in the table may attach to it: it cannot be let go meanwhile, because
-"count is zero" and "leave the table" are one step under one lock. And a release that waits in the
-queue while another thread attaches only lowers the count again; a state that left the table never
-comes back. A key that left and is submitted again gets a new state, whose submission is queued
-after the release was handled.
+So a thread that finds a state in the table may attach to it: the state cannot be dropped meanwhile,
+because "count is zero" and "leave the table" are one step under one lock. A release that waits in
+the queue while another thread attaches only lowers the count again; a state that left the table
+never comes back. A key that left and is submitted again gets a new state, whose submission is
+queued after the release was handled.
 
 The lock comes from outside, so that this module needs no threads. It is held for a few dictionary
 operations at a time. Finalizers never take it (they append to a queue), since they may run while
@@ -58,7 +58,7 @@ class FutureTable:
             The states, and the failed ones that were replaced.
 
         Raises:
-            ValueError: a key is in use for another task, or stands twice here for different ones.
+            ValueError: a key is in use for another task, or is given twice here for different ones.
         """
         found: list[FutureState] = []
         replaced: list[FutureState] = []
@@ -69,7 +69,7 @@ class FutureTable:
                 for key, spec_hash in zip(keys, spec_hashes, strict=True):
                     if new[key] != spec_hash:
                         raise ValueError(
-                            f"key {key!r} is given to two calls of other arguments; a key names "
+                            f"key {key!r} is given to two different calls; a key names "
                             "one task, so choose another key for one of them"
                         )
                     state = table.get(key)
@@ -77,7 +77,7 @@ class FutureTable:
                         continue
                     if self._spec_hashes.get(key, spec_hash) != spec_hash:
                         raise ValueError(
-                            f"key {key!r} belongs to a future of another function or of other "
+                            f"key {key!r} belongs to a future of another function or other "
                             "arguments; release that one first, or choose another key"
                         )
                 self._spec_hashes.update(new)

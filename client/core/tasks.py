@@ -1,4 +1,4 @@
-"""The client's records: what a future points to, and what was asked for.
+"""The client's records: the state behind futures, and the tasks as they were submitted.
 
 Owns `FutureState`, one for each key that this client holds futures of, and the records from which
 a task can be submitted, and submitted again. Shared by user threads and the core under one rule:
@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, TypeAlias
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.payload import Blob
 
-#: What a user sees of a state.
+#: The status of a state, as users see it.
 Status: TypeAlias = Literal["pending", "finished", "error", "cancelled", "lost"]
-#: What the scheduler knows of a state.
+#: The scheduler's knowledge of a state.
 Phase: TypeAlias = Literal["new", "held", "sent", "gone"]
 State: TypeAlias = Status | Phase
 
@@ -32,20 +32,20 @@ FAILED: Final = frozenset({ERROR, CANCELLED, LOST})
 NEW: Final = "new"  #: the core has not met it
 HELD: Final = "held"  #: to be submitted when there is a connection
 SENT: Final = "sent"  #: submitted or wanted; released with ReleaseKeys
-GONE: Final = "gone"  #: released, cancelled or never sent: no message is about it any more
+GONE: Final = "gone"  #: released, cancelled or never sent: no later message is about it
 
-#: Stands in `FutureState.value` for "not unpickled yet": None is a value.
+#: The `FutureState.value` of a result that is not unpickled yet, because None is a value.
 NO_VALUE: Final = object()
 
 #: The kind of the failure of a result that is here and whose unpickling raised.
 UNREADABLE: Final = "unreadable"
 
-#: Why a watched state without futures has no result. It says nothing about the task.
+#: The reason why a watched state without futures has no result; the task may still run.
 RELEASED: Final = "its last future was released"
 
 
 class FunctionRecord:
-    """A pickled function. One object for each function id, as long as any task of it lives."""
+    """A pickled function: one object per function id, as long as any task of it lives."""
 
     __slots__ = ("blob", "id", "keeps_records", "n_wanted", "name")
 
@@ -86,7 +86,7 @@ class SubmitOptions:
     __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
 
     def as_key(self) -> tuple[Any, ...]:
-        """Return what is equal for equal options, and can be a key."""
+        """Return a hashable object that is equal for equal options."""
         amounts = tuple(sorted(self.resources.items()))
         names = tuple(self.workers)
         return self.priority, self.retries, names, self.allow_other_workers, amounts
@@ -96,7 +96,7 @@ DEFAULT_OPTIONS: Final = SubmitOptions()
 
 
 class FutureState:
-    """What a client knows of one key. All futures of the key share it.
+    """The state that a client keeps per key. All futures of the key share it.
 
     `transitions.TRANSITIONS` lists the moves of `phase` and `status`, the only ones there are.
     """
@@ -132,7 +132,8 @@ class FutureState:
     watchers: Watcher | list[Watcher] | None
     #: Large arguments of its call, which live as long as it does: see `shared_arguments`.
     shared: tuple[Any, ...] | None
-    #: What to submit again if the scheduler lost it. Not None while pending and submitted by us.
+    #: The record to submit again if the scheduler lost it. Not None while pending, if it was
+    #: submitted by this client.
     spec: TaskRecord | TaskColumns | None
     #: The function that this state is counted for (see FunctionRecord), or None.
     function: FunctionRecord | None
@@ -151,14 +152,14 @@ class FutureState:
         return f"<FutureState {self.key} {self.phase} {self.status} {self.n_references}>"
 
     def describe(self) -> list[str]:
-        """Return what is known of it, one fact per line, for the text of internal errors."""
+        """Describe the state, one fact per line, for the text of internal errors."""
         values = {name: getattr(self, name) for name in self.__slots__}
         hidden = {"value": self.value is not NO_VALUE, "blob": self.blob is not None}
         return [f"{name}: {value!r}" for name, value in (values | hidden).items()]
 
     @property
     def has_data(self) -> bool:
-        """Tell whether the result is in this process."""
+        """Return whether the result is in this process."""
         # The thread that unpickles sets `value` before it clears `blob`.
         return self.blob is not None or self.value is not NO_VALUE
 
@@ -166,8 +167,8 @@ class FutureState:
 class TaskRecord:
     """One submitted task.
 
-    Its `state` is deleted when that is let go of: a cycle would keep what may be large until the
-    garbage collector runs.
+    Its `state` is deleted when it leaves the table: a cycle would keep objects that may be large
+    until the garbage collector runs.
     """
 
     __slots__ = (
@@ -198,7 +199,7 @@ class TaskRecord:
         self.options = options
         #: For keys that the user named.
         self.spec_hash = spec_hash
-        #: A failed state of the same key that this one takes the place of.
+        #: The failed state of the same key that this one replaces.
         self.replaced = replaced
         #: The states of the dependencies, which keeps their specs: filled in by the core.
         self.lineage: list[FutureState] = []
@@ -267,7 +268,7 @@ class TaskColumns:
 
 
 class Watcher:
-    """Waits for states, for a thread, a coroutine or a callback. One watcher watches many states.
+    """Waits for states on behalf of a thread, a coroutine or a callback. One watches many states.
 
     The core fills `batch` while it handles an event and hands it over with one `Notify` action; a
     subclass defines in `on_ready` what to do with it.
@@ -282,5 +283,5 @@ class Watcher:
         self.batch: list[Any] = []
 
     def on_ready(self, items: list[Any]) -> None:
-        """Take note of states that are ready (or of another answer). On the loop thread."""
+        """Handle states that are ready (or another answer), on the loop thread."""
         raise NotImplementedError

@@ -1,12 +1,12 @@
-"""The moves of a `FutureState`: which there are, and what leaving and entering a phase implies.
+"""The moves of a `FutureState`, and the effects of leaving and entering a phase.
 
     new -> held | sent      held -> sent      sent -> held      any -> gone
     pending <-> finished    pending | finished -> error | cancelled | lost
 
-`TRANSITIONS` is the whole table, of the phases (what the scheduler knows) and of the statuses (what
-the user sees); a move that it lacks is a bug of ours and raises `InvalidTransition`. The hot path
-is fused in `submitting`, `answers` and `operations`; a property test proves each fused lane equal
-to the moves of this table.
+`TRANSITIONS` is the whole table, of the phases (the scheduler's knowledge) and of the statuses (the
+user's view); a move that it lacks is a bug of weft and raises `InvalidTransition`. The hot path is
+fused in `submitting`, `answers` and `operations`; a property test proves each fused lane equal to
+the moves of this table.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
 
 
 def move(core: ClientState, state: FutureState, finish: Phase) -> None:
-    """Leave the present phase, dropping all that belongs to it, and enter another one."""
+    """Leave the present phase, dropping its entries, and enter another one."""
     start = state.phase
     check_move(state, start, finish)
     if start == HELD:
@@ -69,7 +69,7 @@ def move(core: ClientState, state: FutureState, finish: Phase) -> None:
 
 
 def set_status(state: FutureState, finish: Status) -> None:
-    """Change what the user sees, after the content; news that repeats what is known is no move."""
+    """Change the status that users see, after the content; the same status again is no move."""
     start = state.status
     if start != finish:
         check_move(state, start, finish)
@@ -83,7 +83,7 @@ def check_move(state: FutureState, start: State, finish: State) -> None:
 
 
 def drop(state: FutureState) -> None:
-    """Count a state no more for its function, which the scheduler may then forget."""
+    """Stop counting a state for its function, which the scheduler may then forget."""
     function = state.function
     if function is not None:
         function.n_wanted -= 1

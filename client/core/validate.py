@@ -1,7 +1,7 @@
-"""Every invariant that the comments of `state` and `tasks` state, each by its name.
+"""The invariants that the comments of `state` and `tasks` state, by name.
 
-For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns what
-breaks it: a bug of ours, whatever the scheduler sent. Nothing here changes anything.
+For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns the
+items that break it. A failure is a bug of weft, whatever the scheduler sent.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def validate(core: ClientState) -> None:
-    """Assert every invariant.
+    """Check every invariant.
 
     Raises:
-        InvalidState: one does not hold; names it, and describes what breaks it.
+        InvalidState: one does not hold. The text names it, and describes the item that breaks it.
     """
     for name, invariant in INVARIANTS.items():
         for found in invariant(core):

@@ -1,7 +1,7 @@
-"""Watchers: who waits for which state, and for which answer. A part of the core.
+"""Watchers, which wait for states or for answers of the scheduler. A part of the core.
 
-A watcher is filed at each state that it waits for and leaves it with the notification. One that
-wants data stays while the result is with a worker, and has it fetched.
+A watcher is filed at each state that it waits for and is removed with the notification. A watcher
+that wants data stays while the result is with a worker, and has it fetched.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def watch(core: ClientState, watcher: Watcher, states: list[FutureState]) -> Non
 
 
 def unwatch(watcher: Watcher, states: list[FutureState]) -> None:
-    """Take a watcher that waits no more away from its states."""
+    """Remove a watcher that no longer waits from its states."""
     for state in states:
         watchers = state.watchers
         if watchers is watcher:
@@ -81,7 +81,7 @@ def touch(core: ClientState, watcher: Watcher, item: Any) -> None:
 
 
 def wake(core: ClientState, state: FutureState) -> None:
-    """Notify the watchers of a state of what is new; those that it satisfies leave."""
+    """Notify the watchers of a state of its change, and remove those that have what they want."""
     watchers = state.watchers
     if watchers is None:
         return
@@ -125,10 +125,10 @@ def fail(core: ClientState, state: FutureState, status: Status, failure: Failure
 
 
 def fail_released(core: ClientState, state: FutureState) -> None:
-    """Notify those that wait for a state without futures: nothing will come."""
+    """Fail a watched state without futures, because no message about it will arrive."""
     spec = state.spec
     fail(core, state, CANCELLED, cancelled(state.key, RELEASED))
-    # The task goes on if others need it, and this is how to make it for them.
+    # The task goes on if others need it, and is submitted for them from this record.
     state.spec = spec
 
 
@@ -136,7 +136,7 @@ def fail_released(core: ClientState, state: FutureState) -> None:
 
 
 def watch_cluster(core: ClientState, watcher: Watcher, n_workers: int) -> None:
-    """Notify `watcher` as soon as there are so many workers."""
+    """Notify `watcher` as soon as there are `n_workers` workers."""
     if core.end is not None:
         touch(core, watcher, None)
         return
@@ -145,7 +145,7 @@ def watch_cluster(core: ClientState, watcher: Watcher, n_workers: int) -> None:
 
 
 def check_cluster_watchers(core: ClientState) -> None:
-    """Notify those whose number of workers is there."""
+    """Notify the watchers whose number of workers is reached."""
     for entry in core.cluster_watchers[:]:
         if core.n_workers >= entry[1]:
             core.cluster_watchers.remove(entry)
@@ -153,7 +153,7 @@ def check_cluster_watchers(core: ClientState) -> None:
 
 
 def ask_info(core: ClientState, watcher: Watcher) -> None:
-    """Ask what the scheduler knows of its cluster."""
+    """Request the scheduler's description of its cluster."""
     if core.end is not None:
         touch(core, watcher, None)
         return
@@ -164,7 +164,7 @@ def ask_info(core: ClientState, watcher: Watcher) -> None:
 
 
 def confirm(core: ClientState, watcher: Watcher) -> None:
-    """Notify `watcher` when the scheduler has read all that was submitted before."""
+    """Notify `watcher` when the scheduler has read all earlier submissions."""
     if core.end is not None:
         touch(core, watcher, None)
         return
@@ -179,7 +179,7 @@ def ask_to_answer(core: ClientState) -> int:
 
 
 def forget(core: ClientState, watcher: Watcher) -> None:
-    """Take away a watcher that does not wait for the cluster or an answer any more."""
+    """Remove a watcher that no longer waits for the cluster or for an answer."""
     core.cluster_watchers = [e for e in core.cluster_watchers if e[0] is not watcher]
     core.confirmations = [c for c in core.confirmations if c[0] is not watcher]
     for request in [n for n, w in core.info_requests.items() if w is watcher]:

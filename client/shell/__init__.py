@@ -1,3 +1,3 @@
-"""What turns the client core's messages and actions into I/O: the loop, the engine, the links."""
+"""The client's shell, which turns the core's messages and actions into I/O."""
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Which clients are open in this process, and which of them is meant when none is named.
+"""The open clients of this process, and the current one, which is used when none is named.
 
-The innermost `as_current` of the thread or task decides, else the default client, else the only
-one. Futures that come in pickled data are bound to that client, and what is still open when the
-program ends is closed.
+The current client is that of the innermost `as_current` of the thread or task, else the default
+client, else the only one. Futures that come in pickled data are bound to that client. Clients that
+are still open when the program ends are closed.
 
 The default client is kept alive until it is closed or another takes its place: so a bare
 `weft.Client(address)` is the one that `Client.current` returns, and a cell of a notebook that is
 run again replaces its client, which then is dropped and closed (see `leaving`). Other clients live
-as long as somebody holds them. When the default client is closed, the one before it is the default
-again, if it is still open.
+as long as there are references to them. When the default client is closed, the one before it is the
+default again, if it is still open.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from ..client import Client
 
 _current: ContextVar[Client | None] = ContextVar("weft_client", default=None)
-#: {open client: what stops it from being closed when it is dropped}.
+#: {open client: function that stops it from being closed when it is dropped}.
 _open_clients: weakref.WeakKeyDictionary[Client, Callable[[], object]] = weakref.WeakKeyDictionary()
-#: The default client, if there is one: a list, for there is nothing to be rebound then.
+#: The default client, if there is one; a list, so that no global name has to be rebound.
 _default: list[Client] = []
-#: Those that were the default before, the latest one last.
+#: Clients that were the default before, the latest one last.
 _earlier: list[weakref.ref[Client]] = []
 
 
 def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bool) -> None:
-    """Note that a client is open, and what to give back, within `timeout`, if it is dropped."""
+    """Register an open client; if it is dropped, give `holdings` back within `timeout`."""
     _open_clients[client] = watch(client, holdings, timeout)
     set_future_binder(_bind_future)
     if as_default:
@@ -55,7 +55,7 @@ def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bo
 
 
 def closed(client: Client) -> None:
-    """Note that a client is not open any more."""
+    """Remove a client that is not open any more."""
     stop_watching = _open_clients.pop(client, None)
     if stop_watching is not None:
         stop_watching()
@@ -76,7 +76,7 @@ def _take_earlier() -> list[Client]:
 
 
 def find_current(*, allow_global: bool = True) -> Client:
-    """Return the client that is meant; by `as_current` alone if not `allow_global`.
+    """Return the current client; by `as_current` alone if not `allow_global`.
 
     Raises:
         ClientClosed: there is none, or there are several and none is the default.
@@ -91,7 +91,7 @@ def find_current(*, allow_global: bool = True) -> Client:
     candidates = _all_open()
     if len(candidates) > 1:
         raise ClientClosed(
-            f"which of the {len(candidates)} open clients is meant? None of them is the default: "
+            f"{len(candidates)} clients are open, and none of them is the default: "
             "use `client.as_current()`"
         )
     if not candidates:
@@ -111,7 +111,7 @@ def default_client(client: Client | None = None) -> Client:
 
 @contextlib.contextmanager
 def made_current(client: Client) -> Iterator[Client]:
-    """Make a client the one that is meant, in this thread or task."""
+    """Make a client the current one, in this thread or task."""
     token = _current.set(client)
     try:
         if not client.asynchronous:
@@ -138,7 +138,7 @@ def _bind_future(key: str) -> Any:
 
 
 def _all_open() -> list[Client]:
-    # `keyrefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    # `keyrefs` copies in one step; iterating over the dictionary fails if entries are added.
     return [client for ref in _open_clients.keyrefs() if (client := ref()) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Fetching large results from the workers that hold them.
+"""Fetches large results from the workers that hold them.
 
 Turns the core's `FetchFrom` into `GetData`, and each answer or failure of a line into one
 `ResultsFetched` or `ResultsNotFetched`. The first failure with each worker is logged as a warning,
@@ -22,12 +22,12 @@ _log: Final = logging.getLogger("weft.client")
 
 #: A worker that cannot be reached directly is asked through the scheduler after this.
 _CONNECT_TIMEOUT_S: Final = 3.0
-#: At most this many workers are remembered as warned of; then the record is begun anew.
+#: Largest number of workers whose warning is remembered; beyond it the record starts anew.
 _MAX_WARNED: Final = 1000
 
 
 class DataLinks:
-    """Does the core's `FetchFrom`. For the loop's thread only."""
+    """Carries out the core's `FetchFrom`. For the loop's thread only."""
 
     def __init__(self, security: Callable[[], Security], on_event: Callable[[Event], None]) -> None:
         self._on_event = on_event
@@ -38,7 +38,7 @@ class DataLinks:
         self._warned: dict[str, None] = {}
 
     def fetch(self, action: FetchFrom) -> None:
-        """Do what the core decided."""
+        """Carry out an action of the core."""
         self._lines.ask(action.holder, action.request, action.keys)
 
     async def close(self) -> None:

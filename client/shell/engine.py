@@ -1,8 +1,8 @@
-"""The client's shell: a queue for what users do, the core, and the connections around it.
+"""The client's shell: a queue for the operations of users, the core, and its connections.
 
-User threads call `post`; the loop takes what is in the queue as one event, or as one for each slice
+User threads call `post`; the loop takes the content of the queue as one event, or as one per slice
 of it, so that a million releases hold up nothing else in this loop. The loop is woken at most once
-for each time that it reads the queue. After each event `_drain` does what the core asks for: one
+for each time that it reads the queue. After each event `_drain` empties the core's out-boxes: one
 frame per turn of the loop, and none while the connection is not writable. Futures hold the engine,
 not the client.
 """
@@ -51,7 +51,7 @@ from .watchers import AsyncWaiter, ThreadWaiter, Waiter
 logger: Final = logging.getLogger("weft.client")
 
 _CLOSE_TIMEOUT_S: Final = 2.0
-#: How long a release may wait for company after an event.
+#: Time that a release may wait for other operations after an event.
 _SWEEP_S: Final = 0.01
 #: How often the core looks at its deadlines.
 _TICK_S: Final = 0.25
@@ -66,10 +66,10 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _close_in_fork() -> None:
-    """Close what a forked child has inherited: its loop's thread stayed with the parent."""
+    """Close the engines that a forked child has inherited, whose loops run in the parent only."""
     for engine in list(_engines):
         engine.is_closed = True
-        # No loop would come: what is posted (releases, by finalizers) stays in the queue.
+        # No loop runs here: operations that are posted (releases, by finalizers) stay in the queue.
         engine._is_woken = True
 
 
@@ -78,7 +78,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Engine:
-    """One client's machinery. Methods that say so may be called from any thread."""
+    """The shell of one client. Any thread may call the methods of the section of that name."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Engine:
         client: Callable[[], Any],
     ) -> None:
         self.client_id = client_id
-        #: The caller's own loop is the client's, and so nothing may block.
+        #: The client uses the caller's own loop, so nothing may block.
         self.is_asynchronous = is_asynchronous
-        #: Returns the client, or None if it is not held any more.
+        #: Returns the client, or None if it was collected.
         self.client = client
         self.name = name
         self.loop = loop
@@ -99,12 +99,12 @@ class Engine:
         self.core = ClientState(self.table)
         self.link: SchedulerLink | None = None
         self.data: DataLinks | None = None
-        #: True from just before the last look into the queue: what is posted later is not handled.
+        #: True from just before the last look into the queue: later operations are not handled.
         self.is_closed = False
         _engines.add(self)
-        #: What users did and the core has not seen; any thread appends.
+        #: The users' operations that the core has not handled; any thread appends.
         self._operations: deque[Any] = deque()
-        #: Times that the queue was read, and up to which of them the scheduler has read the rest.
+        #: Number of times that the queue was read, and up to which the scheduler has read it too.
         self._n_flushes = 0
         self._confirmed = -1
         #: A flush is due. Set by the thread that wakes the loop, cleared before the queue is read.
@@ -115,7 +115,7 @@ class Engine:
         self._sweeper: asyncio.TimerHandle | None = None
         self._thread_id = 0
         self._ticker: asyncio.TimerHandle | None = None
-        #: To be called when no future is left: the client is gone.
+        #: To be called when no future is left, after the client was collected.
         self._when_unused: Callable[[], None] | None = None
         self._callbacks: ThreadPoolExecutor | None = None
         self._callbacks_lock = threading.Lock()
@@ -129,7 +129,7 @@ class Engine:
             self._wake()
 
     def post_release(self, state: FutureState) -> None:
-        """Hand in a future that is gone: at once if nothing goes on, else with what comes next.
+        """Hand in a future that was collected: at once if the loop is idle, else with later ones.
 
         The loop looks into the queue soon after it was busy (`_sweep`). So a release does not cost
         a frame of its own when the next submission follows it, as in `submit(...).result()`.
@@ -140,14 +140,14 @@ class Engine:
 
     def _wake(self) -> None:
         try:
-            # First the mark, then the call: the flush, which may come at once, takes it away.
+            # First the mark, then the call: the flush, which may come at once, clears the mark.
             self._is_woken = True
             if threading.get_ident() == self._thread_id:
                 self.loop.call_soon(self._on_woken)
             else:
                 self.loop.call_soon_threadsafe(self._on_woken)
         except RuntimeError:
-            # The loop is closed, and so is the client. The mark stays: trying again is no use.
+            # The loop is closed, and so is the client. The mark stays: no retry can succeed.
             if not self.loop.is_closed():
                 self._is_woken = False
                 raise
@@ -229,8 +229,8 @@ class Engine:
         """Attach to keys that are perhaps in use, for the user's thread; see `FutureTable.attach`.
 
         Raises:
-            ValueError: a key is in use for another task, by a future that was not let go.
-            ClientClosed: while it waited to know.
+            ValueError: a key is in use for another task, by a future that was not released.
+            ClientClosed: the client was closed while this waited.
         """
         try:
             return self.table.attach(keys, spec_hashes)
@@ -239,7 +239,7 @@ class Engine:
             return self.table.attach(keys, spec_hashes)
 
     def settle(self) -> None:
-        """Wait until the core has seen what was posted before."""
+        """Wait until the core has handled all earlier operations."""
         if threading.get_ident() == self._thread_id:
             while self._flush():
                 pass
@@ -254,11 +254,11 @@ class Engine:
 
     @staticmethod
     def is_alone() -> bool:
-        """Whether no other client of this process can have made a future."""
+        """Return whether no other client of this process can have made a future."""
         return len(_engines) < 2
 
     def confirm(self) -> None:
-        """Wait until the scheduler has read what was submitted before, if this thread may wait."""
+        """Wait until the scheduler has read all earlier submissions, if this thread may wait."""
         if self.is_asynchronous or self.is_closed or threading.get_ident() == self._thread_id:
             return
         # In this order: the loop counts before it takes anything from the queue.
@@ -272,12 +272,12 @@ class Engine:
                 self._confirmed = n_flushes + 1
 
     def go_on(self) -> None:
-        """Look whether the loan that the queue waits for is ready; any thread."""
+        """Go on with the queue if the loan that it waits for is ready; any thread."""
         if not self._is_woken:
             self._wake()
 
     def fail_unreadable(self, state: FutureState, failure: Failure) -> None:
-        """Let the core know that a result cannot be unpickled; return when `state` says so."""
+        """Report to the core that a result cannot be unpickled; return when `state` has failed."""
         if not self.is_closed:
             if threading.get_ident() == self._thread_id:
                 # Not through the queue, which may wait for a loan.
@@ -287,7 +287,7 @@ class Engine:
             with contextlib.suppress(ClientClosed):  # meanwhile
                 self.settle()
                 return
-        # The core is at its end and looks at no state any more.
+        # The core has ended and changes no state any more.
         note_unreadable(state, failure)
 
     def when_unused(self, callback: Callable[[], None]) -> None:
@@ -303,7 +303,7 @@ class Engine:
             )
 
     def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
-        """Call a user's function: in the user's loop, or where it cannot hold up ours."""
+        """Call a user's function: in the user's loop, or in a thread where it cannot block ours."""
         if self.is_asynchronous:
             self.loop.call_soon(_call_logged, callback, argument)
             return
@@ -313,7 +313,7 @@ class Engine:
             try:
                 self._callbacks.submit(_call_logged, callback, argument)
             except RuntimeError:  # closed, or the interpreter is ending
-                logger.debug("a callback came too late to be called: %r", callback)
+                logger.debug("the client is closed; a callback is not called: %r", callback)
 
     # --- The loop's thread ------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class Engine:
     def _flush(self) -> bool:
         """Hand a slice of the queue to the core; return whether more can be taken at once.
 
-        Nothing behind a loan is taken before the loan is ready.
+        Operations behind a loan stay in the queue until the loan is ready.
         """
         self._is_woken = False
         queue = self._operations
@@ -400,7 +400,7 @@ class Engine:
     def _drain(self) -> None:
         core = self.core
         # An action may lead to the next event at once, and so to another _drain within this one:
-        # each takes what is there, and order holds.
+        # each takes the lists as they are then, which keeps the order.
         if core.before:
             before, core.before = core.before, []
             for notify in before:
@@ -425,7 +425,7 @@ class Engine:
         self._check_unused()
 
     async def close(self, reason: str = "the client was closed") -> None:
-        """End the session. What is pending is cancelled; what is here stays readable."""
+        """End the session. Pending futures are cancelled; results in this process stay readable."""
         if self._ticker is not None:
             self._ticker.cancel()
         while self._flush():
@@ -443,7 +443,7 @@ class Engine:
             if self.link is not None:
                 await self.link.close(reason, _CLOSE_TIMEOUT_S)
         finally:
-            if self.link is not None:  # also when this is cancelled: the scheduler must see it
+            if self.link is not None:  # also when this is cancelled: the connection must end
                 self.link.abort()
             with self._callbacks_lock:
                 if self._callbacks is not None:

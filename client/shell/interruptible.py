@@ -1,4 +1,4 @@
-"""Waiting for a lock so that Ctrl-C always gets through."""
+"""Waits for a lock so that Ctrl-C always interrupts the wait."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import threading
 import time
 from typing import Final
 
-#: An interrupt that comes between the interpreter's last look for signals and the moment at which
-#: the thread sleeps does not wake it; nor does one that the system hands to another thread. So no
-#: sleep is longer than this, and Ctrl-C is never lost, only late by so much in the worst case.
+#: A signal that comes between the interpreter's last check for signals and the moment at which the
+#: thread sleeps does not wake it; nor does one that the system delivers to another thread. So no
+#: sleep is longer than this, and Ctrl-C is never lost, but at most this much late.
 SLICE_S: Final = 0.5
 
 
 def check_seconds(seconds: object, option: str) -> None:
-    """Refuse what is no time to wait, None aside.
+    """Check a number of seconds to wait, or None.
 
     Raises:
-        TypeError, ValueError: it is no number, or is below zero.
+        TypeError, ValueError: it is neither None nor a number, or is below zero.
     """
     if seconds is None:
         return
@@ -28,7 +28,7 @@ def check_seconds(seconds: object, option: str) -> None:
 
 
 def acquire(lock: threading.Lock, timeout: float | None) -> bool:
-    """Acquire `lock` within `timeout` seconds (None = for ever); return whether it was."""
+    """Acquire `lock` within `timeout` seconds (None = for ever); return whether that succeeded."""
     if timeout is None:
         while not lock.acquire(timeout=SLICE_S):
             pass

@@ -1,12 +1,12 @@
-"""Giving back what a client holds, also for clients that were dropped and never closed.
+"""Gives back the resources of a client, also if it was dropped and never closed.
 
-A client that nobody holds any more is closed with a `ResourceWarning`, as a file is: its place at
-the scheduler, its thread, and the cluster that it started. It goes in two steps. The finalizer,
-which runs at any point of any thread, takes no lock and waits for nothing: it only wakes the loop.
-The loop then waits until no future of the client is left, because futures are used without their
+The resources are its session, its thread, and the cluster that it started. A client without any
+reference left is closed with a `ResourceWarning`, as a file is, in two steps. The finalizer, which
+runs at any point of any thread, takes no lock and waits for nothing: it only wakes the loop. The
+loop then waits until no future of the client is left, because futures are used without their
 client, and has it closed, in a thread if that blocks.
 
-Nothing here refers to the client: what it holds is enough to end it.
+Nothing here refers to the client: its holdings are enough to end it.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from ..locating import Location
     from .engine import Engine
 
-#: {holdings: None} of dropped clients that were not given back yet. At the end of the program
-#: that is done for them.
+#: {holdings: None} of dropped clients that were not given back yet. They are given back at the
+#: end of the program.
 _dropped: dict[Holdings, None] = {}
 #: Threads that give back.
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-#: Holds the tasks that give back, for their loops do not.
+#: The tasks that give back, to which their loops hold weak references only.
 _tasks: set[asyncio.Task[None]] = set()
 
 
 @dataclass(eq=False)
 class Holdings:
-    """What an open client holds."""
+    """The resources of an open client."""
 
     name: str
     location: Location
     #: None before there is one.
     engine: Engine | None = None
-    #: Where the engine lives; None in the user's loop.
+    #: The thread in which the engine runs; None in the user's loop.
     loop_thread: LoopThread | None = None
     #: The thread was started for this client alone.
     owns_loop_thread: bool = False
 
     def give_back(self, timeout: float) -> None:
-        """Leave the cluster, within `timeout` seconds; then end what was started for the client."""
+        """Leave the cluster, within `timeout` seconds; then end the client's thread and cluster."""
         if self.engine is not None and self.loop_thread is not None:
             with contextlib.suppress(TimeoutError, ClientClosed):
                 self.loop_thread.run_coroutine(self.engine.close(), timeout)
@@ -67,9 +67,9 @@ class Holdings:
 
 
 def watch(client: Client, holdings: Holdings, timeout: float) -> Callable[[], object]:
-    """Give `holdings` back when `client` is dropped; return what calls that off."""
+    """Give `holdings` back when `client` is dropped; return a function that prevents it."""
     finalizer = weakref.finalize(client, _on_dropped, holdings, timeout)
-    finalizer.atexit = False  # `current` closes what is open then
+    finalizer.atexit = False  # `current` closes open clients then
     return finalizer.detach
 
 
@@ -80,7 +80,7 @@ def _on_dropped(holdings: Holdings, timeout: float) -> None:
     _dropped[holdings] = None
     try:
         warnings.warn(
-            f"the client {holdings.name!r} was dropped and never closed: use `with`, or call its "
+            f"the client {holdings.name!r} was deleted and never closed: use `with`, or call its "
             "close()",
             ResourceWarning,
             stacklevel=2,
@@ -90,7 +90,7 @@ def _on_dropped(holdings: Holdings, timeout: float) -> None:
 
 
 def _begin(holdings: Holdings, timeout: float) -> None:
-    """Give back without holding up the loop, in which this is called."""
+    """Give back without blocking the loop, in which this is called."""
     if holdings not in _dropped:
         return
     if holdings.loop_thread is not None:
@@ -114,7 +114,7 @@ def _give_back(holdings: Holdings, timeout: float) -> None:
 
 
 def give_back_dropped(timeout: float) -> None:
-    """Give back what dropped clients still hold: the program ends."""
+    """Give back the holdings of dropped clients, at the end of the program."""
     for thread in list(_threads):
         thread.join(timeout)
     for holdings in list(_dropped):

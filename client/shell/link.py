@@ -1,9 +1,9 @@
-"""The client's session with the scheduler: connect, register, come back. A shell.
+"""The client's session with the scheduler: connects, registers and reconnects. A shell.
 
-Owns the one `SessionRunner` and turns its life into events for the core: `Connected` after each
+Owns the one `SessionRunner` and turns its calls into events for the core: `Connected` after each
 welcome, `Disconnected` when the session is lost, `GaveUp` when none began for
-`reconnect_timeout_s`. Each attempt asks anew where the scheduler is: it may have moved. Where that
-question has no answer (the connection file is gone with the scheduler), the address and the secret
+`reconnect_timeout_s`. Each attempt looks the scheduler's address up again, because it may have
+moved. If there is none (the scheduler has removed its connection file), the address and the secret
 of the last session are tried.
 """
 
@@ -44,26 +44,26 @@ _REPORT_AFTER_S: Final = 5.0
 
 
 class SchedulerEnded(CommClosed):
-    """Raised by a `Finder`: the scheduler is gone and can never come back.
+    """Raised by a `Finder`: the scheduler has ended and will not come back.
 
-    There is no use in waiting for it; to compute on, make a new client.
+    Waiting for it is of no use; the user needs a new client.
     """
 
 
 class _ClientPolicy(Policy):
-    """At first only an absent scheduler is waited for; later also one that is half restarted."""
+    """Waits at first only for an absent scheduler, later also for one that is being restarted."""
 
     def is_final(self, error: WeftError, outage: Outage, now: float) -> bool:
         """See `Policy`."""
         if isinstance(error, SchedulerEnded):
             return True
-        # A wrong token is what a restart looks like halfway.
+        # During a restart of the scheduler, the token in the file may not be its token.
         may_pass = (CommError, ProtocolError, ConfigError) if outage.error else CommError
         return not isinstance(error, may_pass)
 
 
 def _text_of(error: WeftError) -> str:
-    """Describe what happened without the address, where the sentence has it already."""
+    """Return the text of an error without the address, which the sentence around it has."""
     return error.text if isinstance(error, CommError) else str(error)
 
 
@@ -76,7 +76,7 @@ def _futures_are(n: int, one: str = "is", many: str = "are") -> str:
 
 
 class SchedulerLink:
-    """For the loop's thread only."""
+    """The owner of the client's session. For the loop's thread only."""
 
     def __init__(
         self,
@@ -103,20 +103,20 @@ class SchedulerLink:
         self._loop = asyncio.get_running_loop()
         #: Done with the first session.
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        #: Of the last session, "" before the first one.
+        #: The address of the last session, "" before the first one.
         self.address = ""
-        #: Which cluster that is, b"" before the first session.
+        #: The id of its cluster, b"" before the first session.
         self.cluster_id = b""
         #: What the scheduler reports about itself, for display.
         self.facts: dict[str, Any] = {}
-        #: Set when the link was closed and nothing of it is left.
+        #: Set when the link is closed and its tasks have ended.
         self.closed = asyncio.Event()
-        #: Of the open session; None between sessions, and when the link is closed.
+        #: The connection of the open session; None between sessions, and when the link is closed.
         self._connection: Connection | None = None
 
     @property
     def security(self) -> Security:
-        """What proves who this process is, as of the last session."""
+        """The token and certificate of the last session."""
         runner = self._runner
         if runner is None or runner.security is None:
             return self._find()[1]
@@ -124,7 +124,7 @@ class SchedulerLink:
 
     @property
     def writable(self) -> bool:
-        """Whether a message would go out now."""
+        """True if a message would be sent at once."""
         connection = self._connection
         return connection is not None and connection.writable
 
@@ -133,8 +133,8 @@ class SchedulerLink:
 
         Raises:
             CommError: it could not be reached in time.
-            HandshakeError: it is not ours.
-            ConfigError: it cannot be found.
+            HandshakeError: the process that answered is not this client's scheduler.
+            ConfigError: its address could not be found.
         """
         policy = _ClientPolicy(
             first_s=timeout_s,
@@ -148,7 +148,7 @@ class SchedulerLink:
             both: list[asyncio.Future[Any]] = [self._opened, self._runner.over]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
-            # No other code knows of the connection, and a welcome may be on its way.
+            # No other code has a reference to the connection, and a welcome may be on its way.
             self._runner.abort()
             raise
         if not self._opened.done():
@@ -224,7 +224,7 @@ class SchedulerLink:
         """See `SessionOwner`."""
         assert outage.error is not None
         logger.warning(
-            "the scheduler at %s is gone (%s); trying to come back for another %.0f s; %s pending",
+            "the scheduler at %s is gone (%s); trying to reconnect for another %.0f s; %s pending",
             self.address,
             # The file is read again at each attempt, so this advice would mislead.
             _text_of(outage.last_error or outage.error).partition(_READ_AGAIN)[0],
@@ -267,7 +267,7 @@ class SchedulerLink:
         try:
             connection.send(messages)
         except LocalProtocolError:
-            # Nothing was sent. Find the culprit.
+            # Nothing was sent. Find the message that is forbidden.
             for message in messages:
                 try:
                     connection.send([message])
@@ -289,7 +289,7 @@ class SchedulerLink:
 
 
 def _not_opened(error: WeftError, address: str, timeout_s: float) -> WeftError:
-    """Return what `open` raises: an absent scheduler was waited for, anything else was final."""
+    """Return the error that `open` raises; only for an absent scheduler it has waited."""
     if not isinstance(error, CommError) or isinstance(error, SchedulerEnded):
         return error
     if isinstance(error, ConnectTimeout):
@@ -297,5 +297,5 @@ def _not_opened(error: WeftError, address: str, timeout_s: float) -> WeftError:
     address = error.address or address
     text = f"no scheduler answered: {error.text}"
     if address.startswith("tls://") and not isinstance(error, ConnectRefused):
-        text += "; does it take TLS? Check whether it printed tcp:// or tls://"
+        text += "; perhaps it does not use TLS: try the address that it printed, tcp:// or tls://"
     return ConnectTimeout(text, address, timeout_s)

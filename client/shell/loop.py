@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, for callers that block.
 
-The client's connections live there, and so does a cluster without processes: whoever needs a loop
-beside a blocking program takes a `LoopThread`. It uses uvloop where that is installed.
+The connections of a blocking client run there, and so does a cluster without processes. The loop is
+uvloop's if that is installed.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class LoopThread:
         self._name = name
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: {future: None}: what is waited for; None once the loop is closed and nothing will come.
+        #: {future: None} of those that callers wait for; None once the loop is closed.
         self._waited: dict[Future[Any], None] | None = {}
         self._lock = threading.Lock()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which runs."""
+        """The running loop."""
         if self._loop is None:
-            raise ClientClosed("the event loop's thread does not run")
+            raise ClientClosed("the thread of the client's event loop has ended; make a new client")
         return self._loop
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs in this thread, and so must not block."""
+        """Return whether the caller runs in this thread, and so must not block."""
         return threading.current_thread() is self._thread
 
     def start(self) -> None:
@@ -70,13 +70,13 @@ class LoopThread:
                 _cancel_all(loop)
                 loop.run_until_complete(loop.shutdown_asyncgens())
                 loop.run_until_complete(loop.shutdown_default_executor())
-                _cancel_all(loop)  # what was posted meanwhile
+                _cancel_all(loop)  # tasks that were posted meanwhile
             finally:
                 asyncio.set_event_loop(None)
                 loop.close()
                 with self._lock:
                     left, self._waited = self._waited or {}, None
-                # What came too late even for that.
+                # Futures that were posted after even that.
                 for future in left:
                     future.cancel()
 
@@ -91,7 +91,7 @@ class LoopThread:
         if self.is_current:
             coroutine.close()
             raise RuntimeError(
-                "this would block the event loop that it waits for; use an asynchronous client"
+                "this call would block the event loop that it waits for; use an asynchronous client"
             )
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
@@ -122,7 +122,7 @@ class LoopThread:
         return future.result()
 
     def stop(self) -> None:
-        """Cancel what runs in the loop, end the thread and wait for it. Again: does nothing."""
+        """Cancel all tasks of the loop, end the thread and wait for it; again: do nothing."""
         loop, thread = self._loop, self._thread
         self._loop = None
         if loop is None or thread is None:

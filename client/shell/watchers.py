@@ -1,6 +1,6 @@
-"""Waiting for states: by blocking a thread, by awaiting, or by calling back.
+"""Waits for states: by blocking a thread, by awaiting, or by a callback.
 
-One watcher waits for many states and is told in batches, so that a thread which waits for a
+One watcher waits for many states and is notified in batches, so that a thread that waits for a
 million of them is woken once.
 """
 
@@ -16,7 +16,7 @@ from .interruptible import acquire
 
 def unready(states: list[FutureState]) -> list[FutureState]:
     """Return those whose result or failure is not in this process."""
-    # `blob` first: who unpickles sets `value` before it clears `blob`.
+    # `blob` first: a thread that unpickles sets `value` before it clears `blob`.
     return [s for s in states if s.blob is None and s.value is NO_VALUE and s.failure is None]
 
 
@@ -34,7 +34,7 @@ class Waiter(Watcher):
         super().__init__(wants_data)
         self.n_left = n
         self.stops_at_failure = stops_at_failure
-        #: The last thing that came, for those who wait for an answer and not for states.
+        #: The last item that came, for callers that wait for an answer and not for states.
         self.answer: Any = None
 
     def on_ready(self, items: list[Any]) -> None:
@@ -49,7 +49,7 @@ class Waiter(Watcher):
             self.wake()
 
     def wake(self) -> None:
-        """Wake whoever waits. Called once."""
+        """Wake the caller that waits. Called once."""
         raise NotImplementedError
 
 
@@ -109,4 +109,4 @@ def call_in(loop: asyncio.AbstractEventLoop, callback: Any, *args: Any) -> None:
     except RuntimeError:
         if not loop.is_closed():
             raise
-        # Whoever waited there is gone with the loop.
+        # The coroutine that waited there has ended with the loop.

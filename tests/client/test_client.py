@@ -483,7 +483,7 @@ def test_a_long_outage_is_said_once_and_its_end_too(scheduler, caplog, monkeypat
         wait_until(lambda: messages_of(caplog, logging.INFO))
     (warning,) = messages_of(caplog, logging.WARNING)
     assert f"the scheduler at {scheduler.scheduler_address} is gone (" in warning
-    assert "trying to come back for another 60 s; 3 futures are pending" in warning
+    assert "trying to reconnect for another 60 s; 3 futures are pending" in warning
     (news,) = messages_of(caplog, logging.INFO)
     assert news.startswith("the scheduler is back after ")
 

@@ -17,7 +17,7 @@ def test_a_cell_that_is_run_again_does_not_pile_up_clusters(wait_until):
     client = weft.Client(n_workers=1)
     clusters.append(client.cluster)
     for _ in range(2):
-        with pytest.warns(ResourceWarning, match="was dropped and never closed"):
+        with pytest.warns(ResourceWarning, match="was deleted and never closed"):
             client = weft.Client(n_workers=1)
         assert weft.Client.current() is client
         assert client.submit(abs, -1).result(20) == 1

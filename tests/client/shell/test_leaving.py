@@ -10,7 +10,7 @@ import pytest
 from weft.client import Client
 from weft.protocol.errors import ClientClosed
 
-DROPPED = r"the client '.*' was dropped and never closed"
+DROPPED = r"the client '.*' was deleted and never closed"
 
 
 def test_a_dropped_client_leaves_with_a_warning(scheduler, wait_until):
