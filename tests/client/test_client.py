@@ -138,11 +138,11 @@ def test_keys_of_ones_own(client):
 def test_one_key_for_two_calls_of_a_map_is_refused(client, scheduler, n_between):
     between = range(100, 100 + n_between)
     keys = ["d", *map(str, between), "d"]
-    with pytest.raises(ValueError, match=r"key 'd' .* other arguments"):
+    with pytest.raises(ValueError, match=r"key 'd' .* (two different calls|other arguments)"):
         client.map(inc, [1, *between, 2], key=keys)
     # A failed state of that name makes no difference, and the refused map has left nothing.
     assert isinstance(client.submit(fail, "x", key="e").exception(10), ValueError)
-    with pytest.raises(ValueError, match=r"key 'e' .* other arguments"):
+    with pytest.raises(ValueError, match=r"key 'e' .* two different calls"):
         client.map(inc, [1, 2], key=["e", "e"])
     assert client.submit(inc, 3, key="d").result(10) == 4
 

@@ -196,7 +196,7 @@ def test_the_same_content_is_the_same_call(client, scheduler):
 def test_a_name_belongs_to_one_content(client):
     first = client.submit(total, large(), key="mine")
     assert client.submit(total, large(), key="mine").key == first.key
-    with pytest.raises(ValueError, match="of other arguments"):
+    with pytest.raises(ValueError, match="other arguments"):
         client.submit(total, large(1), key="mine")
 
 

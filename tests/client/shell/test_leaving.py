@@ -90,7 +90,7 @@ def test_which_of_several_clients_is_meant_must_be_said(scheduler):
         Client(scheduler, set_as_default=False) as one,
         Client(scheduler, set_as_default=False),
     ):
-        with pytest.raises(ClientClosed, match="which of the 2 open clients"):
+        with pytest.raises(ClientClosed, match="2 clients are open, and none"):
             Client.current()
         with one.as_current():
             assert Client.current() is one
