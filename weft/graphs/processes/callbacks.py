@@ -1,8 +1,8 @@
-"""What an observer is shown of worker processes: as much as they have told, in the order of dask.
+"""Shows the progress of worker processes to an observer, from their reports, in dask's order.
 
-A task is shown to begin when its worker has come to it, as far as is known: when it is sent to one
-that has nothing else to do, or when the one before it is known to have ended. So of tasks that ran
-one after the other without a word, each is shown to begin just after the one before it has ended.
+A task is shown to begin when its worker has come to it, as far as is known: when it is sent to an
+idle worker, or when the task before it is known to have ended. So of tasks that ran one after the
+other without a report in between, each is shown to begin just after the one before it has ended.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Shown:
     """One run, as it is shown.
 
     Args:
-        observer: to whom.
-        run: not begun.
+        observer: the observer to notify.
+        run: its state, before it begins.
 
     Attributes:
-        outputs: numbers of the tasks whose results come here, whoever looks.
-        wants_results: those of the other tasks are to come here too, if they can.
+        outputs: numbers of the tasks whose results come to this process in any case.
+        wants_results: the results of other tasks are to come here too, if they can.
     """
 
     def __init__(self, observer: Observer, run: ProcessRun) -> None:
@@ -39,25 +39,25 @@ class Shown:
         self._is_warned = False
 
     def progress(self, worker: int) -> None:
-        """Show what a worker has come to."""
+        """Show the task that a worker has come to."""
         slot = self._workers[worker]
-        # What it is to give back it may not have begun.
+        # A worker that was asked to give tasks back may not have begun the next one.
         if slot.sent and not slot.is_revoking:
             self._begin(worker, slot.sent[0])
 
     def failed(self, worker: int, task: ProcessTask) -> None:
-        """Show that a task has begun which has failed; unless it was something else that failed."""
+        """Show that a task that has failed had begun; unless no task has failed."""
         if task.state == SENT:
             self._begin(worker, task)
 
     def finished(self, worker: int, task: ProcessTask, value: Any, worker_id: int) -> None:
-        """Show that a task has ended; `ELSEWHERE` is no value."""
+        """Show that a task has ended; `ELSEWHERE` means that its value is not here."""
         self._begin(worker, task)
         if value is ELSEWHERE and self.wants_results and not self._is_warned:
             self._is_warned = True
             logger.warning(
                 "the result of task %r cannot be pickled and stays in its worker process:"
-                " callbacks and caches do not get it, nor others like it",
+                " callbacks and caches do not get it, nor similar results (logged once)",
                 task.key,
             )
         self._observer.posttask(task, value, worker_id)

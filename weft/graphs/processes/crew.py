@@ -1,7 +1,7 @@
 """The worker processes of one run, as the parent sees them: `pool` and `executor_crew` make them.
 
-What it owns: waiting for all of them at once, and what is known of each. It never looks into
-messages, beyond passing them on.
+It owns the record of each, and waits for all of them at once. It passes messages on without reading
+them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Member:
     def __init__(self, sock_link: Link, pid: int, note: memoryview) -> None:
         self.link = sock_link
         self.pid = pid
-        #: The number of the task that it runs, in memory that it shares with us.
+        #: The number of the task that it runs, in memory that it shares with the parent.
         self.note = note
-        #: Its index in the run's state; -1 before it said READY.
+        #: Its index in the run's state; -1 before its READY.
         self.index = -1
         #: Numbers of the functions that it was sent.
         self.functions: set[int] = set()
 
     @property
     def name(self) -> str:
-        """What it is called in errors."""
+        """Its name in errors."""
         return f"worker process {self.pid}"
 
     @property
@@ -44,60 +44,60 @@ class Member:
         return None if number == NO_TASK else number
 
 
-#: A member to receive from, or what to do.
+#: A member to receive from, or a function to call.
 Watched: TypeAlias = "Member | Callable[[], None]"
 
 
 class Crew(ABC):
-    """Worker processes for one run. They come when they come.
+    """Worker processes for one run, each of which joins when it is ready.
 
     Args:
-        n_workers: how many are asked for.
-        directory: what they share.
+        n_workers: number of workers requested.
+        directory: the directory that they share.
     """
 
     def __init__(self, n_workers: int, directory: SharedDirectory) -> None:
         self.n_workers = n_workers
         self.directory = directory
         self.members: list[Member] = []
-        #: Of all that ever belonged to it, with the bytes sent and received before.
+        #: The links of all members, former ones too, with the bytes sent and received before.
         self._links: list[tuple[Link, int, int]] = []
         self._poll = select.poll()
-        #: {file descriptor: its member, or what to do when it can be read}
+        #: {file descriptor: its member, or a function to call when it can be read}
         self._watched: dict[int, Watched] = {}
-        #: Those whose sockets are watched for room, too.
+        #: Members whose sockets are also watched until they can be written.
         self._stuck: list[Member] = []
         #: `check` should be called soon.
         self.is_check_due = False
 
     @abstractmethod
     def begin(self, run_id: int) -> None:
-        """Have the members that are here, and those that come, begin with a run."""
+        """Have the present members, and those that join, begin with a run."""
 
     @abstractmethod
     def check(self) -> list[Member]:
-        """Look after members, about each second; raise an error if none will ever come.
+        """Check members, about each second; raise an error if none will ever join.
 
         Returns:
-            Those that have ended, although their sockets may not say so: a process that a task has
+            Those that have ended, although their sockets may be open: a process that a task has
             started may hold a copy, a thread that is about to receive may hold a closed one.
         """
 
     @abstractmethod
     def on_lost(self, member: Member) -> None:
-        """Go on without a member that ended before it was READY; or raise, as `check` does."""
+        """Go on without a member that ended before its READY; or raise, as `check` does."""
 
     @abstractmethod
     def cause_of_death(self, member: Member) -> tuple[Member, str]:
-        """Say how a member ended, as far as that can be known within a second.
+        """Return how a member ended, as far as that becomes known within a second.
 
         Returns:
-            The member that ended first, if it was ended because of another; and how that ended.
+            The member that ended first, if this one was ended because of it; and how that ended.
         """
 
     @abstractmethod
     def end(self, *, is_clean: bool) -> None:
-        """Let the members go.
+        """Give the members back after the run.
 
         Args:
             is_clean: none of them is running a task.
@@ -105,18 +105,18 @@ class Crew(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Let the members go, and have no task of ours running a second from now if possible."""
+        """Give the members back, and end tasks of this run within a second if possible."""
 
     @property
     def n_bytes(self) -> tuple[int, int]:
-        """Bytes sent to members, and bytes received from them."""
+        """The number of bytes sent to members, and of bytes received from them."""
         return (
             sum(one.n_bytes_sent - before for one, before, _ in self._links),
             sum(one.n_bytes_received - before for one, _, before in self._links),
         )
 
     def wait(self, timeout_s: float | None) -> Iterator[tuple[Member, list[Message] | None]]:
-        """Wait for messages; yield those that have come, and None for a member that is gone."""
+        """Wait for messages; yield those that have come, and None for a member that has ended."""
         for member in self.members:
             if member.link.is_stuck and member not in self._stuck:
                 self._stuck.append(member)
@@ -124,7 +124,7 @@ class Crew(ABC):
         timeout_ms = None if timeout_s is None else max(timeout_s * 1000, 0)
         for fd, events in self._poll.poll(timeout_ms):
             watched = self._watched.get(fd)
-            if watched is None:  # no more, by what another one had us do
+            if watched is None:  # not any more, because of another message
                 continue
             if not isinstance(watched, Member):
                 watched()
@@ -138,7 +138,7 @@ class Crew(ABC):
                 yield watched, watched.link.receive()
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
+        """Add a member."""
         self.members.append(member)
         counted = (member.link, member.link.n_bytes_sent, member.link.n_bytes_received)
         self._links.append(counted)
@@ -161,7 +161,7 @@ class Crew(ABC):
 
 
 def begin(member: Member, run_id: int, directory: SharedDirectory, context: Any) -> None:
-    """Tell a member of a run."""
+    """Notify a member of a run."""
     member.functions.clear()
     member.index = -1
     member.link.send(link.BEGIN, run_id, directory.path, context)

@@ -1,8 +1,8 @@
-"""Worker processes run a graph: the driver for executors of processes, and for weft's own.
+"""The driver for graphs in worker processes: those of process executors, and weft's own.
 
-What it owns: one run from the linked tasks to their results. The calling thread does everything: it
+It owns one run from the linked tasks to their results. The calling thread does everything: it
 encodes the tasks while workers start (`encoding`), turns messages of workers into events and the
-decisions of `state` into messages, and raises what went wrong. `pool` and `executor_crew` bring
+decisions of `state` into messages, and raises the errors. `pool` and `executor_crew` provide the
 workers.
 """
 
@@ -39,7 +39,7 @@ __all__ = ["ProcessTask", "Unreachable", "run_on_processes", "shutdown"]
 
 logger = logging.getLogger("weft.client")
 
-#: How often it is looked whether workers still live, if they say nothing.
+#: How often the driver checks that workers still live, while they send nothing.
 _CHECK_S = 1.0
 
 _run_ids = itertools.count()
@@ -60,11 +60,11 @@ def run_on_processes(
     Args:
         graph: of `ProcessTask`s; used up by this.
         executor: whose processes are to be the workers; None = weft's own.
-        num_workers: how many; None = as many as the executor has, or as there are cores.
-        chunksize: tasks that are sent to a worker at a time; None = what should take 10 ms, -1 =
-            all that are ready, spread evenly.
-        rerun_exceptions_locally: make a call that failed once more in this thread.
-        observer: is told of each task, and shown each result if it wants to see results.
+        num_workers: number of workers; None = as many as the executor has, or one per core.
+        chunksize: tasks that are sent to a worker at a time; None = as many as should take 10 ms,
+            -1 = all ready ones, spread evenly.
+        rerun_exceptions_locally: repeat a call that failed in this thread.
+        observer: notified of each task, and of each result if it wants results.
         initializer: called in each of weft's own processes before its first task.
 
     Raises:
@@ -73,7 +73,7 @@ def run_on_processes(
         UnpicklableResult: a result that is needed elsewhere cannot be pickled.
         WorkerDied: a worker process ended while it ran a task.
         WrongExecutor: the executor takes no calls, or dropped those it had.
-        BaseException: what the first task that failed has raised. Tasks that run go on, and their
+        BaseException: the exception of the first task that failed. Running tasks go on, and their
             results are dropped; no other starts. On KeyboardInterrupt, weft's own workers are
             killed.
     """
@@ -166,7 +166,7 @@ class _CrewRun:
         for value in self._functions.values():
             self._discard(value)
 
-    # --- What workers say -------------------------------------------------------------------------
+    # --- Messages from workers --------------------------------------------------------------------
 
     def _receive(self, member: Member, messages: list[link.Message] | None) -> None:
         if messages is None:
@@ -270,7 +270,7 @@ class _CrewRun:
         finally:
             del exc  # its traceback points here
 
-    # --- What workers are told --------------------------------------------------------------------
+    # --- Messages to workers ----------------------------------------------------------------------
 
     def _act(self) -> None:
         out = self._state.out
@@ -311,7 +311,7 @@ class _CrewRun:
         member.link.send(link.RUN, self._new_functions(member, chunk), imports, items, chunk.drops)
 
     def _new_functions(self, member: Member, chunk: SendChunk) -> dict[int, Any]:
-        """Return what the worker needs for a chunk and does not have."""
+        """Return the functions that the worker needs for a chunk and does not have."""
         needed = {task.group for task in chunk.tasks}
         inner = self._encoded.inner_functions
         if inner:
@@ -334,7 +334,7 @@ class _CrewRun:
         return functions
 
     def _exported(self, task: ProcessTask) -> Any:
-        """Return a value as it travels."""
+        """Return a value in the form in which it is sent."""
         exported = task.exported
         if isinstance(exported, Unpacked):
             exported = task.exported = tuple(pack(exported.value, self._directory, "a literal"))
@@ -343,12 +343,12 @@ class _CrewRun:
     # --- The failed call, once more ---------------------------------------------------------------
 
     def _fetch_dependencies(self, task: ProcessTask) -> None:
-        """Bring the values that a task needs here."""
+        """Fetch the inputs of a task into this process."""
         missing: dict[int, None] = {}
         dependencies: list[Any] = task.dependencies
         for dependency in dict.fromkeys(dependencies):
             if isinstance(dependency.exported, Unpacked):
-                continue  # it is in the arguments
+                continue  # its value is in the arguments
             if dependency.exported is None:
                 holder = self._members[dependency.at.bit_length() - 1]
                 holder.link.send(link.EXPORT, [dependency.number])
@@ -379,5 +379,5 @@ def _text(key: object) -> str:
 
 
 def _rebuilt(packed: list[Any], key: str, what: str, member: Member) -> BaseException:
-    """Return a worker's exception; the worker does not know what it was that failed."""
+    """Return a worker's exception, with the name of what failed, which the worker does not know."""
     return unpack_exception(name_packed(packed, key, f"weft: {what} in {member.name}"))

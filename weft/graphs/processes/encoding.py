@@ -1,15 +1,15 @@
-"""Tasks as bytes, before anything runs: so that what cannot be pickled is said by name, in time.
+"""Encodes tasks as bytes before any runs, so that objects that cannot be pickled are named early.
 
-What it owns: what a worker is sent for a task, and what tasks have in common and is sent apart.
+It owns the payload of each task, and the parts that tasks have in common, which are sent apart.
 
 - The payload of a task is the pickle of `(func, args, refs)`. References to other tasks are their
-  numbers. Functions are numbers too: they are pickled once for a graph and sent once to a worker,
-  also those that are met inside of arguments, if they cannot be imported (`_CallPickler`).
+  numbers. Functions are numbers too: they are pickled once per graph and sent once per worker, also
+  those inside of arguments, if they cannot be imported (`_CallPickler`).
 - Large literals are shared by all tasks that refer to the same object, and go through shared
   memory, when the first worker needs them. They appear in the graph as tasks that have finished.
-  That holds for arguments, for items of containers that hold references, and for the large buffers
-  of whatever else is in a payload. As on threads, tasks of one worker then see the same object:
-  what is given to many tasks must not be changed by them.
+  That holds for arguments, for items of containers that hold references, and for large buffers of
+  any other object in a payload. As on threads, tasks of one worker then see the same object: tasks
+  must not change an argument that many of them share.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _dumps = pickle.dumps
 
 
 class Unpacked:
-    """Stands for the export of a literal until somebody needs it."""
+    """The place of a literal's export until a worker needs it."""
 
     __slots__ = ("value",)
 
@@ -50,7 +50,7 @@ class Unpacked:
 
 
 class Encoded:
-    """What `state.ProcessRun` and the driver need of a graph.
+    """The encoded graph, as `state.ProcessRun` and the driver use it.
 
     Attributes:
         tasks: by number; literals are behind the tasks of the graph.
@@ -63,7 +63,7 @@ class Encoded:
         """Encode all tasks of a graph.
 
         Raises:
-            SerializationError: names the task and the path to what cannot be pickled.
+            SerializationError: an object cannot be pickled; the text names task and path.
         """
         self.tasks: list[ProcessTask] = _numbered(graph)
         self.ready: list[ProcessTask] = list(graph.sources)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ class Encoded:
         self._is_named: dict[type, bool] = {types.FunctionType: True, type: True}
         #: {label: group} of callables that travel in the payloads.
         self._groups: dict[str, int] = {}
-        #: {id of an object or (address, bytes) of a buffer: its literal, None if it is not large}
+        #: {id of an object or (address, bytes) of a buffer: its literal; None = it is not large}
         self._literals: dict[Any, ProcessTask | None] = {}
         self._kept: list[Any] = []
         #: Numbers of functions that the payload at hand refers to.
@@ -85,7 +85,7 @@ class Encoded:
         self._encode_all()
 
     def _encode_all(self) -> None:
-        """Fill in payloads. This loop is what encoding a graph of small tasks costs."""
+        """Fill in payloads. Most of the cost of encoding small tasks is in this loop."""
         numbers = self._numbers
         buffers: list[memoryview] = []
 
@@ -110,7 +110,7 @@ class Encoded:
                 wanted: list[tuple[int, int]] = []
                 containers: list[Any] = []
                 for i, ref in refs:
-                    args[i] = None  # what is there is what refers: a key, a list of keys
+                    args[i] = None  # it holds the reference as written: a key, a list of keys
                     if ref.__class__ is ProcessTask:
                         wanted.append((i, ref.number))
                     else:
@@ -156,7 +156,7 @@ class Encoded:
         return number
 
     def _group(self, func: Any) -> int:
-        """Return the group of a callable that is not a plain function: by what it calls."""
+        """Return the group of a callable that is not a plain function, by the function it calls."""
         inner = getattr(func, "func", func)
         label = f"{type(func).__name__} {function_name(inner)}"
         group = self._groups.get(label)
@@ -166,14 +166,14 @@ class Encoded:
         return group
 
     def function_reference(self, func: Any) -> tuple[Callable[..., Any], tuple[int]]:
-        """Return what stands for a function that cannot be imported, inside a payload."""
+        """Return the reference to a function that cannot be imported, for use inside a payload."""
         number = self._numbers.get(id(func))
         if number is None:
             number = self._add_function(func)
         self._met.append(number)
         return references.function, (number,)
 
-    # --- What is not plain ------------------------------------------------------------------------
+    # --- Payloads that plain pickle cannot make, and large ones -----------------------------------
 
     def _by_value(
         self,
@@ -182,7 +182,7 @@ class Encoded:
         buffers: list[memoryview],
         take: Callable[[pickle.PickleBuffer], bool],
     ) -> bytes:
-        """Pickle what names things that cannot be imported, or what plain pickle refuses."""
+        """Pickle by value arguments that plain pickle refuses, or names although unimportable."""
         buffers.clear()
         self._met = []
         try:
@@ -194,7 +194,7 @@ class Encoded:
                     if self._met:
                         self.inner_functions[task.number] = self._met
                     return data
-            except Exception:  # cloudpickle knows more kinds of objects, and has the last word
+            except Exception:  # cloudpickle can pickle more kinds of objects, and decides
                 buffers.clear()
             buffers.clear()
             return cloudpickle_dumps(call, take)
@@ -210,7 +210,7 @@ class Encoded:
         buffers: list[memoryview],
         take: Callable[[pickle.PickleBuffer], bool],
     ) -> None:
-        """Take out of a payload what is large."""
+        """Take large objects and buffers out of a payload."""
         buffers.clear()
         func, args, *rest = call
         wanted = rest[0] if rest else []
@@ -229,7 +229,7 @@ class Encoded:
         except Exception:
             data = self._by_value(task, call, buffers, take)
         task.payload = data
-        # Views of them: a buffer that was made only now stays, or its address would be used again.
+        # Views of them, which keep buffers that were made just now, and so their addresses, in use.
         views = buffers.copy()
         buffers.clear()
         task.buffers = [
@@ -238,7 +238,7 @@ class Encoded:
         ]
 
     def _take_out(self, task: ProcessTask, items: list[Any], refs: list[tuple[int, int]]) -> None:
-        """Replace what is large among items that are no references."""
+        """Replace large objects among items that are no references."""
         for i, item in enumerate(items):
             if item is not None and (literal := self._literal(task, item)) is not None:
                 items[i] = None
@@ -247,14 +247,14 @@ class Encoded:
     def _literal(self, task: ProcessTask, item: Any) -> ProcessTask | None:
         """Return the literal of an object if it is large, and note that `task` needs it.
 
-        Its buffers do not count: they will be literals of their own, whatever object they are in.
+        Its buffers do not count, because they become literals of their own.
         """
         if id(item) in self._literals:
             literal = self._literals[id(item)]
             return literal and self._use(task, id(item), item)
         try:
             nbytes = len(_dumps(item, PROTOCOL, buffer_callback=_is_small))
-        except Exception:  # not plain: it stays where it is
+        except Exception:  # plain pickle refuses it: it stays in its place
             nbytes = 0
         self._kept.append(item)
         if nbytes < SHARED_NBYTES:
@@ -297,10 +297,10 @@ class _CallPickler(pickle.Pickler):
 def _flattened(containers: list[tuple[Any, list[tuple[int, int]], int]]) -> list[references.Node]:
     """Return the containers of a call, and those inside them, as `references.fill` reads them.
 
-    Not as objects that refer to each other: nothing is too deep for this, nor for pickle.
+    The list is flat, so containers may be nested to any depth.
 
     Args:
-        containers: (container, references of what it is in, its place there). Used up, and the
+        containers: (container, references of its parent, its place there). Emptied, and the
             references are filled in.
     """
     nodes: list[references.Node] = []
@@ -338,7 +338,7 @@ def _how_made(container: ListOf) -> tuple[int, Any]:
 
 
 def _numbered(graph: Graph) -> list[ProcessTask]:
-    """Return the tasks of a graph, by number, without what `Encoded` finds out."""
+    """Return the tasks of a graph, by number, before `Encoded` fills in their payloads."""
     tasks: list[Any] = list(graph.walk())
     for number, task in enumerate(tasks):
         task.number = number
@@ -368,15 +368,15 @@ def _pickles_as_name(func: Any) -> bool:
     try:
         registered = copyreg.dispatch_table.get(type(func))
         return isinstance(registered(func) if registered else func.__reduce_ex__(PROTOCOL), str)
-    except Exception:  # user code; pickling it will tell
+    except Exception:  # user code; pickling it will raise the error
         return False
 
 
 def _is_small(buffer: pickle.PickleBuffer) -> bool:
-    """Say whether a buffer is to stay in the pickle."""
+    """Return whether a buffer is to stay in the pickle."""
     try:
         return buffer.raw().nbytes < SHARED_NBYTES
-    except BufferError:  # not contiguous: pickle knows how to copy it
+    except BufferError:  # not contiguous: pickle copies it
         return True
 
 
@@ -397,7 +397,7 @@ def _shown(key: object) -> str:
 
 
 def _explained(task: ProcessTask, exc: Exception) -> SerializationError:
-    """Return an error that names the task and the path to what cannot be pickled."""
+    """Return an error that names the task and the path to the object that cannot be pickled."""
     args = task.args.copy()
     for i, _ in task.refs:
         args[i] = None
@@ -418,7 +418,7 @@ def _is_task(ref: object) -> bool:
 
 
 def _written(nodes: list[references.Node]) -> list[Any]:
-    """Return containers about as the user has written them, without what they refer to."""
+    """Return containers about as the user has written them, without the values of references."""
     written: list[Any] = [None] * len(nodes)
     for place in reversed(range(len(nodes))):
         kind, make, items, refs = nodes[place]

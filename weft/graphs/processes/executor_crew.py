@@ -1,14 +1,14 @@
-"""The processes of somebody else's executor, invited to be workers for one run.
+"""The processes of a user's executor, which become workers for one run.
 
-What it owns: the way from `executor.submit` to a socket on which a worker serves, and back. The
-executor is given one call for each worker, `worker_main`. It connects to a socket in a directory
-that only this user may enter; both ends prove that they know the secret of the invitation before
-either unpickles anything. It returns when the run is over, and its process is the executor's again.
+It owns the way from `executor.submit` to a socket on which a worker serves, and back. The executor
+gets one call per worker, `worker_main`. It connects to a socket in a directory that only this user
+may enter; both ends prove that they have the secret of the invitation before either unpickles
+anything. The call returns when the run is over, and its process is the executor's again.
 
-Workers that do not come, because the executor has other things to do, are no error: the run goes on
-with those that have come, and invitations that nobody has opened are taken back at the end. If none
-can come, because an executor's processes are on another machine or see other files, `Unreachable`
-is raised, before anything was run.
+It is no error if some workers do not connect, because the executor is busy: the run goes on with
+those that have connected, and calls that have not begun are cancelled at the end. If none can
+connect, because an executor's processes are on another machine or see other files, `Unreachable` is
+raised before any task was run.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _PID_NBYTES = 8
 _SLOT_NBYTES = 4
 _HELLO_NBYTES = _NONCE_NBYTES + _PID_NBYTES + _SLOT_NBYTES + _MAC_NBYTES
 _NOTE_NBYTES = 8
-#: A parent that does not answer is gone, or not weft.
+#: A parent that does not answer within this time has ended, or is not weft.
 _HANDSHAKE_S = 30.0
-#: How long the executor has to say why its process died.
+#: Time that the executor gets to report why its process died.
 _DEATH_S = 1.0
 _DEATH_POLL_S = 0.005
 #: Exit codes of processes that an executor has ended, the likelier the higher.
@@ -60,11 +60,11 @@ class CannotConnect(Exception):
 
 
 class Invitation:
-    """What a process needs to become a worker."""
+    """The data that a process needs to become a worker."""
 
     def __init__(self, folder: str, slot: int, secret: bytes) -> None:
         self.folder = folder
-        #: Its place in the file of notes.
+        #: Its index in the file of notes.
         self.slot = slot
         self.secret = secret
 
@@ -82,7 +82,7 @@ class Invitation:
         return os.path.join(self.folder, "notes")
 
     def proof(self, role: bytes, nonces: bytes, rest: bytes = b"") -> bytes:
-        """Return what only who has this invitation can compute."""
+        """Return the proof that its sender has this invitation."""
         return hmac.digest(self.secret, role + nonces + rest, "sha256")
 
 
@@ -93,7 +93,7 @@ def worker_main(invitation: Invitation) -> None:
     """Be a worker until the run is over.
 
     Raises:
-        CannotConnect: the parent is not there, from where this process looks.
+        CannotConnect: the parent cannot be found from this process.
     """
     try:
         sock = _connect(invitation)
@@ -119,7 +119,7 @@ def _connect(invitation: Invitation) -> socket.socket:
         sock.sendall(ours + rest + invitation.proof(b"worker", theirs + ours, rest))
         expected = invitation.proof(b"parent", ours + theirs)
         if not hmac.compare_digest(_receive(sock, _MAC_NBYTES), expected):
-            raise ConnectionRefusedError("who listens there did not send this invitation")
+            raise ConnectionRefusedError("another process than the inviting one listens there")
         sock.settimeout(None)
     except BaseException:
         sock.close()
@@ -141,14 +141,14 @@ def _receive(sock: socket.socket, n_bytes: int) -> bytes:
 
 
 class _Guest:
-    """A connection that has not proved itself."""
+    """A connection whose proof has not arrived yet."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock = sock
         self.nonce = secrets.token_bytes(_NONCE_NBYTES)
         self.received = b""
-        sock.send(self.nonce)  # fits: the socket is new
+        sock.send(self.nonce)  # does not block: the socket is new
 
 
 class _InvitedMember(Member):
@@ -158,14 +158,14 @@ class _InvitedMember(Member):
         self, sock_link: Link, pid: int, note: memoryview, slot: int, process: object
     ) -> None:
         super().__init__(sock_link, pid, note)
-        #: The place of its future.
+        #: The index of its future.
         self.slot = slot
         #: A `multiprocessing.Process` or the like; None if it is not known.
         self.process = process
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended, as multiprocessing says it; None if that is not known."""
+        """The exit code of the process, as in multiprocessing; None if it is not known."""
         code = getattr(self.process, "exitcode", None)
         return code if isinstance(code, int) else None
 
@@ -176,11 +176,11 @@ class ExecutorCrew(Crew):
     members: list[_InvitedMember]  # type: ignore[assignment]
 
     def __init__(self, executor: Executor, n_workers: int) -> None:
-        """Invite.
+        """Submit the calls of `worker_main` to the executor.
 
         Raises:
             WrongExecutor: it takes no calls.
-            Unreachable: nobody can connect to this process.
+            Unreachable: no process can connect to this one.
         """
         super().__init__(n_workers, SharedDirectory.create())
         self._executor = executor
@@ -191,7 +191,7 @@ class ExecutorCrew(Crew):
         self._guests: dict[int, _Guest] = {}
         self._mapping = mmap.mmap(-1, 1)
         self._listener = socket.socket(socket.AF_UNIX)
-        # Futures are done on threads of the executor; this tells our poll.
+        # Futures become done on threads of the executor; this wakes the calling thread's poll.
         self._wakeup, self._waker = socket.socketpair()
         try:
             self._open()
@@ -212,7 +212,7 @@ class ExecutorCrew(Crew):
             self._listener.bind(home.address)
         except OSError as exc:  # the path is too long, or that file system has no sockets
             raise Unreachable(f"{home.address}: {exc}") from exc
-        # Who finds it full, is refused at once.
+        # If its queue is full, a process that connects is refused at once.
         self._listener.listen(self.n_workers + 128)
         self._watch(self._listener.fileno(), self._accept)
         self._wakeup.setblocking(False)
@@ -223,13 +223,13 @@ class ExecutorCrew(Crew):
         invitation = Invitation(self.directory.path, slot, self._secret)
         try:
             future = self._executor.submit(worker_main, invitation)
-        except Exception as exc:  # whatever an executor says when it takes no more
+        except Exception as exc:  # an executor that takes no more calls may raise anything
             raise WrongExecutor(f"{self._executor!r} cannot run tasks: {exc}") from exc
         self._futures.append(future)
         future.add_done_callback(self._wake)
 
     def _wake(self, _future: Future[None]) -> None:
-        # OSError: full, then it wakes anyway; or closed, then nobody waits.
+        # OSError: it is full, and wakes the thread anyway; or closed, and no thread waits.
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
@@ -243,7 +243,7 @@ class ExecutorCrew(Crew):
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except BlockingIOError:  # it has gone again
+        except BlockingIOError:  # the connection was closed again
             return
         try:
             guest = _Guest(sock)
@@ -269,10 +269,10 @@ class ExecutorCrew(Crew):
             guest.sock.close()
 
     def _admit(self, guest: _Guest) -> bool:
-        """Make a member of a guest that has proved itself; return whether it has."""
+        """Make a guest a member if its proof is right; return whether it is."""
         hello, mac = guest.received[:-_MAC_NBYTES], guest.received[-_MAC_NBYTES:]
         nonce, rest = hello[:_NONCE_NBYTES], hello[_NONCE_NBYTES:]
-        slot = int.from_bytes(rest[_PID_NBYTES:], "big")  # ours, if the proof is right
+        slot = int.from_bytes(rest[_PID_NBYTES:], "big")  # valid, because the proof is right
         invitation = Invitation(self.directory.path, slot, self._secret)
         expected = invitation.proof(b"worker", guest.nonce + nonce, rest)
         if not hmac.compare_digest(mac, expected):
@@ -282,7 +282,7 @@ class ExecutorCrew(Crew):
         except OSError:  # it did not wait
             return False
         pid = int.from_bytes(rest[:_PID_NBYTES], "big")
-        # As executors of the standard library and of loky have it; they forget those that ended.
+        # Executors of the standard library and of loky have it, without those that ended.
         processes = getattr(self._executor, "_processes", None)
         process = processes.get(pid) if isinstance(processes, dict) else None
         note = note_of(self._mapping, slot)
@@ -346,18 +346,18 @@ class ExecutorCrew(Crew):
         self._turn_away()
         for sock in (self._listener, self._wakeup, self._waker):
             sock.close()
-        # They point here.
+        # They refer to this object.
         self._watched.clear()
         self._futures.clear()
         self._mapping.close()
         self.directory.close()
 
     def _turn_away(self) -> None:
-        """Let no process wait for an answer that comes when the run is over.
+        """Refuse connections from now on, so that no process waits for an answer after the run.
 
-        Closing the socket would not: processes that were forked have it too.
+        Closing the socket is not enough, because processes that were forked have it too.
         """
-        with contextlib.suppress(OSError):  # from where nobody waits
+        with contextlib.suppress(OSError):  # no other connection waits
             self._listener.shutdown(socket.SHUT_RDWR)
             while True:
                 self._listener.accept()[0].close()
@@ -367,10 +367,10 @@ class ExecutorCrew(Crew):
 
 
 def _is_settled(member: _InvitedMember, others: Iterable[_InvitedMember]) -> bool:
-    """Say whether it is known who died first.
+    """Return whether it is known which process died first.
 
-    An executor that has lost a process ends the others, and we may hear of one of those first. How
-    the one to blame ended is not known while the executor's own thread is about to reap it.
+    An executor that has lost a process ends the others, and one of those may be noticed first. The
+    exit code of the first one is unknown until the executor's own thread has reaped it.
     """
     code = member.exit_code
     if code is None or code not in _LIKELY_KILLED:

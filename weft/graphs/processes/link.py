@@ -1,13 +1,13 @@
-"""What parent and workers say to each other, and the stream sockets on which they say it.
+"""The messages between parent and workers, and the stream sockets on which they are sent.
 
 A message is a plain tuple that begins with one of the constants below; on the wire it is its
 length, in eight bytes, and its pickle. Both ends are the same user's processes on one machine, and
-know that of each other before the first message (`pool` hands the socket down, `executor_crew` asks
-for a proof): so pickles are safe here.
+have proof of that before the first message (`pool` hands the socket down, `executor_crew` requires
+a proof): so pickles are safe here.
 
-Two ends of different kinds: a `Link` never blocks, because the parent has many of them; a
-`Channel` does, and may be written by two threads. Neither survives in a forked child: a copy of a
-socket would keep the other end from seeing that this one is gone.
+The two ends differ: a `Link` never blocks, because the parent has many of them; a `Channel` does,
+and may be written by two threads. Neither is kept in a forked child, because a copy of a socket
+would hide the end of this process from the other end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...protocol.values.pickling import PROTOCOL
 
 Message: TypeAlias = "tuple[Any, ...]"
 
-# Values travel as (value,), if they are small and simple, or as what `sharing.pack` made of them.
+# Values travel as (value,), if they are small and simple, or as the result of `sharing.pack`.
 
 # --- From the parent ------------------------------------------------------------------------------
 
@@ -48,11 +48,11 @@ LEAVE: Final = 7
 
 # --- From a worker: the second item is always the run's id ----------------------------------------
 
-#: (run id): it is free, and begins with this run.
+#: (run id): the worker is free, and begins with this run.
 READY: Final = 0
 #: (run id, numbers of tasks, {number: value}, {number: bytes}, {group: [tasks, seconds]}, chunks)
 FINISHED: Final = 1
-#: (run id, number of a task, packed exception): it runs nothing else of this run.
+#: (run id, number of a task, packed exception): the worker runs no other task of this run.
 FAILED: Final = 2
 #: (run id, number of a value, name of the type, text)
 UNPICKLABLE: Final = 3
@@ -60,14 +60,14 @@ UNPICKLABLE: Final = 3
 RETURNED: Final = 4
 #: (run id, number of a value, value)
 EXPORTED: Final = 5
-#: (run id): it is free.
+#: (run id): the worker is free.
 ENDED: Final = 6
 
 _LENGTH_NBYTES = 8
 _RECEIVE_NBYTES = 1 << 18
-#: Beyond this, the kernel's copy is dearer than a second call.
+#: Beyond this, copying costs more than a second system call.
 _JOIN_NBYTES = 1 << 16
-#: The usual 200 KiB are a chunk or two.
+#: The default of 200 KiB holds only a chunk or two.
 _SOCKET_BUFFER_NBYTES = 1 << 20
 
 _open_ends: weakref.WeakSet[Link | Channel] = weakref.WeakSet()
@@ -93,7 +93,7 @@ class _Frames:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that are complete now."""
+        """Add received bytes; return the messages that are complete now."""
         buffer = self._buffer
         buffer += data
         messages = []
@@ -111,11 +111,11 @@ class _Frames:
 
 
 class Link:
-    """The parent's end. Nothing here waits: what the socket does not take is kept.
+    """The parent's end. No method blocks: data that the socket does not take is kept.
 
     Attributes:
-        n_bytes_sent: what went to the socket so far.
-        n_bytes_received: what came from it.
+        n_bytes_sent: number of bytes written to the socket.
+        n_bytes_received: number of bytes read from it.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -136,11 +136,11 @@ class Link:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something is kept; then call `flush` when the socket can be written."""
+        """True while data is kept; then call `flush` when the socket can be written."""
         return bool(self._unsent)
 
     def send(self, *message: Any) -> None:
-        """Send a message, or keep it. If the other end is gone, `receive` will say so."""
+        """Send a message, or keep it. If the other end has closed, `receive` returns None."""
         header, data = _encoded(message)
         if len(data) < _JOIN_NBYTES:
             self._unsent.append(memoryview(header + data))
@@ -149,7 +149,7 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Send of what is kept as much as possible."""
+        """Send as much of the kept data as possible."""
         unsent = self._unsent
         while unsent:
             try:
@@ -166,7 +166,7 @@ class Link:
                 unsent[0] = unsent[0][n_bytes:]
 
     def receive(self) -> list[Message] | None:
-        """Return the messages that have come, None if no other will ever come."""
+        """Return the messages that have arrived; None if no other can arrive."""
         try:
             data = self._sock.recv(_RECEIVE_NBYTES)
         except (BlockingIOError, InterruptedError):
@@ -186,11 +186,11 @@ class Link:
 
 
 class Channel:
-    """A worker's end. Any thread may send, one receives."""
+    """A worker's end. Any thread may send; one thread receives."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_NBYTES)
-        #: Held to send; hold it to do something and tell it as one step.
+        #: Held to send; hold it to change something and report it in one step.
         self.lock = threading.RLock()
         self._sock = sock
         self._frames = _Frames()
@@ -200,7 +200,7 @@ class Channel:
         """Send a message, waiting until the parent takes it.
 
         Raises:
-            OSError: the parent is gone.
+            OSError: the parent has closed the connection.
         """
         header, data = _encoded(message)
         with self.lock:
@@ -224,11 +224,11 @@ class Channel:
         return self._frames.feed(data) if data else None
 
     def hang_up(self) -> bool:
-        """End the connection: who receives, here or there, gets None. Return whether it worked."""
+        """End the connection, so that both ends receive None; return whether it has ended."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError as exc:
-            return exc.errno == errno.ENOTCONN  # the parent was first
+            return exc.errno == errno.ENOTCONN  # the parent has closed it before
         return True
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A worker process of weft's own: what it has like its parent, how it begins, how it ends.
+"""A worker process of weft's own: its start and end, and the settings that its parent gives it.
 
-What it owns: the first and the last thing that such a process does; `serving` is in between, `pool`
-on the other side. This is the first module that a new worker imports: keep what is imported light.
+It owns the first and the last steps of such a process; `serving` is in between, `pool` on the other
+side. This is the first module that a new worker imports, so its imports must be light.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from .link import Channel
 from .serving import Server, leave_at_once, note_of
 
-#: A worker that has had nothing to do for so long leaves.
+#: A worker that has been idle for this long exits.
 IDLE_S = 60
 
-#: As dask sets it for its own pools.
+#: The value that dask sets for its own pools.
 _HASH_SEED = "6640"
 _DEFAULTS = {**THREAD_DEFAULTS, "PYTHONHASHSEED": _HASH_SEED}
 
 
 class Context(NamedTuple):
-    """What a worker has like its parent.
+    """The settings that a worker takes from its parent.
 
     Attributes:
-        folder: the working directory, None if it is gone.
+        folder: the working directory, None if it was removed.
         path: `sys.path`.
         argv: `sys.argv`.
         environ: the environment.
-        authkey: by which processes of multiprocessing trust each other, b"" if it is not used: with
-            it, a task can use what a `multiprocessing.Manager` of the parent has.
-        initializer: pickle of what is to be called before the first task; b"" = nothing.
+        authkey: key with which processes of multiprocessing authenticate each other, b"" if it is
+            not used: with it, tasks can use the objects of a `multiprocessing.Manager`.
+        initializer: pickle of the function to call before the first task; b"" = none.
     """
 
     folder: str | None
@@ -49,7 +49,7 @@ class Context(NamedTuple):
 
     @classmethod
     def of_this_process(cls, initializer: bytes = b"") -> Context:
-        """Look around."""
+        """Return the settings of this process."""
         try:
             folder = os.getcwd()
         except FileNotFoundError:
@@ -61,11 +61,11 @@ class Context(NamedTuple):
         return cls(folder, path, argv, {**_DEFAULTS, **os.environ}, authkey, initializer)
 
     def apply(self) -> None:
-        """Make this process like it."""
+        """Apply these settings to this process."""
         import importlib
 
         if self.folder is not None:
-            # It may be gone, or not ours to enter; tasks that need it will say so.
+            # It may have been removed, or be forbidden; tasks that need it raise an error.
             with contextlib.suppress(OSError):
                 os.chdir(self.folder)
         sys.path[:] = self.path
@@ -81,12 +81,12 @@ class Context(NamedTuple):
         _initialize(self.initializer)
 
 
-#: The last one that was called in this process.
+#: The last initializer that was called in this process.
 _initializer = b""
 
 
 def _initialize(initializer: bytes) -> None:
-    """Call what the user wants to be called before tasks, unless that was done."""
+    """Call the user's initializer, unless that was done."""
     global _initializer  # noqa: PLW0603 - it is about the process
     if initializer and initializer != _initializer:
         import pickle
@@ -96,7 +96,7 @@ def _initialize(initializer: bytes) -> None:
 
 
 def main(socket_fd: int, lifeline_fd: int, note_fd: int) -> None:
-    """Be a worker, with what `pool` has handed down."""
+    """Be a worker, with the file descriptors that `pool` has handed down."""
     signal.signal(signal.SIGINT, _do_nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sock = socket.socket(fileno=socket_fd)

@@ -1,26 +1,26 @@
 """Weft's own worker processes: started once, kept warm, used by one run at a time.
 
-What it owns: starting them, handing them out and taking them back, and that none outlives its use.
+It owns their start, the leases of runs, and their end.
 
-**Starting.** `subprocess` with a socket handed down, not multiprocessing: a script needs no
-``if __name__ == "__main__"``, the user's main module is not imported again, and what a worker
-imports to begin with is little. Environment, working directory and `sys.path` are as they are in
-the parent when a run begins, also for a worker that was started earlier. All workers hash texts
-alike: with PYTHONHASHSEED=6640 if the user has set none (dask's choice), for functions that group
-by hash.
+**Start.** `subprocess` with a socket handed down, not multiprocessing: a script needs no
+``if __name__ == "__main__"``, the user's main module is not imported again, and a worker imports
+few modules at its start. Environment, working directory and `sys.path` are as they are in the
+parent when a run begins, also for a worker that was started earlier. All workers hash texts alike:
+with PYTHONHASHSEED=6640 if the user has set none (dask's choice), for functions that group by hash.
 
-**Staying.** Workers that a run is done with wait for the next; those that nobody needs for a minute
-leave. Modules stay as they were imported: if the parent has reloaded one, workers are made anew. If
-a run ended by an error, a worker may be busy with a task whose result nobody wants. That task may
-go on until the next run needs the worker; if it is still busy then, it is killed.
+**Between runs.** Workers wait for the next run, and exit after a minute without one. Modules stay
+as they were imported: if the parent has reloaded one, new workers are started. If a run ended by an
+error, a worker may be busy with a task whose result is no longer needed. That task may go on until
+the next run needs the worker; if it is still busy then, it is killed.
 
-**Ending.** `shutdown()`, and the end of the interpreter. If the parent is killed, the kernel kills
-the workers: each has the reading end of a pipe that says so by SIGKILL when its writing end
-is gone. (Not PR_SET_PDEATHSIG: that is about the *thread* that started a worker.) Where that does
-not exist, a worker that sees its socket closed ends itself, unless a task keeps the interpreter.
+**End.** Workers end by `shutdown()`, and at the end of the interpreter. If the parent is killed,
+the kernel kills the workers: each has the reading end of a pipe that sends it SIGKILL when the
+writing end is closed. (Not PR_SET_PDEATHSIG, which is about the *thread* that started a worker.) On
+systems without it, a worker whose socket is closed ends itself, unless a task holds the interpreter
+lock.
 
-Ctrl-C in a terminal reaches workers too. They do nothing, it is for the parent to decide; what
-tasks have started gets it as usual.
+Ctrl-C in a terminal reaches workers too. They ignore it, because the parent decides; processes that
+tasks have started get it as usual.
 """
 
 from __future__ import annotations
@@ -52,19 +52,18 @@ from .sharing import SharedDirectory
 
 logger = logging.getLogger("weft.client")
 
-#: How long a worker that an earlier run left busy is waited for before it is killed.
+#: Time that a worker that an earlier run left busy gets before it is killed.
 _STALE_S = 0.05
-#: How long SIGTERM and LEAVE have before SIGKILL.
+#: Time between SIGTERM or LEAVE and SIGKILL.
 _TERMINATE_S = 0.4
 _LEAVE_S = 2.0
-#: Workers that end before they can work are replaced so many times in one run.
+#: Number of workers that are replaced in one run because they ended before they could work.
 _MAX_REPLACED = 2
-#: How long the first worker has until it can work.
+#: Time in which the first worker must be ready.
 _START_S = 120.0
 _NOTE_NBYTES = 8
 
-#: What a worker runs: with the parent's sys.path, or it would not find weft where that is not
-#: installed, or find another one.
+#: The program of a worker. It sets the parent's sys.path, so that it imports the same weft.
 _BOOT = """\
 import sys
 sys.path[:] = sys.argv[2:]
@@ -74,7 +73,7 @@ main(*map(int, sys.argv[1].split(",")))
 
 
 class WorkerProcess(Member):
-    """A process of ours."""
+    """A worker process that this process has started."""
 
     def __init__(self, context: Context) -> None:
         with contextlib.ExitStack() as stack:
@@ -89,25 +88,25 @@ class WorkerProcess(Member):
                 self._popen = _start((theirs.fileno(), lifeline, file.fileno()), context)
             except OSError as exc:
                 raise WeftError(f"no worker process can be started: {exc}") from exc
-            # These stay open.
+            # These descriptors stay open.
             ours = socket.socket(fileno=ours.detach())
             self._lifeline = os.dup(self._lifeline)
         note = note_of(self._mapping)
         note[0] = NO_TASK
         super().__init__(Link(ours), self._popen.pid, note)
-        #: What it was told last.
+        #: The context that it was sent last.
         self.context: Context | None = None
-        #: The run that it may still be busy with; it says ENDED when it is not.
+        #: The run that it may still be busy with; it sends ENDED when it is not.
         self.stale_run: int | None = None
 
     def send_begin(self, run_id: int, directory: SharedDirectory, context: Context) -> None:
-        """Tell it of a run."""
+        """Notify it of a run."""
         told = None if context == self.context else context
         self.context = context
         crew.begin(self, run_id, directory, told and tuple(told))
 
     def is_free(self, deadline_s: float) -> bool:
-        """Say whether it is done with earlier runs; wait for that until `deadline_s`, monotonic."""
+        """Return whether it has left earlier runs; wait for that until `deadline_s`, monotonic."""
         while True:
             messages = self.link.receive()
             if messages is None:
@@ -116,7 +115,7 @@ class WorkerProcess(Member):
                 if message == (link.ENDED, self.stale_run):
                     self.stale_run = None
             if messages:
-                continue  # behind them, there may be the end: it has left
+                continue  # the end of the stream may follow: the worker has left
             if self.stale_run is None:
                 return True
             left_s = deadline_s - time.monotonic()
@@ -128,11 +127,11 @@ class WorkerProcess(Member):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended."""
+        """Return whether the process has ended."""
         return self._popen.poll() is not None
 
     def wait(self, deadline_s: float) -> int | None:
-        """Return how the process ended, as Popen says it; None if it runs at `deadline_s`."""
+        """Return the exit code of the process, as Popen does; None if it runs at `deadline_s`."""
         try:
             return self._popen.wait(max(deadline_s - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
@@ -143,7 +142,7 @@ class WorkerProcess(Member):
         self._popen.send_signal(number)
 
     def close(self) -> None:
-        """Close all that belongs to it, the process has ended or is about to."""
+        """Close its descriptors; the process has ended or is about to end."""
         self.link.close()
         if self._lifeline >= 0:
             os.close(self._lifeline)
@@ -160,7 +159,7 @@ def _start(fds: tuple[int, ...], context: Context) -> subprocess.Popen[bytes]:
 
 
 def _stop(workers: list[WorkerProcess], number: int | None, limit_s: float) -> None:
-    """End processes: by a signal or, if that is None, by asking; by SIGKILL after `limit_s`."""
+    """End processes: by a signal or, if that is None, by LEAVE; by SIGKILL after `limit_s`."""
     for worker in workers:
         if number is None:
             worker.link.send(link.LEAVE)
@@ -175,14 +174,14 @@ def _stop(workers: list[WorkerProcess], number: int | None, limit_s: float) -> N
 
 
 class ProcessPool:
-    """Worker processes that are not in use, and how to get them. Threads may share it."""
+    """The pool of worker processes, which leases them to runs. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []
-        #: All of them, those in use too: for the end of the interpreter.
+        #: All workers, those in use too, for the end of the interpreter.
         self._all: dict[WorkerProcess, None] = {}
-        #: An empty directory that nobody uses, if there is one: making one takes 0.3 ms.
+        #: An empty directory that no run uses, if there is one: making one takes 0.3 ms.
         self._directory: SharedDirectory | None = None
         self._modules = ModuleWatch()
         #: Counts shutdowns: workers from before are not taken back.
@@ -198,7 +197,7 @@ class ProcessPool:
         return _Lease(self, self._age, n_workers, directory, initializer)
 
     def shutdown(self) -> None:
-        """End the workers that are not in use; those that are, when they are not any more."""
+        """End the workers that are not in use, and each of the others after its run."""
         with self._lock:
             self._age += 1
             self._stop_idle()
@@ -216,11 +215,11 @@ class ProcessPool:
             self._directory = None
 
     def forget(self) -> None:
-        """Leave everything to the process that this one was forked from."""
+        """Forget all workers in a forked child: they belong to the parent."""
         self._lock = threading.Lock()
         for worker in self._all:
             worker.close()
-        # Popen objects that go would complain that their processes still run.
+        # A Popen object that is collected while its process runs would raise a ResourceWarning.
         _foreign.append(self._all)
         self._all, self._idle, self._directory = {}, [], None
 
@@ -232,13 +231,13 @@ class ProcessPool:
             while self._idle:
                 worker = self._idle.pop()
                 called = worker.context.initializer if worker.context is not None else b""
-                # What another initializer has done cannot be undone.
+                # The effect of another initializer cannot be undone.
                 is_fit = called in (b"", context.initializer)
                 if is_fit and worker.is_free(time.monotonic() + _STALE_S):
                     return worker
                 self.kill([worker])
-        # Ctrl-C must not hit the worker before it is prepared for that: it inherits the mask, and
-        # lifts it. Nor us before we know of the worker.
+        # Ctrl-C must not reach the worker before it is prepared for that: it inherits the mask, and
+        # lifts it. Nor this process before the worker is recorded.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         new: list[WorkerProcess] = []
         try:
@@ -255,7 +254,7 @@ class ProcessPool:
     def give_back(
         self, workers: list[WorkerProcess], age: int, directory: SharedDirectory | None
     ) -> None:
-        """Take back what `lease` gave."""
+        """Take back the workers of a lease."""
         with self._lock:
             if age == self._age:
                 self._idle += workers
@@ -267,27 +266,27 @@ class ProcessPool:
         self.stop(workers)
 
     def stop(self, workers: list[WorkerProcess]) -> None:
-        """End workers that are not idle ones."""
+        """End workers that are free, by LEAVE."""
         _stop(workers, None, _LEAVE_S)
         for worker in workers:
             self._all.pop(worker, None)
 
     def kill(self, workers: list[WorkerProcess]) -> None:
-        """End workers within half a second, whatever they do."""
+        """End workers within half a second, even if they are busy."""
         _stop(workers, signal.SIGTERM, _TERMINATE_S)
         for worker in workers:
             self._all.pop(worker, None)
 
     def _stop_idle(self) -> None:
         idle, self._idle = self._idle, []
-        # A stale task is not waited for.
+        # This does not wait for the task of an earlier run.
         busy = [worker for worker in idle if not worker.is_free(0)]
         self.kill(busy)
         self.stop([worker for worker in idle if worker not in busy])
 
 
 class _Lease(Crew):
-    """Workers of the pool, for one run."""
+    """The workers of the pool that are lent to one run."""
 
     members: list[WorkerProcess]  # type: ignore[assignment]
 
@@ -368,7 +367,7 @@ class _Lease(Crew):
         self.directory.close()
 
 
-#: What belongs to the processes that this one was forked from.
+#: Objects that belong to the processes that this one was forked from.
 _foreign: list[object] = []
 
 _pool = ProcessPool()
@@ -384,6 +383,6 @@ def lease(n_workers: int, initializer: bytes = b"") -> Crew:
 def shutdown() -> None:
     """End the worker processes that are kept for later graphs. They are started again when needed.
 
-    Not needed for a program to end: they end with it, or after a minute without work.
+    Programs need not call this: the workers end with them, or after a minute without work.
     """
     _pool.shutdown()

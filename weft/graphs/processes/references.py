@@ -1,7 +1,8 @@
-"""What pickled arguments refer to in the worker that reads them: values, and functions, by number.
+"""Resolves the references of pickled arguments, in the worker that reads them: numbers of values
+and functions.
 
-What it owns: how references are filled in, the function that such pickles name, and which run of
-the calling thread they mean. Pickles of another run must not be read meanwhile.
+It fills references in, and owns the function that such pickles name, and the tables of the run to
+which the calling thread's pickles belong. Pickles of another run must not be read meanwhile.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any, TypeAlias
 
 
 class Tables:
-    """What the numbers of a run stand for, in one worker."""
+    """The values and functions of a run by their numbers, in one worker."""
 
     __slots__ = ("blobs", "functions", "values")
 
     def __init__(self) -> None:
         #: {number of a task or literal: value}
         self.values: dict[int, Any] = {}
-        #: {number: function}, of those that were needed so far.
+        #: {number: function} of those that were needed so far.
         self.functions: dict[int, Callable[..., Any]] = {}
-        #: {number: what makes a function}, of the others.
+        #: {number: callable that unpickles the function} of the others.
         self.blobs: dict[int, Callable[[], Callable[..., Any]]] = {}
 
     def function(self, number: int) -> Callable[..., Any]:
@@ -43,24 +44,24 @@ current = _Current()
 #: Kinds of nodes: a list; `make(items)`; `make(*items)`; {key: item}, and `make` is the keys.
 LIST, CONTAINER, CALL, DICT = range(4)
 
-#: One container, or call, among the arguments of a call: (kind, make, items, references). Those in
-#: it stand behind it, the last of them first.
+#: One container, or call, among the arguments of a call: (kind, make, items, references). The nodes
+#: inside it follow it, the last of them first.
 Node: TypeAlias = "tuple[int, Any, list[Any], list[tuple[int, int]]]"
 
 
 def fill(
     args: list[Any], refs: list[tuple[int, int]], nodes: list[Node], values: dict[int, Any]
 ) -> None:
-    """Put what is referred to among arguments, and among those of the calls in them.
+    """Put the values of references into arguments, and into those of the calls in them.
 
     Args:
         args: changed, as are the items of the nodes.
-        refs: [(i, number)]: `args[i]` is a value; or ~number: it is what becomes of a node.
+        refs: [(i, number)]: `args[i]` is that value; or (i, ~number): it is made from that node.
         nodes: of containers and calls in the arguments.
         values: by number.
     """
     made: list[Any] = [None] * len(nodes)
-    # From the back: first what is inside, and of several things the first one.
+    # From the back, so that inner nodes come before outer ones, and otherwise in order.
     for place in range(len(nodes) - 1, -1, -1):
         kind, make, items, inner = nodes[place]
         for i, number in inner:
@@ -78,5 +79,5 @@ def fill(
 
 
 def function(number: int) -> Callable[..., Any]:
-    """Stand for a function that was sent apart from the pickle that names it."""
+    """Return the function of that number; pickles name this function in the place of it."""
     return current.tables.function(number)

@@ -1,8 +1,8 @@
-"""Whether modules of the parent were imported anew since its workers imported them.
+"""Notices that modules of the parent were reloaded since its workers imported them.
 
-A notebook that reloads a module means the new one, and so do its tasks: workers that have the old
-one must not be used any more. Looked at are modules that users edit: those with a file that is
-neither in the standard library nor installed in site-packages.
+If a notebook reloads a module, its tasks must use the new one: workers that have the old one must
+not be used any more. Only modules that users edit are checked: those with a file that is neither in
+the standard library nor installed in site-packages.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class ModuleWatch:
-    """Compares the modules that there are with those that there were.
+    """Compares the imported modules with those of the last call.
 
-    Costs 0.1 µs for each module that is looked at, and as much for each other one when there are
-    more than before.
+    Costs 0.1 µs for each module that is checked, and as much for each other one when there are more
+    than before.
     """
 
     def __init__(self) -> None:
         paths = sysconfig.get_paths()
         names = ("stdlib", "platstdlib", "purelib", "platlib")
         self._installed = tuple({os.path.join(paths[name], "") for name in names})
-        #: Names that were met.
+        #: Names of the modules that were seen.
         self._met: set[str] = set()
         self._n_modules = 0
         #: {name: namespace and spec}: reloading changes the spec, importing again both.
         self._watched: dict[str, tuple[dict[str, Any], object]] = {}
 
     def has_changed(self) -> bool:
-        """Say whether a module that was there at an earlier call is there in a newer form."""
+        """Return whether a module of an earlier call was reloaded or imported again."""
         modules: dict[str, Any] = sys.modules
         has_changed = False
         for name, (namespace, spec) in self._watched.items():
@@ -62,11 +62,11 @@ class ModuleWatch:
 
 
 def _is_module(found: object) -> TypeGuard[ModuleType]:
-    # By its true class: cffi's libraries say that they are modules, and have no namespace.
+    # By its true class: cffi's libraries claim to be modules, and have no namespace.
     return issubclass(type(found), ModuleType)
 
 
 def _namespace(module: ModuleType) -> dict[str, Any]:
-    # Not by its name: a lazy module would be loaded by that.
+    # Not by attribute access, which would load a lazy module.
     namespace: dict[str, Any] = object.__getattribute__(module, "__dict__")
     return namespace

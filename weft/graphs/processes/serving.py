@@ -1,19 +1,19 @@
-"""A worker process at work: it runs what it is sent, keeps the values, and reports.
+"""A worker process during runs: it runs the tasks that it is sent, keeps their values, and reports.
 
-What it owns: the queue of tasks and the store of values, in the worker. It decides nothing but when
-to report: at the end of a chunk, after 5 ms, and when it is asked.
+It owns the worker's queue of tasks and store of values. Its only decision is when to report: at the
+end of a chunk, after 5 ms, and when it is asked.
 
-Two threads. The main one runs tasks, in the order in which they came, and packs outputs. The
-*reader* takes messages, at any time: it unpacks values that others have made, brings out values on
-request while a task runs, drops values, and gives back from the end of the queue. What both touch
-are deques and dicts, by single operations that the interpreter does as one step; a task taken from
-the queue belongs to whoever took it. (Not one step, where there is no interpreter lock: to go
-through a deque, or to make a list of it. What is gone through belongs to one of the threads.) Who
-reports takes the finished tasks off their queue and sends them under the channel's lock, so that
-they are told in the order in which they finished.
+There are two threads. The main one runs tasks, in the order in which they came, and packs outputs.
+The *reader* takes messages, at any time: it unpacks values of other workers, exports values on
+request while a task runs, drops values, and gives tasks back from the end of the queue. The threads
+share deques and dicts, and change them by single operations, which are atomic; a task taken from
+the queue belongs to the thread that took it. (Without the interpreter lock, iterating over a deque,
+or making a list of it, is not atomic. Each deque that is iterated over belongs to one thread.) A
+thread that reports takes the finished tasks off their queue and sends them under the channel's
+lock, so that they are reported in the order in which they finished.
 
-How a process became a worker, and what happens to it later, is up to `pool` and `executor_crew`.
-Imported by every new worker: keep what is imported here small.
+`pool` and `executor_crew` start and end the process. Every new worker imports this module, so its
+imports must be light.
 """
 
 from __future__ import annotations
@@ -41,52 +41,52 @@ from .sharing import pack, unpack
 #: (number, group, payload, flags, numbers of values to drop afterwards, numbers of buffers)
 Item: TypeAlias = "tuple[int, int, bytes, int, list[int], list[int]]"
 
-#: Flags of an item: send the value; send it if that is cheap, else its size; keep it; send it if
-#: it can be sent.
+#: Flags of an item: send the value; send it if it is small, else its size; keep it; send it if it
+#: can be pickled.
 OUTPUT = 1
 EXPORT_IF_SMALL = 2
 KEEP = 4
 EXPORT_IF_POSSIBLE = 8
 
-#: What `note` shows while no task is running.
+#: The value of `note` while no task is running.
 NO_TASK = -1
 
 #: A worker that runs short tasks reports at least this often.
 REPORT_S = 0.005
 #: Larger values are exported only on request.
 SMALL_NBYTES = 16 * 1024
-#: Of these, everything is certain without trying: size and picklability.
+#: Types whose values are known to be small and picklable.
 _SIMPLE_TYPES = frozenset({bool, complex, float, int, type(None)})
 _SIMPLE_TEXTS = frozenset({bytes, str})
 _SIMPLE_TEXT_LENGTH = 1024
 
-#: What `pack_exception` is told; the parent puts the key in their place.
+#: The names that `pack_exception` gets; the parent puts the key in their place.
 UNNAMED = ""
-#: The number of a task that fails, if it is none.
+#: The number in FAILED if it was the initializer that failed.
 INITIALIZER = -1
-#: What errors call the value of a task.
+#: The name of a task's value in errors.
 _RESULT = "the result"
 
 
 class _WorkerRun:
-    """One graph, as far as this worker is concerned."""
+    """The part of one graph that this worker runs."""
 
     def __init__(self, run_id: int, directory: str) -> None:
         self.id = run_id
         self.directory = directory
         self.tables = references.Tables()
-        #: Nothing else is to be run, or told.
+        #: No other task is to be run or reported.
         self.is_over = False
-        #: Items of each chunk that have not begun, the first is next. The list is the reader's; of
-        #: a chunk the main thread takes from the left, and the reader from the right.
+        #: Items of each chunk that have not begun, in order. Only the reader uses the list; of a
+        #: chunk the main thread takes from the left, and the reader from the right.
         self.chunks: list[deque[Item]] = []
         #: Number, or (number, value, None), or (number, None, size).
         self.finished: deque[Any] = deque()
-        #: {group: [tasks, seconds]}, of what the main thread has not reported. It alone uses this.
+        #: {group: [tasks, seconds]} that were not reported yet. Only the main thread uses it.
         self.durations: dict[int, list[Any]] = {}
 
     def end(self) -> None:
-        """Called by the reader."""
+        """End the run. Called by the reader."""
         self.is_over = True
         for items in self.chunks:
             items.clear()
@@ -98,10 +98,10 @@ class Server:
     Args:
         channel: to the parent.
         note: one number, which the parent reads when this process has died: of the running task.
-        on_context: applies what BEGIN says about the parent's surroundings.
+        on_context: applies the parent's settings that came with BEGIN.
         on_quiet: called by the reader when the channel's timeout is over and there is no run;
             returns whether to leave.
-        on_abandoned: called by the reader when the parent is gone without having said LEAVE.
+        on_abandoned: called by the reader when the connection has ended without LEAVE.
     """
 
     def __init__(
@@ -118,16 +118,16 @@ class Server:
         self._on_context = on_context
         self._on_quiet = on_quiet
         self._on_abandoned = on_abandoned
-        #: What the main thread is to do next; None = leave.
+        #: Functions for the main thread to call; None = leave.
         self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        #: The one that messages are about. The main thread may still be in an earlier one.
+        #: The run that messages are about. The main thread may still be in an earlier one.
         self._run: _WorkerRun | None = None
 
     def serve(self) -> None:
-        """Work until the parent says LEAVE or is gone.
+        """Work until the parent sends LEAVE or closes the connection.
 
         Raises:
-            OSError: it went while it was told something.
+            OSError: the connection ended while something was sent.
         """
         # No daemon: interpreters other than the main one have none.
         reader = threading.Thread(target=self._read, name="weft-reader")
@@ -137,7 +137,7 @@ class Server:
             while (do := self._todo.get()) is not None:
                 do()
         except OSError:
-            # The parent is gone; or a task has closed our socket, which the reader need not notice.
+            # The parent has ended; or a task has closed the socket, unnoticed by the reader.
             if self._on_abandoned is not None:
                 self._on_abandoned()
             raise
@@ -149,7 +149,7 @@ class Server:
 
     def _read(self) -> None:
         try:
-            # OSError: the parent went while it was answered.
+            # OSError: the parent ended during an answer.
             with contextlib.suppress(OSError):
                 while (messages := self._channel.receive()) is not None:
                     is_quiet = not messages and self._run is None
@@ -173,7 +173,7 @@ class Server:
             self._todo.put(partial(self._begin, self._run, message[3]))
             return
         run = self._run
-        assert run is not None, "all else is about a run"
+        assert run is not None, "all other messages are about a run"
         if op == link.RUN:
             self._add_chunk(run, *message[1:])
         elif op == link.EXPORT:
@@ -200,14 +200,14 @@ class Server:
         items: list[Item],
         drops: list[int],
     ) -> None:
-        """Take tasks in.
+        """Add a chunk of tasks to the queue.
 
         Args:
-            run: which they are of.
-            functions: {number: value of bytes} of those that are new here.
-            imports: [(number, value)]. Unpacked now: the parent takes them to be here from now on.
-            items: to be run in this order.
-            drops: numbers of values.
+            run: the run to which they belong.
+            functions: {number: value of bytes} of the functions that are new here.
+            imports: [(number, value)]. Unpacked now: the parent counts them as present from now on.
+            items: the tasks, in the order in which to run them.
+            drops: numbers of values to drop.
         """
         values = run.tables.values
         for number in drops:
@@ -236,10 +236,10 @@ class Server:
             self._channel.send(link.EXPORTED, run.id, number, value)
 
     def _give_back(self, run: _WorkerRun, first: int) -> None:
-        """Return the tasks from `first` on, or if that was started, those that were not."""
+        """Give back the tasks from `first` on, or if that was started, those that were not."""
         returned: list[int] = []
         for items in reversed(run.chunks):
-            # The main thread takes from the other end, meanwhile.
+            # The main thread takes from the other end at the same time.
             with contextlib.suppress(IndexError):
                 while not returned or returned[-1] != first:
                     returned.append(items.pop()[0])
@@ -279,7 +279,7 @@ class Server:
         while items:
             try:
                 number, group, payload, flags, drops, buffers = take()
-            except IndexError:  # given back just now
+            except IndexError:  # the last items were given back just now
                 return
             note[0] = number
             try:
@@ -302,7 +302,7 @@ class Server:
                 return
             if run.is_over:
                 return
-            # Kept before it is told: then others may ask for it.
+            # Kept before it is reported, because other workers may request it from then on.
             if flags & KEEP:
                 values[number] = value
             if flags & (OUTPUT | EXPORT_IF_SMALL | EXPORT_IF_POSSIBLE):
@@ -317,7 +317,7 @@ class Server:
                     return
             else:
                 finished.append(number)
-            # Or the next call would keep them alive.
+            # Otherwise they would stay alive during the next call.
             call = func = args = value = None
             for other in drops:
                 values.pop(other, None)
@@ -334,14 +334,14 @@ class Server:
                 began_s = reported_s = perf_counter()
 
     def _report_mine(self, run: _WorkerRun, n_chunks: int = 0) -> None:
-        """Do what `_report` does, and tell how long tasks took. For the main thread."""
+        """Report as `_report` does, with the durations of tasks. For the main thread."""
         durations, run.durations = run.durations, {}
         self._report(run, durations, n_chunks)
 
     def _report(
         self, run: _WorkerRun, durations: dict[int, list[Any]] | None = None, n_chunks: int = 0
     ) -> None:
-        """Tell what has finished since the last report."""
+        """Report the tasks that have finished since the last report."""
         flush_output()
         take = run.finished.popleft
         numbers: list[int] = []
@@ -392,7 +392,7 @@ def _load_function(value: Any, directory: str) -> Callable[..., Any]:
 
 
 def _as_sent(value: Any, directory: str) -> Any:
-    """Return a value as it travels. Raises SerializationError."""
+    """Return a value in the form in which it is sent. Raises SerializationError."""
     cls = value.__class__
     if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
         return (value,)
@@ -400,9 +400,9 @@ def _as_sent(value: Any, directory: str) -> Any:
 
 
 def _if_small(value: Any, most: float, directory: str) -> tuple[Any, float | None]:
-    """Return a value as it travels and None; or None and its size, if that is more than `most`.
+    """Return a value to be sent, and None; or None and its size, if that is more than `most`.
 
-    The size of what cannot travel is infinite.
+    The size of a value that cannot be pickled is infinite.
     """
     cls = value.__class__
     if cls in _SIMPLE_TYPES or (cls in _SIMPLE_TEXTS and len(value) < _SIMPLE_TEXT_LENGTH):
@@ -411,14 +411,14 @@ def _if_small(value: Any, most: float, directory: str) -> tuple[Any, float | Non
         return None, nbytes
     try:
         return tuple(pack(value, directory, _RESULT)), None
-    except SerializationError:  # it must stay where it is, which may be just as well
+    except SerializationError:  # it must stay in this worker, where it may be needed only
         return None, inf
 
 
 def flush_output() -> None:
-    """Write out what tasks have printed, as far as anybody still wants it."""
+    """Flush the output of tasks, if stdout and stderr still exist."""
     for stream in (sys.stdout, sys.stderr):
-        # None: there is none. ValueError: a task has closed it. OSError: nobody reads it.
+        # None: there is none. ValueError: a task has closed it. OSError: its reader has ended.
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()
 
@@ -429,6 +429,6 @@ def note_of(mapping: Any, slot: int = 0) -> memoryview:
 
 
 def leave_at_once() -> None:
-    """End this process, without the interpreter's good-byes: nobody is there to hear them."""
+    """End this process without the interpreter's clean-up, because the parent has ended."""
     flush_output()
     os._exit(1)

@@ -1,15 +1,15 @@
-"""A private directory on shared memory, which goes away with the process that made it.
+"""A private directory on shared memory, which is removed with the process that made it.
 
-What it owns: where the directory is, that nobody else may look into it, and that it is removed: by
-`close()`, by the end of the interpreter, or, if the process was killed, by the next one of the same
-user that makes such a directory. It must never remove the directory of a process that lives.
+It owns the place of the directory, its mode, which keeps other users out, and its removal: by
+`close()`, at the end of the interpreter, or, if the process was killed, by the next process of the
+same user that makes such a directory. The directory of a living process is never removed.
 
-**Who lives.** The owner holds a lock (`flock`) on its directory, which the kernel drops when the
-last process that holds it has ended: the owner, and children that it forked and that may still be
-using the files. Asking for the pid instead would find nobody, or somebody else, where containers
-have pids of their own and share the memory, and where a pid was given out anew. The pid in the name
-is for people who look. A directory gets its name after its lock, so that who tidies up sees none
-that is not locked yet.
+**Owners.** The owner holds a lock (`flock`) on its directory, which the kernel drops when the last
+process that holds it has ended: the owner, and children that it forked and that may still be using
+the files. A check of the pid would find no process or another one, if containers have pids of their
+own and share the memory, or if the pid was used again. The pid in the name is for display only. A
+directory gets its name after its lock, so that a process that tidies up finds none that is not
+locked yet.
 
 On Windows there are no such locks: there a killed process leaves its directory in the folder for
 temporary files.
@@ -30,21 +30,21 @@ from ...protocol.errors import ConfigError
 
 logger = logging.getLogger("weft.client")
 
-#: How the names of all such directories begin; the owner's pid and a random text follow.
+#: The beginning of the names of all such directories; the owner's pid and a random text follow.
 PREFIX = "weft-shared-"
 
 #: Where Linux keeps shared memory, if it is a file system in memory.
 _SHARED_MEMORY = "/dev/shm"
 
-#: How often removing starts anew because a worker made one more file meanwhile.
+#: Number of times that removing starts again because a worker made one more file meanwhile.
 _REMOVE_ATTEMPTS = 10
 
 
 class SharedDirectory:
-    """A directory of mode 0700 for the values that processes of one run hand to each other.
+    """A directory of mode 0700 for the values that processes of one run exchange.
 
     Attributes:
-        path: what `pack`, `unpack` and `discard` are given, in all the processes.
+        path: its path, the argument of `pack`, `unpack` and `discard` in all the processes.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "path")
@@ -52,12 +52,12 @@ class SharedDirectory:
     def __init__(self, path: str, lock_fd: int | None) -> None:
         """Take over the directory `path` and its lock; see `create`."""
         self.path = path
-        # Runs when the object goes, too, and at the latest when the interpreter ends.
+        # Runs when the object is collected, too, and at the latest when the interpreter ends.
         self._finalizer = weakref.finalize(self, _remove_own, path, lock_fd, os.getpid())
 
     @classmethod
     def create(cls) -> SharedDirectory:
-        """Make a new directory, and remove those that killed processes of this user left.
+        """Make a new directory, and remove those of killed processes of this user.
 
         Raises:
             ConfigError: no directory can be made anywhere.
@@ -75,7 +75,7 @@ class SharedDirectory:
         )
 
     def close(self) -> None:
-        """Remove the directory and what is in it. Does nothing the second time, or in a child.
+        """Remove the directory and its files. Does nothing the second time, or in a forked child.
 
         Values that were unpacked stay valid.
         """
@@ -89,7 +89,7 @@ class SharedDirectory:
 
 
 def _bases() -> Iterator[str]:
-    """Yield where to try, the best place first."""
+    """Yield the folders to try, the best one first."""
     if _is_in_memory(_SHARED_MEMORY) and os.access(_SHARED_MEMORY, os.R_OK | os.W_OK | os.X_OK):
         yield _SHARED_MEMORY
     try:
@@ -99,7 +99,7 @@ def _bases() -> Iterator[str]:
 
 
 def _is_in_memory(path: str) -> bool:
-    """Say whether a file system of memory is mounted there. Linux only; elsewhere False."""
+    """Return whether a file system in memory is mounted there. Linux only; elsewhere False."""
     if sys.platform != "linux":
         return False
     kind = ""
@@ -116,7 +116,7 @@ def _is_in_memory(path: str) -> bool:
 
 
 def _make(base: str) -> tuple[str, int | None]:
-    """Make a directory in `base`, and lock it. Return its path and what holds the lock."""
+    """Make a directory in `base`, and lock it. Return its path and the descriptor with the lock."""
     unnamed = tempfile.mkdtemp(prefix=f".{PREFIX}", dir=base)  # mode 0700
     random_part = unnamed.rpartition("-")[2]
     path = os.path.join(base, f"{PREFIX}{os.getpid()}-{random_part}")
@@ -134,14 +134,14 @@ def _make(base: str) -> tuple[str, int | None]:
 
 
 def _lock(path: str) -> int | None:
-    """Lock a directory of ours. None if it is locked, not ours, gone, or cannot be locked here."""
+    """Lock a directory of this user. None if it is locked, not this user's, or cannot be locked."""
     if sys.platform == "win32":
         return None
     import fcntl
 
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # somebody else's, not a directory, or removed just now
+    except OSError:  # another user's, not a directory, or removed just now
         return None
     try:
         if os.fstat(fd).st_uid == os.geteuid():
@@ -154,7 +154,7 @@ def _lock(path: str) -> int | None:
 
 
 def _tidy_up(base: str) -> None:
-    """Remove what killed processes of this user left in `base`."""
+    """Remove the directories of killed processes of this user in `base`."""
     try:
         with os.scandir(base) as entries:
             paths = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
@@ -173,7 +173,7 @@ def _tidy_up(base: str) -> None:
 
 
 def _remove_own(path: str, lock_fd: int | None, owner_pid: int) -> None:
-    """Remove the directory of a `SharedDirectory`; a forked child inherits that, and must not."""
+    """Remove the directory of a `SharedDirectory`, except in a forked child, which inherits it."""
     if os.getpid() != owner_pid:
         return
     try:
@@ -184,13 +184,13 @@ def _remove_own(path: str, lock_fd: int | None, owner_pid: int) -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove a directory of files. What cannot be removed now stays for the next `create`."""
+    """Remove a directory of files. If that fails, the next `create` tries again."""
     reason: OSError | None = None
     for _ in range(_REMOVE_ATTEMPTS):
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
-                    # Workers, too, discard what they do not need any more.
+                    # Workers, too, remove files that they do not need any more.
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
             os.rmdir(path)

@@ -1,19 +1,19 @@
-"""Values that go from process to process: small ones as bytes, large ones through shared memory.
+"""Values that are sent between processes: small ones as bytes, large ones through shared memory.
 
-What it owns: what a value looks like between processes (`Packed`), and the files with its large
-parts. `pack` writes them once, however many processes `unpack` the value; neither of them sends
-anything. Which pickler, and what travels beside the pickle, is decided by `protocol/pickling`;
-where the files are, by `shared_directory`. A value that has no room there stays whole, in the
+It owns the form of a value between processes (`Packed`), and the files with its large parts. `pack`
+writes them once, however many processes `unpack` the value; neither of them sends anything.
+`protocol/values/pickling` decides which pickler is used and which buffers travel beside the pickle,
+`shared_directory` where the files are. A value for which there is no room stays whole, in the
 bytes: shared memory makes runs faster, and its lack never makes one fail.
 
-**One file for a value**, with all its large buffers, and with the pickle itself if that is long.
+**One file per value**, with all its large buffers, and with the pickle itself if that is long.
 It is written by `write`: a mapping would make the kernel clear each page first (twice the time),
 and would end the process by SIGBUS when the memory is full, where `write` reports ENOSPC.
 
 **Readers map it copy-on-write.** They all use the same memory until one of them writes to an array;
 then it has a copy of the pages that it wrote to. Arrays are writable if they were. The mapping
-lives as long as anything on it, and needs neither the file's name nor an open file: `discard` may
-come at any time after `unpack`.
+lives as long as objects that use it, and needs neither the file's name nor an open file: `discard`
+may be called at any time after `unpack`.
 
 Costs, CPython 3.11: `pack((1, 2))` 0.75 µs and `unpack` 0.2 µs, where `pickle.dumps` takes 0.2
 and `loads` 0.13. Larger ones: `python -m benchmarks.bench_sharing`.
@@ -76,7 +76,7 @@ class Segment(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A value on its way. Small, unless there was no room for its large parts elsewhere.
+    """A packed value. It is small, unless there was no room for its large parts in shared memory.
 
     The functions here take a plain tuple of the two as well: in a message of many it is pickled in
     an eighth of the time.
@@ -92,13 +92,13 @@ class Packed(NamedTuple):
 
 
 def pack(obj: object, directory: str, what: str = "value") -> Packed:
-    """Pickle `obj`, and put what is large into a file in `directory`.
+    """Pickle `obj`, and write its large parts into a file in `directory`.
 
     Args:
         obj: anything; functions and classes that the reader could not import travel by value.
-        directory: path of the run's `SharedDirectory`. If it has no room, or is gone, the value
+        directory: path of the run's `SharedDirectory`. If it has no room, or was removed, the value
             stays in the blob.
-        what: how an error calls it.
+        what: the name of the object in errors.
 
     Raises:
         SerializationError: it, or something in it, cannot be pickled.
@@ -149,7 +149,7 @@ def _read_in_band(stream: bytes, *buffers: Buffer) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _say_no_room(directory: str, reason: str) -> None:
-    """Log it once for a reason: without shared memory every large value would say it again."""
+    """Log a reason once: without shared memory each large value would log it again."""
     logger.debug("large values go through pipes, because %s: %s", directory, reason)
 
 
@@ -157,9 +157,9 @@ def _say_no_room(directory: str, reason: str) -> None:
 
 
 def unpack(packed: Packed, directory: str) -> Any:
-    """Return what `pack` was given. May be called in many processes, and many times in each.
+    """Return the object that was packed. May be called in many processes, and many times in each.
 
-    Raises whatever unpickling raises, most often ImportError for a module missing here.
+    Any error of unpickling is raised, most often ImportError for a module missing here.
 
     Raises:
         FileNotFoundError: the value was discarded, or its directory closed.
@@ -175,7 +175,7 @@ def unpack(packed: Packed, directory: str) -> Any:
 
 
 def discard(packed: Packed, directory: str) -> None:
-    """Give the shared memory of a value back. What was unpacked from it stays valid.
+    """Free the shared memory of a value. Objects that were unpacked from it stay valid.
 
     Does nothing for a value that has none or was discarded before.
     """
@@ -224,17 +224,17 @@ def _spans(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _create_file(directory: str) -> tuple[int, str]:
-    """Make an empty file that only we can use. Return it, open for writing, and its name."""
+    """Make an empty file for this user only. Return it, open for writing, and its name."""
     while True:
         name = f"{os.getpid():x}-{next(_numbers):x}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _O_BINARY
-        # Of an earlier process with the same pid, or of the one that forked us, there may be files.
+        # There may be files of an earlier process with the same pid, or of the parent of a fork.
         with contextlib.suppress(FileExistsError):
             return os.open(os.path.join(directory, name), flags, 0o600), name
 
 
 def _check_room(fd: int, nbytes: int) -> None:
-    """Raise OSError if the file cannot grow to `nbytes`; in time, before filling what is left."""
+    """Raise OSError if the file cannot grow to `nbytes`, before it fills the remaining memory."""
     if sys.platform == "win32":
         return
     status = os.fstatvfs(fd)
@@ -244,13 +244,13 @@ def _check_room(fd: int, nbytes: int) -> None:
 
 
 def _unlink(path: str) -> None:
-    # Windows refuses while a reader has it mapped; then it goes with the directory.
+    # Windows refuses while a reader has it mapped; then it is removed with the directory.
     with contextlib.suppress(FileNotFoundError, PermissionError):
         os.unlink(path)
 
 
 def _read_segment(directory: str, segment: Segment) -> list[memoryview]:
-    """Return the buffers of a segment, writable, without a copy if that is possible."""
+    """Return the buffers of a segment, writable, and not copied if that is possible."""
     fd = os.open(os.path.join(directory, segment.name), os.O_RDONLY | _O_BINARY)
     try:
         memory: mmap.mmap | bytearray
@@ -269,10 +269,10 @@ def _read_segment(directory: str, segment: Segment) -> list[memoryview]:
 
 # --- Mapping without an open file -----------------------------------------------------------------
 # An mmap object keeps a duplicate of the file it was given, so that a process that holds a
-# thousand values could open no file any more. From Python 3.13 on it need not. Before, we make one
-# of anonymous memory, and put the file in the place of that.
+# thousand values could open no file any more. From Python 3.13 on this can be avoided. On older
+# versions, an object of anonymous memory is made, and the file is mapped over that memory.
 
-#: Where it is this number, and off_t a long.
+#: The systems on which MAP_FIXED is this number, and off_t a long.
 _MAP_FIXED = 0x10
 _FIXED_PLATFORMS = {"linux", "darwin"}
 
@@ -295,7 +295,7 @@ def _map(fd: int, nbytes: int) -> mmap.mmap:
 
 
 def _map_over(fd: int, nbytes: int) -> mmap.mmap:
-    """Do `_map` by two calls of mmap(2), the second one at the address of the first one's."""
+    """Do `_map` by two calls of mmap(2), the second one at the address of the first one."""
     import ctypes
 
     if nbytes > os.fstat(fd).st_size:  # reading beyond the end would be SIGBUS
@@ -306,8 +306,8 @@ def _map_over(fd: int, nbytes: int) -> mmap.mmap:
     flags = mmap.MAP_PRIVATE | _MAP_FIXED
     if _libc_mmap()(address, nbytes, protection, flags, fd, 0) != address:
         error = ctypes.get_errno()
-        # The kernel may have taken the old memory away before it failed. If so, unmapping would hit
-        # whatever has that address by then.
+        # The kernel may have unmapped the old memory before it failed. If so, unmapping it again
+        # would unmap other memory that has that address by then.
         _kept.append(mapping)
         raise OSError(error, os.strerror(error))
     return mapping

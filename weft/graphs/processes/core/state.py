@@ -1,26 +1,26 @@
-"""Which worker process runs what: the state of one graph on its way through the workers.
+"""The state of one graph while worker processes run it; decides which worker runs which tasks.
 
-What it owns: ready stacks, who holds which value, how long tasks take; it decides who is sent what,
-what is moved, given back and dropped. It must never do any of it: events come in by the `on_`
+It owns the ready stacks, the places of values and the durations of tasks, and decides which tasks a
+worker is sent, and which values are moved and dropped. It does no I/O: events come in by the `on_`
 methods, `decide` puts actions into `out`, and the driver turns those into messages.
 
 **Chunks.** A worker is sent many tasks at a time: as many as should take 10 ms, at most its share
-of what is ready, and a second chunk while it works on the first. On its chunk, a task is taken to
-be finished already: dependents for which the worker will then have everything go next. So chains
-and subtrees run whole in one worker, depth first, and their values never leave it. That is right
-because a worker runs what it is sent in order, and gives back only from the end.
+of the ready ones, and a second chunk while it works on the first. While a chunk is built, the tasks
+on it count as finished: dependents for which the worker will then have all inputs go next. So
+chains and subtrees run whole in one worker, depth first, and their values never leave it. That is
+correct because a worker runs its tasks in order, and gives them back only from the end.
 
 **Values** stay where they were made. If another worker needs one, it is *exported* to the parent,
-which forwards it to whoever needs it (large values as names of files). Small ones are exported with
-the result if somebody outside of the chunk will need them, others on request. A task that is ready
-is kept for the worker that holds most of the bytes that it needs, until another has nothing to do.
+which forwards it to the workers that need it (large values as names of files). Small values are
+exported with the result if a task outside of the chunk will need them, others on request. A ready
+task is kept for the worker that holds most bytes of its inputs, until another worker is idle.
 
-**Mistakes are repaired, not avoided.** When a worker has nothing to do, others give back what they
-have not started and somebody else could run: at once if they should have enough for more than 4 ms,
-or when they are late. So a long task never holds back those behind it, and estimates may be wrong.
+**Estimates may be wrong.** When a worker is idle, others give back tasks that they have not started
+and that it could run: at once if they should have work for more than 4 ms, or when they are late.
+So a long task never holds back those behind it.
 
-The ideas are old: guided self-scheduling for the share, depth first with stealing from the far end
-as in Cilk, moving to the bytes as in dask.distributed.
+Known methods are used: guided self-scheduling for the share, depth first with stealing from the far
+end as in Cilk, and placement by bytes as in dask.distributed.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ from typing import Any, TypeAlias
 
 from .tasks import DONE, FETCHING, READY, SENT, VIRTUAL, WAITING, ProcessTask
 
-#: What a chunk should take: long against the 0.1 ms until the worker has the next one.
+#: Intended duration of a chunk: long compared with the 0.1 ms until the worker has the next one.
 CHUNK_S = 0.010
-#: A worker that has less than this to do is sent a second chunk.
+#: A worker with less work than this is sent a second chunk.
 AHEAD_S = 0.010
-#: A worker that has more than this to do gives some back when another has nothing.
+#: A worker with more work than this gives some back when another is idle.
 REVOKE_S = 0.004
-#: One that takes longer than it should by this is taken to be held up.
+#: A worker that is later than estimated by this counts as held up.
 LATE_S = 0.002
-#: What a task costs besides its call.
+#: Cost of a task besides its call.
 OVERHEAD_S = 3e-6
-#: How long a task takes, as long as nothing is known.
+#: Estimated duration of a task before any was measured.
 FIRST_GUESS_S = 0.002
-#: What a chunk's payloads may add up to before no further task is put on it.
+#: Sum of a chunk's payloads beyond which no further task is put on it.
 CHUNK_NBYTES = 4 << 20
-#: Drops are told with the next chunk, unless there are many or they are worth it.
+#: Drops are sent with the next chunk, unless there are many or their values are this large.
 DROPS_NBYTES = 1 << 20
 MAX_DROPS = 1000
-#: Tasks of a worker that wait for values from elsewhere: what was asked for takes memory twice.
+#: Tasks of a worker that wait for values of others; values on their way take memory twice.
 MAX_FETCHING = 8
-#: How fast values move from worker to worker, in the estimate whether that is worth it.
+#: Estimated cost of moving a value from worker to worker, to decide whether that is worth it.
 TRANSFER_S = 0.001
 TRANSFER_BYTES_PER_S = 1e9
-#: How often a worker with several tasks says how far it is, if somebody wants to see that.
+#: How often a worker with several tasks reports its progress, if the run is watched.
 SHOW_S = 0.020
-#: How far to look for something that a worker could give back.
+#: Number of tasks to examine for one that a worker could give back.
 MAX_LOOK = 256
 
 
 @dataclass(slots=True)
 class SendChunk:
-    """Send these tasks to a worker, to be run in this order."""
+    """Send these tasks to a worker, which runs them in this order."""
 
     tasks: list[ProcessTask]
     #: Exported values that it lacks and that these tasks need.
@@ -75,22 +75,22 @@ class SendChunk:
 
 @dataclass(slots=True)
 class Export:
-    """Ask a worker to bring out values that it holds."""
+    """Ask a worker to export values that it holds."""
 
     numbers: list[int]
 
 
 @dataclass(slots=True)
 class Report:
-    """Ask a worker to say now what has finished."""
+    """Ask a worker to report at once which tasks have finished."""
 
 
 @dataclass(slots=True)
 class Revoke:
-    """Ask a worker to do what `Report` says, and to give back from this task on what it can.
+    """Ask a worker to report, and to give back its tasks from this one on.
 
-    If it has started that task, what it has not started. The answer may take as long as a task
-    does that never lets go of the interpreter.
+    If it has started that task, it gives back those that it has not started. The answer is delayed
+    by a task that does not release the interpreter lock.
     """
 
     first: int
@@ -98,7 +98,7 @@ class Revoke:
 
 @dataclass(slots=True)
 class Drop:
-    """Tell a worker which values it need not keep any more."""
+    """Notify a worker of values that it need not keep any more."""
 
     numbers: list[int]
 
@@ -108,15 +108,15 @@ Action: TypeAlias = "SendChunk | Export | Report | Revoke | Drop"
 
 @dataclass(slots=True)
 class WorkerSlot:
-    """What is known of one worker."""
+    """The record of one worker."""
 
     index: int
-    #: Of the masks `ProcessTask.at`: 1 << index.
+    #: Its bit in the masks `ProcessTask.at`: 1 << index.
     bit: int
-    #: READY tasks that are meant for it, because of what it holds; the end runs first.
+    #: READY tasks that are meant for it, because of the values that it holds; the end runs first.
     ready: list[ProcessTask] = field(default_factory=list)
-    #: Tasks that can follow what it was sent; the end runs first. Those whose state is not VIRTUAL
-    #: any more, or whose home is elsewhere, count as gone.
+    #: Tasks that can follow those that it was sent; the end runs first. Entries whose state is not
+    #: VIRTUAL any more, or whose home is another worker, are skipped.
     virtual: list[ProcessTask] = field(default_factory=list)
     #: Tasks in state SENT with this home, in the order in which it runs them.
     sent: deque[ProcessTask] = field(default_factory=deque)
@@ -124,17 +124,17 @@ class WorkerSlot:
     n_chunks: int = 0
     #: Estimate of how long `sent` will take from `since_s` on.
     load_s: float = 0.0
-    #: When it last reported, or was sent something after it had nothing.
+    #: Time of its last report, or of the first chunk after it was idle.
     since_s: float = 0.0
-    #: It was asked to give back, and has not answered.
+    #: It was asked to give tasks back, and has not answered.
     is_revoking: bool = False
-    #: When it was last asked how far it is.
+    #: Time at which it was last asked for a report.
     asked_s: float = 0.0
-    #: It was asked to report or to give back, and has finished nothing since: it gets no more.
+    #: It was asked to report or to give back, and has finished nothing since: it gets no tasks.
     is_held_up: bool = False
     #: Tasks in state FETCHING with this home.
     n_fetching: int = 0
-    #: Values that it is to drop, and how many bytes they are thought to have.
+    #: Values that it is to drop, and their estimated bytes.
     drops: list[int] = field(default_factory=list)
     drops_nbytes: float = 0.0
     #: Values that it is to export.
@@ -145,12 +145,12 @@ class ProcessRun:
     """One graph, on workers that may join at any time.
 
     Args:
-        tasks: numbered by their place, literals included; see `encoding`.
+        tasks: numbered by their index, literals included; see `encoding`.
         ready: those without dependencies other than literals, as a stack.
         n_groups: groups are numbered from 0.
-        n_workers: how many are expected, at least 1; shares are computed for so many.
+        n_workers: number of workers expected, at least 1; shares are computed for that number.
         chunksize: tasks in a chunk; None = as described above, -1 = all ready ones, spread evenly.
-        is_watched: somebody wants to see what workers do while they do it.
+        is_watched: workers report their progress, for callbacks.
     """
 
     def __init__(
@@ -172,13 +172,13 @@ class ProcessRun:
         self._is_watched = is_watched
         #: Tasks that have not finished.
         self.n_unfinished = sum(task.state != DONE for task in tasks)
-        #: (index of the worker, what it is to be told), in order. The driver empties it.
+        #: (index of the worker, action for it), in order. The driver empties it.
         self.out: list[tuple[int, Action]] = []
-        #: Tasks whose exported value nobody needs any more. The driver empties it.
+        #: Tasks whose exported value is no longer needed. The driver empties it.
         self.released: list[ProcessTask] = []
-        #: {group: seconds a task}, as far as known.
+        #: {group: seconds per task}, as far as known.
         self._durations_s: list[float | None] = [None] * n_groups
-        #: For the groups that are not.
+        #: Seconds per task for the other groups.
         self._guess_s = FIRST_GUESS_S
         #: {number: tasks that wait for the export of this task's value}
         self._fetching: dict[int, list[ProcessTask]] = {}
@@ -188,7 +188,7 @@ class ProcessRun:
     # --- Events -----------------------------------------------------------------------------------
 
     def add_worker(self, now: float) -> int:
-        """Take a worker in, which holds nothing; return its index."""
+        """Add a worker, which holds no values; return its index."""
         index = len(self.workers)
         self.workers.append(WorkerSlot(index, 1 << index, since_s=now))
         self.n_workers = max(self.n_workers, len(self.workers))
@@ -204,15 +204,15 @@ class ProcessRun:
         n_chunks: int,
         now: float,
     ) -> None:
-        """Note what a worker has done.
+        """Handle a report of a worker.
 
         Args:
             worker: its index.
             numbers: tasks that have finished, in the order in which they were run.
-            exported: {number: value} of those whose value came along; all outputs are among them.
-            sizes: {number: bytes} of those that were to come along if small, and did not.
+            exported: {number: value} of those whose value came with it; includes all outputs.
+            sizes: {number: bytes} of those that were to come with it if small, and did not.
             durations: {group: (tasks, seconds)}.
-            n_chunks: chunks that it is done with.
+            n_chunks: number of chunks that it has finished.
             now: any clock, seconds.
         """
         slot = self.workers[worker]
@@ -254,10 +254,10 @@ class ProcessRun:
             self._learn(durations)
 
     def on_returned(self, worker: int, numbers: Sequence[int]) -> None:
-        """Note what a worker has given back: the last tasks that it was sent, in that order."""
+        """Take back the last tasks that a worker was sent, in that order."""
         slot = self.workers[worker]
         slot.is_revoking = False
-        # From the end: what depends on a task that came back came back before it.
+        # From the end, so that the dependents of a task are taken back before it.
         for number in reversed(numbers):
             task = slot.sent.pop()
             assert task.number == number, "a worker gives back from the end"
@@ -282,7 +282,7 @@ class ProcessRun:
         slot.is_held_up = bool(slot.sent)
 
     def on_exported(self, worker: int, number: int, exported: Any) -> None:
-        """Note a value that was asked for."""
+        """Store a value that was requested."""
         task = self.tasks[number]
         task.exported = exported
         for waiting in self._fetching.pop(number):
@@ -297,17 +297,17 @@ class ProcessRun:
     # --- Decisions --------------------------------------------------------------------------------
 
     def decide(self, now: float) -> float | None:
-        """Put what is to be done into `out`.
+        """Put actions into `out`.
 
         Returns:
-            When to call again even if nothing happens; None = need not.
+            The time at which to call again even without an event; None = no such time.
         """
         workers = self.workers
         for slot in workers:
             if not slot.sent:
                 self._send_chunk(slot, now)
-        # What one worker has got, another may not get back: see `Revoke`. So there is something
-        # left for those that are still to come.
+        # Tasks that one worker has got may not come back (see `Revoke`), so some are left for
+        # workers that are still to come.
         if len(self.ready) > self.n_workers - len(workers) or len(workers) == self.n_workers:
             for slot in workers:
                 if slot.n_chunks == 1 and slot.load_s < AHEAD_S and slot.sent:
@@ -341,7 +341,7 @@ class ProcessRun:
             self.out.append((slot.index, chunk))
 
     def _limits(self) -> tuple[int, int, float]:
-        """Return how many ready tasks, how many tasks, and how many seconds make a chunk."""
+        """Return the limits of a chunk: number of ready tasks, number of tasks, and seconds."""
         n_ready = len(self.ready)
         chunksize = self.chunksize
         if chunksize is None:
@@ -353,7 +353,7 @@ class ProcessRun:
         return chunksize, chunksize, inf
 
     def _build_chunk(self, slot: WorkerSlot) -> SendChunk | None:
-        """Choose what a worker is to run next, and note it as sent. None = there is nothing."""
+        """Choose the next tasks of a worker, and mark them as sent. None = there are none."""
         index, bit = slot.index, slot.bit
         ready, own, virtual = self.ready, slot.ready, slot.virtual
         durations_s, guess_s = self._durations_s, self._guess_s
@@ -389,7 +389,7 @@ class ProcessRun:
                         dependency.at |= bit
                         imports.append(dependency)
                     n_open_uses = dependency.n_open_uses = dependency.n_open_uses - 1
-                    # Nobody else has it, so whoever used it did so here, before.
+                    # No other worker has it, so all uses were here, before this one.
                     if not n_open_uses and dependency.at == bit:
                         dependency.dropper = task
                         drops.append(dependency.number)
@@ -413,7 +413,7 @@ class ProcessRun:
         return SendChunk(tasks, imports, self._take_drops(slot))
 
     def _follow(self, task: ProcessTask, slot: WorkerSlot) -> None:
-        """Let a task follow in a worker if that will have all that it needs."""
+        """Let a task follow in a worker that will have all of its inputs."""
         bit = slot.bit
         dependencies: list[Any] = task.dependencies
         for dependency in dependencies:
@@ -424,13 +424,13 @@ class ProcessRun:
         slot.virtual.append(task)
 
     def _place(self, task: ProcessTask) -> None:
-        """Put a task on the stack from which it is to be run; its dependencies have finished."""
+        """Put a task, whose dependencies have finished, on the stack from which it is to be run."""
         task.state = READY
         held: dict[int, float] = {}
         dependencies: list[Any] = task.dependencies
         for dependency in dependencies:
             if dependency.exported is None:
-                # Then it is in one worker, which has made it.
+                # Then only the worker that made it has it.
                 held[dependency.at] = held.get(dependency.at, 0.0) + dependency.nbytes
         if held:
             bit = max(held, key=held.__getitem__)
@@ -441,7 +441,7 @@ class ProcessRun:
             self.ready.append(task)
 
     def _fetch(self, task: ProcessTask, slot: WorkerSlot) -> None:
-        """Ask for what a ready task needs and a worker lacks; it runs there when that has come."""
+        """Request the inputs of a ready task that a worker lacks; the task runs after that."""
         task.home = slot.index
         n_missing = 0
         dependencies: list[Any] = task.dependencies
@@ -462,13 +462,13 @@ class ProcessRun:
             slot.ready.append(task)
 
     def _steal(self, thief: WorkerSlot, now: float) -> None:
-        """Move tasks that are kept for another worker to one that has nothing to do."""
+        """Move tasks that are kept for another worker to one that is idle."""
         victim = max(self.workers, key=lambda slot: len(slot.ready))
         if victim is thief:
             return
         stolen: list[ProcessTask] = []
         n_stolen = min((len(victim.ready) + 1) // 2, MAX_FETCHING)
-        # From the far end: what lies there runs last.
+        # From the far end, whose tasks would run last.
         for task in victim.ready[:n_stolen]:
             duration_s = self._durations_s[task.group] or self._guess_s
             until_its_turn_s = victim.load_s + duration_s * (len(victim.ready) - 1)
@@ -482,7 +482,7 @@ class ProcessRun:
             self._send_chunk(thief, now)
 
     def _transfer_s(self, task: ProcessTask, slot: WorkerSlot) -> float:
-        """Estimate how long it takes to bring a worker what a task needs."""
+        """Estimate the time for moving the inputs of a task to a worker."""
         dependencies: list[Any] = task.dependencies
         nbytes: float = sum(
             dependency.nbytes
@@ -492,7 +492,7 @@ class ProcessRun:
         return TRANSFER_S + nbytes / TRANSFER_BYTES_PER_S
 
     def _revoke(self, now: float) -> float | None:
-        """Ask workers to give back, as another has nothing to do; return when to look again."""
+        """Ask workers to give tasks back, as another is idle; return when to check again."""
         wake: float | None = None
         for slot in self.workers:
             if len(slot.sent) < 2 or slot.is_revoking or slot.is_held_up:
@@ -500,7 +500,7 @@ class ProcessRun:
             should_end_s = slot.since_s + slot.load_s
             is_late = now >= should_end_s + LATE_S
             if is_late or should_end_s - now > REVOKE_S:
-                # The first one is running, for all that we know.
+                # The first one is probably running.
                 for task in islice(slot.sent, 1, MAX_LOOK):
                     if not task.n_waiting:
                         slot.is_revoking = True
@@ -516,10 +516,10 @@ class ProcessRun:
         return wake
 
     def _ask(self, now: float, wake: float | None) -> float | None:
-        """Ask workers that have said nothing for a while how far they are.
+        """Ask workers that have not reported for a while for a report.
 
-        One that has a single task need not be asked. What tasks take is no matter here: a worker
-        may be in a long one behind many that have finished.
+        A worker with a single task need not be asked. Estimated durations do not matter here: a
+        worker may be in a long task behind many that have finished.
         """
         for slot in self.workers:
             if len(slot.sent) > 1:
@@ -535,7 +535,7 @@ class ProcessRun:
     # --- Bookkeeping ------------------------------------------------------------------------------
 
     def _release(self, task: ProcessTask) -> None:
-        """Let go of a value that nobody needs any more."""
+        """Release a value that is no longer needed."""
         if task.exported is not None:
             self.released.append(task)
         at = task.at
@@ -545,7 +545,7 @@ class ProcessRun:
                     slot.drops.append(task.number)
                     slot.drops_nbytes += task.nbytes
         task.at = 0
-        task.dropper = None  # which points back here
+        task.dropper = None  # which refers to this task
 
     def _take_drops(self, slot: WorkerSlot) -> list[int]:
         drops, slot.drops, slot.drops_nbytes = slot.drops, [], 0.0

@@ -1,4 +1,4 @@
-"""A task of a graph that worker processes run: what is known of it besides its links.
+"""The record of a task that worker processes run, besides its links.
 
 Core. `encoding` fills the fields in; from then on `state.ProcessRun` keeps them.
 """
@@ -10,17 +10,17 @@ from typing import Any, Final
 
 from ...core.tasks import GraphTask
 
-#: It needs results that nobody has yet, or that are in different places.
+#: It needs results that no worker has yet, or that are in different workers.
 WAITING: Final = 0
-#: Its `home` has what it needs, or will have when it comes to it.
+#: Its `home` has its inputs, or will have them when it comes to the task.
 VIRTUAL: Final = 1
-#: All that it needs has been computed; it is on a ready stack.
+#: All of its inputs have been computed; it is on a ready stack.
 READY: Final = 2
-#: Like READY, but its `home` lacks something that has been asked for.
+#: Like READY, but its `home` lacks an input, which was requested.
 FETCHING: Final = 3
-#: Its `home` was told to run it.
+#: Its `home` was sent the task.
 SENT: Final = 4
-#: Its result is known, or lies in a worker.
+#: It has finished; its result is here or in a worker.
 DONE: Final = 5
 
 
@@ -48,20 +48,20 @@ class ProcessTask(GraphTask):
         "state",
     )
 
-    #: Its place in the run's list of tasks, and its name between processes.
+    #: Its index in the run's list of tasks, by which messages name it.
     number: int
-    #: Tasks of one group are taken to last equally long. Also the number of their function.
+    #: Tasks of one group are assumed to last equally long. Also the number of their function.
     group: int
-    #: What the worker gets to run it. b"" from when it has finished.
+    #: The pickled call, as the worker gets it; b"" once the task has finished.
     payload: bytes
     #: Numbers of the literals that are buffers of `payload`.
     buffers: Sequence[int]
     state: int
     #: Index of the worker that it was sent to, or is meant for; -1 = none.
     home: int
-    #: Bit i is set if worker i has its value, or will have it when it comes to what is sent next.
+    #: Bit i is set if worker i has its value, or will have it when it comes to its next chunk.
     at: int
-    #: The value as it can be sent to any worker; None = it is only in one worker.
+    #: The value in a form that can be sent to any worker; None = it is only in one worker.
     exported: Any
     #: Estimated size of the value if it is not `exported`; 0 = unknown, infinite = not picklable.
     nbytes: float
@@ -71,7 +71,7 @@ class ProcessTask(GraphTask):
     n_unassigned: int
     #: Entries of `dependents` that were not sent yet.
     n_open_uses: int
-    #: The task after which the only worker that has the value drops it without being told.
+    #: The task after which the only worker that has the value drops it without a message.
     dropper: ProcessTask | None
     #: Numbers of the tasks that have this one as their dropper.
     drops: list[int]

@@ -1,4 +1,4 @@
-"""What must hold for a `ProcessRun` between events: the claims of its fields' comments."""
+"""The invariants of a `ProcessRun` between events, which the comments of its fields state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .tasks import DONE, FETCHING, READY, SENT, VIRTUAL, WAITING, ProcessTask
 
 
 def validate(run: ProcessRun) -> None:
-    """Raise AssertionError if an invariant does not hold. Looks at everything."""
+    """Raise AssertionError if an invariant does not hold; O(everything)."""
     unfinished = [task for task in run.tasks if task.state != DONE]
     assert run.n_unfinished == len(unfinished)
     stacked = Counter(task.number for task in run.ready)
@@ -40,7 +40,7 @@ def _validate_slot(run: ProcessRun, slot: WorkerSlot) -> None:
     assert slot.n_fetching == sum(
         task.state == FETCHING and task.home == slot.index for task in run.tasks
     )
-    # In order: whatever a task needs is there before it.
+    # In order: the inputs of a task come before it.
     before: set[ProcessTask] = set()
     for task in slot.sent:
         for dependency in _dependencies(task):
@@ -75,11 +75,11 @@ def _validate_task(run: ProcessRun, task: ProcessTask) -> None:
         assert not task.at
         assert not task.drops
     for dependency in dependencies:
-        # Nothing that somebody needs is let go.
+        # No value that a task needs was released.
         assert dependency.n_uses
         if dependency.state == DONE:
             assert dependency.at or dependency.exported is not None
-            # Exported values may be anywhere; others are where they were made, only.
+            # Exported values may be in any worker; others only where they were made.
             assert dependency.exported is not None or not dependency.at & (dependency.at - 1)
     if task.dropper is not None:
         assert task.number in task.dropper.drops
