@@ -25,15 +25,24 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.errors import InternalError, UnpicklableResult
+from ..protocol.errors import InternalError, LocalProtocolError, UnpicklableResult
 from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import function_name, loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
+from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
 from ..protocol.wire.payload import Blob, blob_nbytes
 from .context import WorkerContext, set_worker
-from .core.events import After, ChunkDone, Event, ForgetFunctions, ForgetValues, Run
+from .core.events import (
+    After,
+    ChunkDone,
+    Event,
+    ForgetFunctions,
+    ForgetValues,
+    Run,
+    SchedulerSent,
+)
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
 from .packing import RIDE_ALONG_BYTES, pack_result, pack_to_ride_along
@@ -132,6 +141,29 @@ class Executor:
                 messages, state.to_scheduler = state.to_scheduler, messages
             after, state.after = state.after, []
         return messages, after
+
+    def fail_unsendable(
+        self, report: AttemptsFinished | AttemptsErred, error: LocalProtocolError
+    ) -> AttemptsErred:
+        """Return what to send for the report of one attempt that cannot be sent.
+
+        The attempt has failed then, so its value is dropped. Running it again would end the same
+        way, for ever.
+        """
+        (attempt,) = report.attempts
+        with self._lock:
+            record = self.state.by_attempt.get(attempt)
+        if isinstance(report, AttemptsErred):
+            key = report.failures[0][1]
+        else:
+            key = "" if record is None else record.key
+        text = f"the report of task {key!r} cannot be sent to the scheduler: {error}"
+        logger.error("%s", text)
+        self.handle(SchedulerSent([DropAttempts(attempts=[attempt])]))
+        failure = ["exception", key, *pack_exception(InternalError(text), key, self._context.name)]
+        return AttemptsErred(
+            attempts=[attempt], durations_us=report.durations_us, failures=[failure]
+        )
 
     def is_executing(self) -> bool:
         """Return whether any task has started and has not been reported."""

@@ -41,7 +41,16 @@ from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Bye, FetchKeys, Heartbeat, RegisterWorker, Stop, Welcome
+from ..protocol.wire.messages import (
+    AttemptsErred,
+    AttemptsFinished,
+    Bye,
+    FetchKeys,
+    Heartbeat,
+    RegisterWorker,
+    Stop,
+    Welcome,
+)
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
 from .config import WorkerConfig
 from .context import WorkerContext
@@ -433,15 +442,27 @@ class WorkerServer:
         if messages and connection is not None:
             try:
                 connection.send(messages)
-            except LocalProtocolError as error:
-                # The reports are lost; in this session the scheduler would wait for ever.
-                logger.error("cannot send reports to the scheduler: %s", error)  # noqa: TRY400
-                self._runner.fail(CommClosed(f"reports could not be sent: {error}"))
+            except LocalProtocolError:  # none was sent
+                self._send_one_by_one(connection, messages)
         if after and self._peers is not None:
             for fetch in after:
                 self._peers.do(fetch)
         if is_over:
             self.stop(self._stop_reason)
+
+    def _send_one_by_one(self, connection: Connection, messages: list[Message]) -> None:
+        """Send messages of which at least one cannot be encoded; a task that it reports fails."""
+        for message in messages:
+            for row in message.parts(1):
+                try:
+                    connection.send([row])
+                except LocalProtocolError as error:
+                    if not isinstance(row, (AttemptsFinished, AttemptsErred)):
+                        # What it reports is lost; in this session the scheduler would wait for it.
+                        logger.error("cannot send reports to the scheduler: %s", error)  # noqa: TRY400
+                        self._runner.fail(CommClosed(f"reports could not be sent: {error}"))
+                        return
+                    connection.send([self.executor.fail_unsendable(row, error)])
 
     def _crashed(self, error: BaseException) -> None:
         """End the worker: a bug ended a slot's thread, whose tasks would hang. On any thread."""

@@ -223,9 +223,8 @@ def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, A
 
 def _type_name(exc: BaseException) -> str:
     cls = type(exc)
-    return (
-        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-    )
+    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return _sendable(f"{module}{cls.__qualname__}", _MAX_TEXT_CHARS)
 
 
 def _text(exc: BaseException) -> str:

@@ -21,6 +21,9 @@ _SAMPLES = (24, 6, 2)
 #: Remembered types; classes made on the fly must not pile up.
 _MAX_TYPES = 1024
 
+#: The most that is returned. Sums of many must be numbers that a message can hold.
+_MAX_NBYTES = 1 << 48
+
 _getsizeof = sys.getsizeof
 
 
@@ -34,7 +37,7 @@ def sizeof(obj: object) -> int:
         measure = _measures.get(type(obj))
         if measure is _getsizeof:
             return _getsizeof(obj)
-        return max(1, _size(obj, 0))
+        return min(max(1, _size(obj, 0)), _MAX_NBYTES)
     except Exception:
         # `__sizeof__`, `nbytes` and the like are user code; a wrong size beats a failed task.
         return max(1, object.__sizeof__(obj))
@@ -76,6 +79,10 @@ def _of_items(obj: Any, depth: int) -> int:
 
 def _of_mapping(obj: Any, depth: int) -> int:
     return _getsizeof(obj) + _sample(obj.keys(), depth) + _sample(obj.values(), depth)
+
+
+def _of_itself(obj: Any, _depth: int) -> int:
+    return _getsizeof(obj)
 
 
 def _of_instance(obj: Any, depth: int) -> int:
@@ -183,7 +190,7 @@ def _choose(cls: type) -> Callable[..., int]:
             measure = _measures[base]
             break
         if base is not object and "__sizeof__" in base.__dict__:
-            measure = _getsizeof  # the class knows best
+            measure = _of_itself  # the class knows best
             break
     if len(_measures) >= _MAX_TYPES:
         for known in list(_measures)[_N_BUILT_IN:]:

@@ -28,7 +28,18 @@ from weft.protocol.errors import (
     WrongToken,
 )
 from weft.protocol.trust.security import Security
-from weft.protocol.wire.messages import AttemptsFinished, Bye, GetData, Heartbeat, KeysData, Welcome
+from weft.protocol.values.exceptions import unpack_exception
+from weft.protocol.wire.messages import (
+    AttemptsErred,
+    AttemptsFinished,
+    AttemptsReturned,
+    Bye,
+    GetData,
+    Heartbeat,
+    KeysData,
+    ReturnAttempts,
+    Welcome,
+)
 from weft.protocol.wire.session import Outage
 from weft.worker import serving
 from weft.worker.config import WorkerConfig
@@ -149,23 +160,70 @@ async def test_a_second_welcome_is_an_invalid_message(cluster, caplog):
     assert "does not handle Welcome" in caplog.text
 
 
-async def test_what_cannot_be_sent_ends_the_session_instead_of_being_lost(
-    cluster, monkeypatch, caplog
-):
-    """The attempt would never be heard of again, and the scheduler would wait for ever."""
-    scheduler = cluster.scheduler
-    worker = await cluster.start()
+def send_worse(worker, monkeypatch, spoil):
+    """Let the worker change each message that it sends by `spoil(message)`."""
     drain = worker.executor.drain
 
     def drain_worse(writable=True):
         messages, fetches = drain(writable)
         for message in messages:
-            if isinstance(message, AttemptsFinished):
-                message.results = [object()]
+            spoil(message)
         return messages, fetches
 
     monkeypatch.setattr(worker.executor, "drain", drain_worse)
-    scheduler.send(worker, scheduler.task(inc, 1, key="x"))
+
+
+def fail_with(text):
+    raise ValueError(text)
+
+
+async def test_a_task_whose_report_cannot_be_sent_fails_alone(cluster, monkeypatch, caplog):
+    """If the session ended instead, the task would run again, and its report would end the next."""
+    scheduler = cluster.scheduler
+    worker = await cluster.start()
+    tasks = [scheduler.task(inc, n, key=f"x{n}") for n in range(4)]
+    (spoiled,) = tasks[2].attempts
+
+    def spoil(message):
+        if isinstance(message, AttemptsFinished) and spoiled in message.attempts:
+            message.results[message.attempts.index(spoiled)] = object()
+        elif isinstance(message, AttemptsErred):
+            message.failures = [["exception", failure[1], "\udc80"] for failure in message.failures]
+
+    send_worse(worker, monkeypatch, spoil)
+    scheduler.send(worker, *tasks, scheduler.task(fail_with, "text", key="bad"))
+    await scheduler.until(
+        lambda: (
+            len(scheduler.results()) == 3
+            and sum(len(message.attempts) for message in scheduler.of(AttemptsErred)) == 2
+        )
+    )
+    failures = [f for message in scheduler.of(AttemptsErred) for f in message.failures]
+    errors = {key: unpack_exception(packed) for _kind, key, *packed in failures}
+    assert errors.keys() == {"x2", "bad"}
+    for key, error in errors.items():
+        assert isinstance(error, InternalError)
+        assert f"the report of task {key!r} cannot be sent to the scheduler" in str(error)
+    assert len(scheduler.registrations) == 1
+    kept = [row[0] for row in worker.executor.lookup(["x0", "x1", "x2", "x3"])]
+    assert kept == ["x0", "x1", "x3"]
+    assert len(worker.executor.store) == 3
+    assert "the report of task 'x2' cannot be sent" in caplog.text
+
+
+async def test_other_messages_that_cannot_be_sent_end_the_session_instead_of_being_lost(
+    cluster, monkeypatch, caplog
+):
+    """The scheduler would wait for ever for what they report."""
+    scheduler = cluster.scheduler
+    worker = await cluster.start()
+
+    def spoil(message):
+        if isinstance(message, AttemptsReturned):
+            message.attempts = [object()]
+
+    send_worse(worker, monkeypatch, spoil)
+    scheduler.send(worker, ReturnAttempts(count=1))
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     assert "cannot send reports to the scheduler" in caplog.text
 

@@ -40,7 +40,7 @@ def read_crash(record: Path) -> str:
 
 def _note(record: Path | None, suffix: str, reason: str) -> None:
     if record is not None:
-        record.with_suffix(suffix).write_text(reason, encoding="utf-8")
+        record.with_suffix(suffix).write_text(reason, "utf-8", "backslashreplace")
 
 
 def _read(record: Path, suffix: str) -> str:

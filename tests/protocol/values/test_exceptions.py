@@ -334,6 +334,14 @@ def test_long_chain_is_cut():
     assert length == 50
 
 
+@pytest.mark.parametrize("field", ["__module__", "__qualname__"])
+def test_a_type_whose_name_is_no_utf_8_can_be_sent(field):
+    error = type("Odd", (Exception,), {field: "\udc80"})("text")
+    _blob, name, text, printed, _frames = pack_exception(error, "x", "w")
+    assert "\\udc80" in name
+    assert (name + text + printed).encode()
+
+
 def test_undecodable_text_can_be_sent():
     back = sent(caught(raiser, ValueError("\udcff")))
     assert back.args == ("\udcff",)

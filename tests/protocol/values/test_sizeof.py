@@ -144,6 +144,14 @@ def test_hostile_objects_have_some_size(cls):
         assert sizeof(obj) >= 1
 
 
+def test_sizes_are_numbers_of_which_the_sum_fits_into_a_message():
+    class Boastful:
+        def __sizeof__(self):
+            return sys.maxsize - 100
+
+    assert sizeof(Boastful()) == sizeof([Boastful() for _ in range(1000)]) == 1 << 48
+
+
 def test_many_types_do_not_pile_up():
     for i in range(2 * module._MAX_TYPES):
         assert sizeof(type(f"T{i}", (), {})()) > 0
