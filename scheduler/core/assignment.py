@@ -5,6 +5,9 @@ its backlog is full: neighbours in the queue mostly share inputs, and few tasks 
 workers. A worker holds work for `BACKLOG_NS` a thread as measured for each function: thousands of
 10 us tasks, and none behind one that holds its thread for longer than that.
 
+Newcomers. A client that had nothing queued does not wait until a full worker has room: its first
+task goes there at once, and runs after the chunk under way (workers give clients turns, too).
+
 Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once;
 that worker starts it without asking. A long chain therefore runs at the speed of its worker.
 
@@ -47,7 +50,7 @@ WORTH_RETURNING_NS: Final = 5_000_000
 #: what it gave back may have had to come back to it.
 RETURN_INTERVAL_S: Final = 0.02
 #: Loaded workers looked at in one pass.
-MAX_VICTIMS_SEEN: Final = 8
+MAX_LOADED_SEEN: Final = 8
 
 
 class Draft:
@@ -152,8 +155,26 @@ def _assign_class(
         del members_open[ws]
         if ws.has_room_for(task_class):
             members_open[ws] = None
+    if queue and queue.rotation.is_news and not scarce:
+        _let_newcomer_in(state, drafts, task_class)
     if not queue:
         state.ready.pop(task_class, None)
+
+
+def _let_newcomer_in(
+    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task_class: TaskClass
+) -> None:
+    """Give one task of the lane that is new to a worker that is full, but not stuck."""
+    for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
+        # The next newcomer goes to another one.
+        del state.loaded[ws]
+        state.loaded[ws] = None
+        if ws in task_class.members and not ws.is_stuck(state.now):
+            task = task_class.queue.pop()
+            if task is not None:
+                task_class.queue.left_ns -= task.group.prefix.estimate_ns
+                assign(state, drafts, task, decide_worker(task, ws, state.now))
+            return
 
 
 def assign(
@@ -306,7 +327,7 @@ def _ask_back(state: SchedulerState) -> None:
     Let loaded workers return half of what they have not started, and all of it if they are stuck.
     """
     n_wanted = len(state.idle)
-    for ws in list(islice(state.loaded, MAX_VICTIMS_SEEN)):
+    for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
         interval = RETURN_INTERVAL_S * 2 ** min(ws.n_fruitless, 6)
         too_soon = state.now - ws.last_asked < interval
         if ws.return_asked or too_soon or queue_cost_ns(ws, state.now) < WORTH_RETURNING_NS:

@@ -300,9 +300,30 @@ def test_a_small_call_does_not_wait_for_another_clients_million(board):
     out = board.send(alice, graph(keys(9000)))
     first = list(assigned(out, worker))
     board.tick(1.0)  # another generation: by priority alone it would be the last
-    assert assigned(board.send(bob, graph("small", blob=None)), worker) == {}
-    out = board.finish(worker, *first[:100], us=10)
-    assert next(iter(assigned(out, worker))) == "small"
+    board.finish(worker, first[0], us=10)
+    out = board.send(bob, graph("small second third", blob=None))
+    assert list(assigned(out, worker)) == ["small"]  # although the worker is full
+    assert assigned(board.send(bob, graph("fourth", blob=None)), worker) == {}
+    out = board.finish(worker, *first[1:100], us=10)
+    assert list(assigned(out, worker))[:3] == ["second", "third", "fourth"]
+
+
+def test_newcomers_go_to_full_workers_in_turns_and_not_to_stuck_ones(board):
+    alice = board.client("alice")
+    one, two = board.worker("one"), board.worker("two")
+    learn(board, alice, one, us=10)
+    out = board.send(alice, graph(keys(9000)))
+    first = {ws: next(iter(assigned(out, ws))) for ws in (one, two)}
+    takers = []
+    for name in ("bob", "carol"):
+        out = board.send(board.client(name), graph(f"from-{name}", blob=None))
+        takers += [ws for ws in (one, two) if f"from-{name}" in assigned(out, ws)]
+    assert sorted(takers) == [one, two]
+    board.tick(10.0)
+    board.finish(two, first[two], us=10)
+    for name in ("dave", "eve"):
+        out = board.send(board.client(name), graph(f"from-{name}", blob=None))
+        assert f"from-{name}" in assigned(out, two)
 
 
 def test_rows_say_for_which_client_they_run(board):
