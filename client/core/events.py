@@ -143,8 +143,6 @@ class Connected:
 class Disconnected:
     """The connection was lost; the shell tries to reconnect."""
 
-    reason: str
-
 
 @dataclass(slots=True)
 class Unsendable:

@@ -214,7 +214,7 @@ class SchedulerLink:
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
         self._connection = None
-        self._on_event(Disconnected(str(reason)))
+        self._on_event(Disconnected())
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""

@@ -241,7 +241,6 @@ class Session:
         self.number = 0
         #: The epoch of the last scheduler that sent a welcome; 0 = none.
         self.epoch = 0
-        self.n_welcomes = 0
         #: Between two heartbeats of this process, once it was welcomed.
         self.beat_s = 0.0
         #: From the loss (or the start) to the next welcome; None while a session is open.
@@ -279,7 +278,6 @@ class Session:
         self._move("open")
         policy = self.policy
         self.epoch = epoch
-        self.n_welcomes += 1
         self.beat_s = max(heartbeat_ms / 1000 / policy.beats, policy.least_beat_s)
         self.outage = None
         self._deadline = math.inf

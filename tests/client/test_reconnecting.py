@@ -107,7 +107,7 @@ def test_an_input_is_not_released_before_the_held_task_that_reads_it_is_submitte
     a = bench.task("a")
     bench.do(a)
     bench.hear(ready(["a"]))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     bench.do(bench.task("b", "a"), a.state)
     messages = bench.connect()
     assert submitted(messages) == ["b"]
@@ -120,7 +120,7 @@ def test_a_release_that_may_not_have_been_heard_does_not_hit_the_same_task_submi
     bench.do(a.state)
     barrier, _ = bench.do(bench.task("a"))
     bench.hear(KeysData(request=barrier.request, keys=[], results=[], missing=[]), ready(["a"]))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     assert bench.connect() == [WantKeys(keys=["a"])]
 
 
@@ -186,7 +186,7 @@ def test_nothing_is_released_before_it_is_known_what_has_to_be_submitted_again(b
     bench.hear(ready(["a"]))
     bench.do(bench.task("b", "a"))
     bench.do(a.state)  # neither of the two is heard
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     assert bench.connect() == [WantKeys(keys=["b"])]
     messages, _ = bench.hear(KeysUnknown(keys=["b"]))
     assert submitted(messages) == ["b"]
@@ -198,7 +198,7 @@ def test_an_input_that_is_let_go_while_answers_are_missing_stays_until_it_is_rea
     bench.do(a)
     bench.hear(ready(["a"]))
     bench.do(bench.task("b", "a"))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     assert bench.connect() == [WantKeys(keys=["a", "b"])]
     assert bench.do(a.state) == []
     messages, _ = bench.hear(KeysUnknown(keys=["b"]))
@@ -214,7 +214,7 @@ def test_a_task_that_was_let_go_and_submitted_again_keeps_its_inputs_at_the_sche
     bench.do(b.state)
     bench.do(bench.task("b", "a", named=b"h" * 16))
     bench.do(a.state)
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     messages = bench.connect()
     assert messages[0] == ReleaseOthers(keys=["b"], spec_hashes=[b"h" * 16])
     assert submitted(messages) == ["b"]
@@ -226,7 +226,7 @@ def test_what_held_a_name_back_is_released_before_the_name_is_used_again(bench):
     old, reader = bench.task("k", named=b"1" * 16), bench.task("reader", "k")
     bench.do(old, reader)
     bench.do(old.state, reader.state)
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     bench.do(bench.task("k", named=b"2" * 16))
     release, others, barrier, submit = bench.connect()
     assert release == ReleaseKeys(keys=["reader"])
@@ -241,7 +241,7 @@ def test_a_result_of_the_last_session_is_not_taken_for_that_of_a_new_task_of_its
     bench.do(old)
     bench.do(old.state)
     bench.do(bench.task("k", named=b"2" * 16))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     barrier = next(x for x in bench.connect() if isinstance(x, FetchKeys))
     bench.hear(ready(["k"], b"old "))
     assert bench.state("k").status == "pending"
@@ -254,7 +254,7 @@ def test_a_failed_task_that_was_submitted_again_is_not_told_of_its_old_failure(b
     bench.do(bench.task("a"))
     bench.hear(erred("a"))
     bench.do(bench.task("a"))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     messages = bench.connect()
     assert submitted(messages) == ["a"]
     assert WantKeys(keys=["a"]) not in messages
@@ -269,12 +269,12 @@ def test_a_release_that_follows_a_submission_is_said_again_too(bench):
     bench.do(a.state)
     (check,) = bench.sent(ClientTick())
     bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     bench.connect()
     messages, _ = bench.hear(KeysUnknown(keys=["b"]))
     assert submitted(messages) == ["a", "b"]
     assert messages[-1] == ReleaseKeys(keys=["a"])
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     bench.connect()
     messages, _ = bench.hear(KeysPending(keys=["b"]))
     assert messages[0] == ReleaseKeys(keys=["a"])
@@ -310,7 +310,7 @@ def test_one_barrier_serves_all_that_is_submitted_again(bench):
 def test_a_name_is_asked_for_with_the_hash_of_its_task(bench):
     """Somebody else may have used it in the meantime, at a new scheduler."""
     bench.do(bench.task("mine", named=b"h" * 16), bench.task("other"))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     (want,) = bench.connect()
     assert want == WantKeys(keys=["mine", "other"], spec_hashes=[b"h" * 16, bytes(16)])
     messages, _ = bench.hear(KeysUnknown(keys=["mine"]), KeysPending(keys=["other"]))

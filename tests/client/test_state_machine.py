@@ -395,7 +395,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.to_scheduler.clear()
         self.to_client.clear()
         self.scheduler.answers.clear()
-        self.handle(Disconnected("cut"))
+        self.handle(Disconnected())
 
     @rule()
     def tick(self):

@@ -338,7 +338,7 @@ class ClientNode:
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""
-        self._handle(Disconnected("broken"))
+        self._handle(Disconnected())
 
     def _on_tick(self) -> None:
         if self.is_alive:

@@ -610,7 +610,7 @@ def test_what_is_submitted_without_a_connection_follows_later():
 def test_after_a_loss_wants_are_stated_and_only_the_unknown_is_submitted_again(bench):
     bench.do(bench.task("known"), bench.task("unknown"), bench.task("done"))
     bench.hear(ready(["done"]))
-    assert bench.sent(Disconnected("why")) == []
+    assert bench.sent(Disconnected()) == []
     bench.do(bench.task("new", "unknown"))
     assert bench.connect() == [WantKeys(keys=["known", "unknown", "done"])]
     # Nothing before all is answered: "new" may need it.
@@ -626,7 +626,7 @@ def test_after_a_loss_wants_are_stated_and_only_the_unknown_is_submitted_again(b
 def test_released_dependencies_come_back_with_what_needs_them(bench):
     a, b, c = bench.task("a"), bench.task("b", "a"), bench.task("c", "b")
     bench.do(a, b, c, a.state, b.state)
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     # Whether the releases were heard nobody knows.
     assert bench.connect() == [WantKeys(keys=["c"])]
     (submit, *releases), _ = bench.hear(KeysUnknown(keys=["c"]))
@@ -641,7 +641,7 @@ def test_a_chain_of_any_length_comes_back(bench):
     bench.do(*tasks, *[task.state for task in tasks[:-1]])
     last = tasks[-1].state
     del tasks
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     bench.connect()
     messages, _ = bench.hear(KeysUnknown(keys=[last.key]))
     keys = [key for m in messages if isinstance(m, SubmitTasks) for key in m.keys]
@@ -651,7 +651,7 @@ def test_a_chain_of_any_length_comes_back(bench):
 def test_a_release_while_there_is_no_connection_is_said_later(bench):
     task = bench.task("a")
     bench.do(task)
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     assert bench.do(task.state) == []
     assert bench.connect()[0] == ReleaseKeys(keys=["a"])
 
@@ -665,13 +665,13 @@ def test_a_release_is_said_again_unless_it_was_seen_to_be_heard(bench):
     bench.do(b.state)
     assert bench.sent(ClientTick()) == []
     bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     assert bench.connect()[0] == ReleaseKeys(keys=["b"])
 
 
 def test_a_scheduler_that_forgets_to_answer_holds_nothing_up_for_ever(bench):
     bench.do(bench.task("a"))
-    bench.sent(Disconnected("why"))
+    bench.sent(Disconnected())
     assert bench.connect() == [WantKeys(keys=["a"])]
     messages = []
     for _ in range(100):
@@ -684,7 +684,7 @@ def test_giving_up_fails_everything_pending_and_everything_later(bench):
     watcher = Listener(wants_data=True)
     bench.do(columns, Watch(watcher, columns.states))
     bench.hear(ready(["a"]))
-    bench.handle(Disconnected("why"))
+    bench.handle(Disconnected())
     _, actions = bench.handle(GaveUp("the scheduler is gone"))
     assert actions == [Notify(watcher, [columns.states[1]])]
     assert columns.states[1].failure == ["connection-lost", "b", "the scheduler is gone"]

@@ -172,7 +172,7 @@ class Side:
         elif kind == "unknown":
             self.handle(AnswersReceived([KeysUnknown(keys=[f"k{n}"])]))
         elif kind == "reconnect":
-            self.handle(Disconnected("cut"))
+            self.handle(Disconnected())
             self.handle(Connected())
         elif kind == "tick":
             self.handle(ClientTick())
