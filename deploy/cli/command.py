@@ -85,6 +85,15 @@ def _log_option(function: F) -> F:
     )(function)
 
 
+def _scheduler_options(function: F) -> F:
+    file = click.option(
+        "--connection-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The scheduler's. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
+    )
+    return click.argument("address", required=False)(file(function))
+
+
 def _start_log(level: str) -> None:
     logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
 
@@ -329,12 +338,7 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
 @weft.command(
     cls=Command, short_help="Run workers for a scheduler, until Ctrl-C or until it stops."
 )
-@click.argument("address", required=False)
-@click.option(
-    "--connection-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The scheduler's. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
-)
+@_scheduler_options
 @click.option(
     "--nworkers",
     metavar="N",
@@ -508,12 +512,7 @@ def _parse_nworkers(text: str) -> int | None:
 
 
 @weft.command(cls=Command)
-@click.argument("address", required=False)
-@click.option(
-    "--connection-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The scheduler's. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
-)
+@_scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
 def info(address: str | None, connection_file: Path | None, as_json: bool) -> None:
     """Show a running cluster: its workers, clients and tasks."""

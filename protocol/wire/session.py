@@ -302,14 +302,8 @@ class Session:
         """
         if now < self.due:
             return
-        outage, report_s = self.outage, self.policy.report_s
-        if (
-            outage is not None
-            and outage.error is not None
-            and report_s is not None
-            and not outage.is_reported
-            and now >= outage.since + report_s
-        ):
+        outage = self.outage
+        if outage is not None and now >= self._report_at():
             outage.is_reported = True
             self.actions.append(ReportOutage(outage, max(self._deadline - now, 0.0)))
         if now >= self._until:
@@ -403,13 +397,13 @@ class Session:
     def _set_timer(self, now: float) -> None:
         """Set `due`. An attempt to connect has the shell's own time limit, and no timer here."""
         due = math.inf if self.phase in {"connecting", "over", "idle"} else self._until
-        outage, report_s = self.outage, self.policy.report_s
-        if (
-            outage is not None
-            and outage.error is not None
-            and report_s is not None
-            and not outage.is_reported
-            and self.phase != "over"
-        ):
-            due = min(due, outage.since + report_s)
+        if self.phase != "over":
+            due = min(due, self._report_at())
         self.due = max(due, now)
+
+    def _report_at(self) -> float:
+        """Return when the outage is to be reported; infinity if it was, or will not be."""
+        outage, report_s = self.outage, self.policy.report_s
+        if outage is None or outage.error is None or outage.is_reported or report_s is None:
+            return math.inf
+        return outage.since + report_s

@@ -36,7 +36,7 @@ from .tasks import (
     TaskClass,
     TaskGroup,
 )
-from .transitions import abandon, assigned_behind, lay_to_rest, take_back
+from .transitions import lay_to_rest, take_back_from
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -361,10 +361,6 @@ def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsRetu
             lay_to_rest(state, ws, attempt)
             continue
         tasks[task] = None
-    behind = [task for task in assigned_behind(tasks, ws) if task not in tasks]
-    for task in behind:
-        # The worker still holds these, waiting for an input that will not come there.
-        abandon(state, task)
     state.counters.tasks_returned += len(tasks)
-    take_back(state, [*tasks, *behind])
+    take_back_from(state, ws, tasks)
     state.story.note(state.now, f"returned by {ws.name}", [task.key for task in tasks])

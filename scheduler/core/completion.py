@@ -19,15 +19,13 @@ from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .tasks import MEMORY, WAITING, SchedulerTask
 from .transitions import (
-    abandon,
-    assigned_behind,
     drop_attempt,
     enqueue,
     err,
     free_resources,
     lay_to_rest,
     release_unneeded,
-    take_back,
+    take_back_from,
 )
 
 if TYPE_CHECKING:
@@ -182,11 +180,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     ws.last_progress = state.now
     # A failure in the same message may have taken away the need for a retry.
     again = {task: None for task in again if task.worker is ws}
-    # What waits behind a task that is run again waits on: it may have to run elsewhere now.
-    behind = [task for task in assigned_behind(again, ws) if task not in again]
-    for task in behind:
-        abandon(state, task)
-    take_back(state, [*again, *behind])
+    take_back_from(state, ws, again)
 
 
 def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) -> None:

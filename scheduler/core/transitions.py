@@ -265,6 +265,19 @@ def take_back(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
     assert not released, f"{released[0]} is read by a task that was processing, and is released"
 
 
+def take_back_from(
+    state: SchedulerState, ws: WorkerHandle, tasks: dict[SchedulerTask, None]
+) -> None:
+    """Place again tasks of which a worker has nothing any more, and what is assigned behind them.
+
+    The worker still holds the latter, which wait for inputs that may be made elsewhere now.
+    """
+    behind = [task for task in assigned_behind(tasks, ws) if task not in tasks]
+    for task in behind:
+        abandon(state, task)
+    take_back(state, [*tasks, *behind])
+
+
 def err(
     state: SchedulerState, task: SchedulerTask, failure: Failure, *, reported: bool = False
 ) -> None:

@@ -6,8 +6,9 @@ a time and when the test asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from weft.protocol.values.serialize import dumps_arguments, dumps_function
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     AssignTasks,
@@ -74,6 +75,30 @@ def assign(
         located_attempts=[row[1] for row in rows],
         located_nbytes=[row[2] for row in rows],
         located_holders=[row[3] for row in rows],
+    )
+
+
+def assign_call(
+    function: Callable[..., object], args: tuple[object, ...], key: str, attempt: int, wanted: int
+) -> AssignTasks:
+    """Make the assignment of one call, pickled as a client does it."""
+    id, blob = dumps_function(function)
+    packed, dependencies = dumps_arguments("f", args, {})
+    return AssignTasks(
+        functions=[id],
+        function_blobs=[blob],
+        function_clients=[0],
+        function_of=[0],
+        keys=[key],
+        attempts=[attempt],
+        priorities=[attempt],
+        args=[packed],
+        wanted=[wanted],
+        dependencies=[dependencies],
+        located_keys=[],
+        located_attempts=[],
+        located_nbytes=[],
+        located_holders=[],
     )
 
 

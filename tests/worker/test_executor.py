@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from tests.leaks import wait_until
+from tests.worker.builders import assign_call
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.exceptions import unpack_exception
-from weft.protocol.values.serialize import dumps_arguments, dumps_function, loads, reduce_future
+from weft.protocol.values.serialize import dumps_function, loads, reduce_future
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     AssignTasks,
@@ -81,23 +82,8 @@ class Bench:
         self, function: Callable[..., object], *args: object, key: str = "", wanted: int = 1
     ) -> AssignTasks:
         self.last_attempt += 1
-        id, blob = dumps_function(function)
-        packed, dependencies = dumps_arguments("f", args, {})
-        return AssignTasks(
-            functions=[id],
-            function_blobs=[blob],
-            function_clients=[0],
-            function_of=[0],
-            keys=[key or f"key-{self.last_attempt}"],
-            attempts=[self.last_attempt],
-            priorities=[self.last_attempt],
-            args=[packed],
-            wanted=[wanted],
-            dependencies=[dependencies],
-            located_keys=[],
-            located_attempts=[],
-            located_nbytes=[],
-            located_holders=[],
+        return assign_call(
+            function, args, key or f"key-{self.last_attempt}", self.last_attempt, wanted
         )
 
     def listen(self) -> list[Message]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.worker.builders import assign_call
 from weft.protocol.errors import (
     CommError,
     ConfigError,
@@ -24,7 +25,7 @@ from weft.protocol.errors import (
 from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import Listener, connect, listen
 from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
-from weft.protocol.values.serialize import dumps_arguments, dumps_function, loads, reduce_future
+from weft.protocol.values.serialize import loads, reduce_future
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -136,24 +137,7 @@ class Scheduler:
         self, function: Callable[..., object], *args: object, key: str, wanted: int = 1
     ) -> AssignTasks:
         self.last_attempt += 1
-        id, blob = dumps_function(function)
-        packed, dependencies = dumps_arguments("f", args, {})
-        return AssignTasks(
-            functions=[id],
-            function_blobs=[blob],
-            function_clients=[0],
-            function_of=[0],
-            keys=[key],
-            attempts=[self.last_attempt],
-            priorities=[self.last_attempt],
-            args=[packed],
-            wanted=[wanted],
-            dependencies=[dependencies],
-            located_keys=[],
-            located_attempts=[],
-            located_nbytes=[],
-            located_holders=[],
-        )
+        return assign_call(function, args, key, self.last_attempt, wanted)
 
     def located(self, task: AssignTasks, key: str, attempt: int, *holders: str) -> AssignTasks:
         task.located_keys, task.located_attempts = [key], [attempt]
