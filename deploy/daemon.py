@@ -208,7 +208,7 @@ def contact_address(address: str) -> str:
 
 
 def run_embedded(parent: Parent) -> int:
-    """Be the scheduler process of a `LocalCluster`; see `local.py` for the configuration."""
+    """Be the scheduler process of a `LocalCluster`; `local/cluster.py` configures it."""
     plain = parent.read_config()
 
     # When a program ends, its workers end too, perhaps before this process is notified of either.

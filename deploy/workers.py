@@ -36,7 +36,7 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 
 def run_embedded(parent: Parent) -> int:
-    """Be the spawner of a `LocalCluster`; see `local.py` for the configuration."""
+    """Be the spawner of a `LocalCluster`; `local/cluster.py` configures it."""
     send_user_code_by_value()
     # The imports, the only step that fails before errors can be reported, are done; workers
     # inherit this standard error.

@@ -1,4 +1,4 @@
-"""What happened to a task lately, for error messages and `explain`: a bounded ring of batches.
+"""What happened to a task lately, for error messages: a bounded ring of batches.
 
 One entry per batch, not per task: an entry refers to the very list of keys that a message carried,
 so keeping the story costs the hot path nothing per task but the sum of their lengths. Reading it is
