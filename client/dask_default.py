@@ -4,14 +4,20 @@ is one that blocks.
 dask is never imported here. If it is loaded already, its configuration is changed at once, else
 right after its module `dask.config` was imported. The configuration belongs to the whole process,
 clients belong to threads as well (`as_current`), and other code may change the configuration in
-between. So the value put there is no client but `_CurrentClient`, which looks for the client each
-time when dask looks the scheduler up; where there is none, as in a worker's task, it stands for
-the value that was configured before.
+between. So the value put there is no client but a `_ConfiguredClient`, which looks for the client
+each time when dask looks the scheduler up; where there is none, as in a worker's task, it stands
+for what was configured before.
+
+Each client that opens configures an object of its own, which remembers what it found. A `with
+dask.config.set(scheduler=...)` block puts back what it found at its begin, whatever happened
+within. The object that is configured when a client closes therefore shows which blocks are still
+open: it is replaced, by what it found, only if it belongs to a client that is closed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -27,41 +33,45 @@ from ..protocol.errors import ClientClosed
 if TYPE_CHECKING:
     from .client import Client
 
+_log = logging.getLogger("weft.client")
+
 _CONFIG = "dask.config"
+_SCHEDULER = "scheduler"
 _SHUFFLE = "dataframe.shuffle.method"
 #: A string object of its own, recognised by identity: a user may have set "tasks" as well.
 _TASKS = "".join(["ta", "sks"])
+#: Stands for a value where nothing is configured.
+_ABSENT: Any = object()
 
 #: Reentrant: a destructor that runs meanwhile may close a client.
 _lock = threading.RLock()
 #: The open clients, in the order in which they were registered; changed under the lock.
-_entries: list[_OpenClient] = []
+_entries: list[_ConfiguredClient] = []
 
 
-class _OpenClient:
-    """A client that is open and the default, or the current one of some thread."""
-
-    __slots__ = ("before", "client", "is_default", "pid", "undo")
-
-    def __init__(self, client: Client, is_default: bool) -> None:
-        self.client = weakref.ref(client)
-        self.is_default = is_default
-        self.pid = os.getpid()
-        #: Undoes the change of dask's configuration for this client; None if there was none.
-        self.undo: list[Any] | None = None
-        #: The scheduler that was configured before.
-        self.before: Any = None
+def _no_client() -> None:
+    """Stand for the reference to a client in a copy that came in a pickle."""
 
 
-class _CurrentClient:
-    """The value of dask's `scheduler` setting.
+class _ConfiguredClient:
+    """A client that is open and the default, or the current one of some thread.
 
-    dask treats any object as a client whose class has "Client" in its name and which has a `get`;
-    and a false object as none.
+    This is the value of dask's `scheduler` setting. dask treats any object as a client whose class
+    has "Client" in its name and which has a `get`; and a false object as none.
     """
 
+    def __init__(self, client: Client | None = None, is_default: bool = False) -> None:
+        self.client: Callable[[], Client | None] = _no_client
+        if client is not None:
+            self.client = weakref.ref(client)
+        self.is_default = is_default
+        self.pid = os.getpid()
+        #: What was configured before: a scheduler, or the object of another client.
+        self.found: Any = _ABSENT
+        self.is_configured = False
+
     def __bool__(self) -> bool:
-        return _find_client() is not None or bool(_configured_before())
+        return _find_client() is not None or bool(self._find_other())
 
     @property
     def asynchronous(self) -> bool:
@@ -73,58 +83,70 @@ class _CurrentClient:
         client = _find_client()
         if client is not None:
             return client.get  # bound: dask looks for `persist` on its owner
-        before = _configured_before()
-        if not before:
+        other = self._find_other()
+        if not other:
             raise ClientClosed()  # since dask asked whether there is one
-        found: Callable[..., Any] = sys.modules["dask.base"].get_scheduler(scheduler=before)
-        return found
+        get: Callable[..., Any] = sys.modules["dask.base"].get_scheduler(scheduler=other)
+        return get
+
+    def _find_other(self) -> Any:
+        """Return the scheduler that was configured before any client, None if there was none."""
+        found = self.found
+        while isinstance(found, _ConfiguredClient):
+            found = found.found
+        return None if found is _ABSENT else found
 
     def __repr__(self) -> str:
         return f"<the current weft.Client: {_find_client()!r}>"
 
-    def __reduce__(self) -> str:
-        return "_current_client"
+    def __deepcopy__(self, _memo: object) -> _ConfiguredClient:
+        return self
 
-
-_current_client = _CurrentClient()
+    def __reduce__(self) -> tuple[type[_ConfiguredClient], tuple[()]]:
+        return _ConfiguredClient, ()
 
 
 def register(client: Client, *, is_default: bool) -> None:
     """Let dask use a client: in all threads, or only where `as_current` names it."""
     module = _loaded_config()
     with _lock:
-        entry = _OpenClient(client, is_default)
-        _entries.append(entry)
+        entry = _ConfiguredClient(client, is_default)
         if module is not None:
+            _put_back_what_is_lost(module)
             _configure(module, entry)
         elif _hook not in sys.meta_path:
             sys.meta_path.insert(0, _hook)
+        _entries.append(entry)
 
 
 def give_back(client: Client, *, is_default: bool) -> None:
     """Undo one `register`; does nothing if there was none."""
+    module = _loaded_config()
     with _lock:
+        closed = [entry for entry in _entries if entry.client() is None]
         for entry in reversed(_entries):
             if entry.client() is client and entry.is_default == is_default:
-                _remove(entry)
+                closed.append(entry)
                 break
-        for entry in [entry for entry in _entries if entry.client() is None]:
-            _remove(entry)
+        if not closed:
+            return
+        if module is not None:
+            _put_back_what_is_lost(module)
+        for entry in closed:
+            _entries.remove(entry)
+        for entry in _entries:
+            entry.found = _skip_closed(entry.found)
+        if module is not None:
+            _restore(module)
         if not _entries and _hook in sys.meta_path:
             sys.meta_path.remove(_hook)
 
 
-def _remove(entry: _OpenClient) -> None:
-    at = _entries.index(entry)
-    del _entries[at]
-    if entry.undo is None:
-        return
-    later = _entries[at] if at < len(_entries) else None
-    if later is None:
-        for undo in reversed(entry.undo):
-            undo()
-    elif later.undo is None:  # nothing was configured in between
-        later.undo, later.before = entry.undo, entry.before
+def _skip_closed(found: Any) -> Any:
+    """Return `found`, or if that belongs to a client that is closed what was configured before."""
+    while isinstance(found, _ConfiguredClient) and found not in _entries:
+        found = found.found
+    return found
 
 
 def _find_client() -> Client | None:
@@ -151,13 +173,6 @@ def _is_in_task() -> bool:
     return context is not None and context.is_in_task()
 
 
-def _configured_before() -> Any:
-    for entry in reversed(_entries.copy()):
-        if entry.undo is not None:
-            return entry.before
-    return None
-
-
 # --- dask's configuration -------------------------------------------------------------------------
 
 
@@ -171,25 +186,61 @@ def _loaded_config() -> ModuleType | None:
     return module if hasattr(module, "refresh") else None
 
 
-def _configure(module: Any, entry: _OpenClient) -> None:
-    before = module.get("scheduler", None)
-    if before is _current_client:
-        return
-    entry.before = before
-    entry.undo = [_set(module, "scheduler", _current_client)]
+def _configure(module: Any, entry: _ConfiguredClient) -> None:
+    entry.found = _skip_closed(module.get(_SCHEDULER, _ABSENT))
+    _place(module, entry)
+
+
+def _place(module: Any, entry: _ConfiguredClient) -> None:
+    entry.is_configured = True
+    _put(module, _SCHEDULER, entry)
     # dask's other choice without dask.distributed is the disk of one machine.
     if module.get(_SHUFFLE, None) is None:
-        entry.undo.append(_set(module, _SHUFFLE, _TASKS))
+        _put(module, _SHUFFLE, _TASKS)
 
 
-def _set(module: Any, name: str, value: object) -> Callable[[], None]:
-    change = module.set({name: value})
+def _restore(module: Any) -> None:
+    """Take back what was configured for clients that are closed."""
+    configured = module.get(_SCHEDULER, _ABSENT)
+    wanted = _skip_closed(configured)
+    if wanted is not configured:
+        _put(module, _SCHEDULER, wanted)
+    if not _entries and module.get(_SHUFFLE, None) is _TASKS:
+        _put(module, _SHUFFLE, None)  # as dask's own defaults have it
 
-    def undo() -> None:
-        if module.get(name, None) is value:  # otherwise the user has changed it since then
-            change.__exit__(None, None, None)
 
-    return undo
+def _put_back_what_is_lost(module: Any) -> None:
+    """Configure the latest client again if no scheduler is configured though clients are open."""
+    open_ones = [entry for entry in _entries if entry.is_configured and entry.client() is not None]
+    if not open_ones or module.get(_SCHEDULER, None) is not None:
+        return
+    latest = open_ones[-1]
+    _log.warning(
+        "compute() of dask did not use the open weft client %r: its place in dask's configuration "
+        "was lost, by dask.config.refresh(), or at the end of the `with dask.config.set("
+        "scheduler=...)` in which the client was made. Make the client outside of such a block, "
+        "and after refresh()",
+        getattr(latest.client(), "name", ""),
+    )
+    found = _ABSENT
+    for entry in open_ones:
+        entry.found, found = found, entry
+    _place(module, latest)
+
+
+def _put(module: Any, name: str, value: Any) -> None:
+    """Assign to dask's configuration.
+
+    `dask.config.set` would take a lock, which the code that a destructor interrupts may hold.
+    """
+    *sections, last = name.split(".")
+    config = module.config
+    for section in sections:
+        config = config.setdefault(section, {})
+    if value is _ABSENT:
+        config.pop(last, None)
+    else:
+        config[last] = value
 
 
 class _Hook:
@@ -219,8 +270,8 @@ class _Hook:
         with _lock:
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            if _entries:
-                _configure(module, _entries[0])
+            for entry in _entries:
+                _configure(module, entry)
 
 
 _hook = _Hook()

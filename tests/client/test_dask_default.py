@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+import pickle
 import subprocess
 import sys
 import threading
@@ -92,6 +95,77 @@ def test_an_explicit_scheduler_wins(cluster, is_closed_inside):
     assert where().compute() == ("" if is_closed_inside else "k-0")
     client.close()
     dask.config.config.pop("scheduler", None)
+
+
+def test_a_client_that_outlives_the_block_it_was_made_in_leaves_the_older_client(cluster):
+    with weft.Client(cluster):
+        with dask.config.set(scheduler="synchronous"):
+            second = weft.Client(cluster)
+            assert where().compute() == "k-0"
+        assert where().compute() == "k-0"
+        second.close()
+        assert where().compute() == "k-0"
+    assert "scheduler" not in dask.config.config
+    assert where().compute() == ""
+
+
+def test_an_older_client_that_is_closed_in_a_block_does_not_come_back(cluster):
+    first = weft.Client(cluster)
+    with dask.config.set(scheduler="synchronous"):
+        second = weft.Client(cluster)
+        first.close()
+        assert where().compute() == "k-0"
+    assert where().compute() == "k-0"
+    second.close()
+    assert "scheduler" not in dask.config.config
+
+
+def test_the_end_of_a_block_that_takes_the_client_away_is_logged_and_mended(cluster, caplog):
+    with dask.config.set(scheduler="synchronous"):
+        first = weft.Client(cluster, name="first")
+    assert where().compute() == ""  # dask has put back what it found
+    second = weft.Client(cluster)
+    assert where().compute() == "k-0"
+    second.close()
+    assert where().compute() == "k-0"
+    first.close()
+    assert "scheduler" not in dask.config.config
+    lost = [record.getMessage() for record in caplog.records if "was lost" in record.getMessage()]
+    assert len(lost) == 1
+    assert "'first'" in lost[0]
+
+
+def test_a_client_that_refresh_took_away_is_put_back_when_another_is_closed(cluster, caplog):
+    pool = dask.config.get("pool")
+    with weft.Client(cluster), weft.Client(cluster) as second:
+        dask.config.refresh()
+        dask.config.set(pool=pool)
+        assert where().compute() == ""
+        with caplog.at_level(logging.WARNING, "weft.client"):
+            second.close()
+        assert where().compute() == "k-0"
+        assert dask.config.get("dataframe.shuffle.method") == "tasks"
+        assert "refresh()" in caplog.text
+    assert "scheduler" not in dask.config.config
+    assert dask.config.get("dataframe.shuffle.method", None) is None
+
+
+def test_a_scheduler_that_the_user_configured_meanwhile_stays(cluster, caplog):
+    with dask.config.set(scheduler=None), weft.Client(cluster):
+        dask.config.set(scheduler="threads")
+        with weft.Client(cluster):
+            assert where().compute() == "k-0"
+        assert where().compute() == ""
+    assert "was lost" not in caplog.text
+
+
+def test_copies_of_the_configuration_keep_their_meaning(cluster):
+    with weft.Client(cluster):
+        configured = dask.config.get("scheduler")
+        assert copy.deepcopy({"scheduler": configured})["scheduler"] is configured
+        pickled = pickle.loads(pickle.dumps(configured))
+        assert where().compute(scheduler=pickled) == "k-0"
+    assert not pickled
 
 
 def test_a_client_that_is_not_the_default_computes_where_it_is_current(cluster):
