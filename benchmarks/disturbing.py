@@ -26,8 +26,6 @@ from .tasks import inc
 #: Rows per message of the hostile peers; a process of weft sends shorter ones.
 HOSTILE_ROWS: Final = 100_000
 
-Go = Callable[[], None]
-
 
 def report(word: str) -> None:
     print(word, flush=True)

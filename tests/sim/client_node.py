@@ -211,7 +211,6 @@ class ClientNode:
                         replaced[0] if replaced else None,
                     )
                 )
-            self.sim.n_submitted += len(batch)
 
     def _function(self, name: str) -> FunctionRecord:
         record = self._functions.get(name)

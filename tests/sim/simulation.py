@@ -57,7 +57,6 @@ class Simulation:
         self.clients: list[ClientNode] = []
         self._links: list[tuple[SimulatedSession, Link]] = []
         self._n_ids = 0
-        self.n_submitted = 0
         self.n_restarts = 0
         self.is_healed = False
         #: {attempt: key} of all executions that were begun.

@@ -37,7 +37,6 @@ CLIENT_NONCE = b"c" * NONCE_BYTES
 SERVER_NONCE = b"s" * NONCE_BYTES
 
 HELLO_BYTES = 58
-ANSWER_BYTES = 38
 # Offsets in a hello and in an answer.
 KIND, PROTO_MIN, PROTO_MAX, ROLE, CLUSTER_ID = 4, 5, 7, 9, 10
 REASON = 5
