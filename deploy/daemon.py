@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.errors import ConfigError, WeftError
+from ..protocol.errors import ConfigError, InternalError, WeftError
 from ..protocol.host.facts import process_facts
 from ..protocol.net.deadline import within
 from ..protocol.net.sockets import outward_host
@@ -26,6 +26,7 @@ from ..protocol.trust.connection_file import ConnectionFile
 from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.address import Address, parse_address
 from ..scheduler.server import SchedulerConfig, SchedulerServer, run
+from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent
 
 _log = logging.getLogger("weft.scheduler")
@@ -189,6 +190,7 @@ def run_daemon(config: DaemonConfig) -> None:
 
     Raises:
         WeftError: it could not be started.
+        InternalError: a bug of weft has ended it, which is logged.
     """
     daemon = _Daemon(config)
     try:
@@ -235,6 +237,8 @@ def run_embedded(parent: Parent) -> int:
                 handle_signals=False,
             )
         )
+    except InternalError:
+        return EXIT_CRASHED  # the scheduler has logged the bug with its traceback
     finally:
         directory = plain["directory"]
         if directory:

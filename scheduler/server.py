@@ -2,6 +2,11 @@
 
 It decides nothing.
 
+An exception of the core is a bug of weft, and leaves a state of which only half has changed. If the
+scheduler went on with it, tasks would hang, and leases and silence go unnoticed. So every event
+passes one guard, `_handle`: after an exception the scheduler logs it and ends at once. Its peers
+come back to the scheduler that is started next.
+
 Received messages are queued per peer (`turns.py`) and handled in turns: some slices, then one flush
 of the out-boxes. Between two turns the loop looks at its sockets. A peer of which much waits is not
 read from until less does.
@@ -21,7 +26,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..protocol.errors import CommError, LocalProtocolError, ProtocolError, StuckPeer
+from ..protocol.errors import (
+    CommError,
+    InternalError,
+    LocalProtocolError,
+    ProtocolError,
+    StuckPeer,
+)
 from ..protocol.host.memory import return_memory
 from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
@@ -36,6 +47,7 @@ from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
     CloseConnection,
+    Event,
     LogLine,
     PeerClosed,
     PeerConnected,
@@ -111,6 +123,8 @@ class SchedulerServer:
         self._tick: asyncio.TimerHandle | None = None
         self._next_reassurance = 0.0
         self._stopped: asyncio.Event = asyncio.Event()
+        #: the bug of weft that ends this scheduler
+        self._bug: Exception | None = None
         #: Strong reference: the loop holds tasks weakly.
         self._stop_task: asyncio.Task[None] | None = None
 
@@ -147,8 +161,15 @@ class SchedulerServer:
         _log.info("scheduler listens at %s", ", ".join(self.addresses))
 
     async def wait_stopped(self) -> None:
-        """Wait until a client asked for the end or `stop` was called, and all is closed."""
+        """Wait until a client asked for the end or `stop` was called, and all is closed.
+
+        Raises:
+            InternalError: a bug of weft has ended the scheduler, which is logged.
+        """
         await self._stopped.wait()
+        if self._bug is not None:
+            text = f"a bug of weft has ended the scheduler: {self._bug!r}"
+            raise InternalError(text) from self._bug
 
     async def stop(self, reason: str = "stopped") -> None:
         """Send a Bye to all peers, close every connection and listener.
@@ -167,15 +188,18 @@ class SchedulerServer:
         self.state.finish_log(time.monotonic())
         try:
             self._flush()
-            if self._tick is not None:
-                self._tick.cancel()
-                self._tick = None
+            self._stop_ticks()
             for connection in list(self._connections.values()):
                 connection.send([Bye(reason=reason)])
                 connection.close()
         finally:
             await self._close_listeners()
             self._stopped.set()
+
+    def _stop_ticks(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
 
     async def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -187,7 +211,7 @@ class SchedulerServer:
         peer = self._next_peer
         self._next_peer = peer + 1
         self._connections[peer] = connection
-        self.state.handle(PeerConnected(peer, connection.peer_role), time.monotonic())
+        self._handle(PeerConnected(peer, connection.peer_role), time.monotonic())
         self._schedule_flush()
         return _Peer(self, peer)
 
@@ -221,9 +245,12 @@ class SchedulerServer:
 
     def _on_tick(self) -> None:
         self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
-        self.state.handle(SchedulerTick(self._measure(), self._turns.waiting()), time.monotonic())
-        self._cut_off_stuck()
-        self._reassure()
+        try:
+            self._handle(SchedulerTick(self._measure(), self._turns.waiting()), time.monotonic())
+            self._cut_off_stuck()
+            self._reassure()
+        except Exception as bug:
+            self._crash(bug, "a tick")
         self._schedule_flush()
 
     def _reassure(self) -> None:
@@ -279,6 +306,15 @@ class SchedulerServer:
     def _turn(self) -> None:
         """Handle some of what waits, write the out-boxes, and look at the sockets before more."""
         self._turn_scheduled = False
+        try:
+            self._handle_slices()
+            self._flush()
+        except Exception as bug:
+            self._crash(bug, "a turn")
+        if self._turns.n_waiting:
+            self._schedule_flush()
+
+    def _handle_slices(self) -> None:
         turns = self._turns
         scale = turns.begin(time.monotonic())
         cost = 0
@@ -294,19 +330,40 @@ class SchedulerServer:
             if peer in self._paused and turns.has_room(peer):
                 del self._paused[peer]
                 self._connections[peer].resume_reading()
-        self._flush()
-        if turns.n_waiting:
-            self._schedule_flush()
 
-    def _handle(self, event: PeerSent | PeerClosed, now: float) -> None:
+    # -- the guard -------------------------------------------------------------------------------
+    def _handle(self, event: Event, now: float) -> None:
+        """Let the core take in an event. An exception is a bug of weft and ends the scheduler."""
+        if self._bug is not None:
+            return
         try:
             self.state.handle(event, now)
-        except Exception:
-            # A bug of weft. What this peer sent is lost: it must connect and send it again.
-            _log.exception("a bug of weft ends the session of peer %d", event.peer)
-            connection = self._connections.get(event.peer)
-            if connection is not None:
-                connection.abort()
+        except Exception as bug:
+            self._crash(bug, _describe(event), self.state.story_of(event))
+
+    def _crash(self, bug: Exception, during: str, story: Sequence[str] = ()) -> None:
+        """End the scheduler at once: nothing of what a broken core has put out is sent."""
+        if self._bug is not None:
+            return
+        self._bug = bug
+        text = (
+            "the scheduler ends: a bug of weft has left its state half changed, during %s. Peers "
+            "come back when it is started again; please report this with the whole text%s"
+        )
+        _log.critical(text, during, "".join(f"\n  {line}" for line in story), exc_info=bug)
+        self._turns = Turns()
+        self._paused.clear()
+        self._stop_ticks()
+        for connection in list(self._connections.values()):
+            connection.abort()
+        if self._stop_task is None:
+            self._stop_task = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        try:
+            await self._close_listeners()
+        finally:
+            self._stopped.set()
 
     # -- out-boxes to frames ---------------------------------------------------------------------
     def schedule_flush(self) -> None:
@@ -320,6 +377,8 @@ class SchedulerServer:
 
     def _flush(self) -> None:
         """Do what the core has put out: `before`, the messages, `after`."""
+        if self._bug is not None:
+            return
         state = self.state
         if state.before:
             before, state.before = state.before, []
@@ -370,6 +429,15 @@ class SchedulerServer:
             return_memory()
 
 
+def _describe(event: Event) -> str:
+    if type(event) is SchedulerTick:
+        return "a tick"
+    if type(event) is PeerSent:
+        names = dict.fromkeys(type(message).__name__ for message in event.messages)
+        return f"messages of peer {event.peer} ({', '.join(names)})"
+    return repr(event)
+
+
 class _Peer:
     """The handler of one connection: it adds the peer's number to what is delivered."""
 
@@ -392,7 +460,11 @@ class _Peer:
 async def serve(
     config: SchedulerConfig, on_started: Callable[[SchedulerServer], None] | None = None
 ) -> None:
-    """Run a scheduler until it is stopped or this is cancelled."""
+    """Run a scheduler until it is stopped or this is cancelled.
+
+    Raises:
+        InternalError: a bug of weft has ended it.
+    """
     server = SchedulerServer(config)
     await server.start()
     try:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from ...protocol.errors import CommError, ConfigError, ConnectTimeout, WeftError
+from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError, WeftError
 from ..child import LOG_FORMAT
 from .hints import Command, CommandGroup, NThreads
 
@@ -182,6 +182,9 @@ def scheduler(
     It makes a token, writes it with its address to the connection file, and prints how to connect.
     Workers and clients of the same user on this machine find that file by themselves; elsewhere,
     give them a copy of it with --connection-file.
+
+    Exit codes: 0 = told to end, 1 = failed, 2 = wrong options or configuration, 70 = a bug of weft,
+    whose traceback is in the log.
     """
     from ...protocol.host.facts import process_facts
     from ...protocol.wire.session import MISSED_HEARTBEATS
@@ -539,6 +542,10 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except ConfigError as error:
         _fail(f"{name}: {error}", 2)
+    except InternalError as error:
+        from ...worker.family.exits import EXIT_CRASHED
+
+        _fail(f"{name}: {error}", EXIT_CRASHED)
     except WeftError as error:
         _fail(f"{name}: {error}", 1)
     sys.exit(code if isinstance(code, int) else 0)

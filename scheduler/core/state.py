@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from ...protocol.deaths import DeathLog
@@ -123,6 +124,9 @@ Action = CloseConnection | StopServer | LogLine | ReturnMemory
 #: those of two epochs are never the same: a worker that comes back to a new scheduler may still be
 #: executing, or fetching, what the old one gave it.
 NS_PER_ATTEMPT: Final = 1000
+
+#: A report of a bug has the stories of so many tasks at most.
+MAX_STORIES: Final = 10
 
 #: Which task-level handler serves which message, by role; anything else is refused.
 _ROLE_OPENERS: Final[dict[type[Message], Role]] = {
@@ -333,6 +337,21 @@ class SchedulerState:
             handler(self, who, message)
             if peer not in self.roles:
                 return  # that message ended the session
+
+    def story_of(self, event: Event) -> list[str]:
+        """Return what happened lately to the first tasks that an event names, for error reports."""
+        if type(event) is not PeerSent:
+            return []
+        ws = self.workers.get(event.peer)
+        processing = ws.processing if ws is not None else {}
+        keys: dict[str, None] = {}
+        for message in event.messages:
+            keys.update(dict.fromkeys(getattr(message, "keys", ())))
+            for attempt in getattr(message, "attempts", ()):
+                if attempt in processing:
+                    keys[processing[attempt].key] = None
+        first = islice(keys, MAX_STORIES)
+        return [f"{key}: {line}" for key in first for line in self.story.of(key)]
 
     @property
     def next_tick_s(self) -> float:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.deploy.daemons import environment, gone, run
 from weft.deploy.child import Child, ChildFailed, Parent
+from weft.worker.family.exits import EXIT_CRASHED
 
 
 @pytest.fixture
@@ -128,6 +129,25 @@ run_daemon(DaemonConfig(scheduler, on_ready=on_ready))
     done = run(folder=tmp_path, code=code, timeout=30)
     assert done.returncode == 1
     assert done.stderr.rstrip().endswith("RuntimeError: nobody foresaw this")
+
+
+@pytest.mark.slow
+def test_a_bug_of_weft_ends_the_scheduler_with_a_code_of_its_own(tmp_path):
+    code = """
+from weft.deploy.cli.command import main
+from weft.scheduler.core import membership
+
+def on_tick(state, unread):
+    raise KeyError("a broken invariant")
+
+membership.on_tick = on_tick
+main(["scheduler", "--port", "0", "--no-dashboard"])
+"""
+    done = run(folder=tmp_path, code=code, timeout=30)
+    assert done.returncode == EXIT_CRASHED
+    assert "the scheduler ends: a bug of weft has left its state half changed" in done.stderr
+    assert "Traceback" in done.stderr
+    assert "weft: a bug of weft has ended the scheduler: KeyError" in done.stderr
 
 
 FORKS = """

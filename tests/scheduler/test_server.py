@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.protocol.transport_kit import End
-from weft.protocol.errors import StuckPeer
+from weft.protocol.errors import CommError, InternalError, StuckPeer
 from weft.protocol.net.connection import Connection
 from weft.protocol.net.transport import connect
 from weft.protocol.trust.security import Security
@@ -28,7 +31,14 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
-from weft.scheduler.core.state import CloseConnection, PeerSent, SchedulerState
+from weft.scheduler.core.state import (
+    CloseConnection,
+    PeerClosed,
+    PeerConnected,
+    PeerSent,
+    SchedulerState,
+    SchedulerTick,
+)
 from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
 
@@ -245,24 +255,66 @@ async def test_a_connection_that_ends_is_read_to_its_end_first(tmp_path):
         assert not server._turns.waiting()
 
 
-async def test_a_bug_ends_the_session_in_which_it_shows(tmp_path, caplog):
-    async with running(f"unix://{tmp_path}/s") as server:
-        end, connection = await a_client(server)
-        bob, other = await a_client(server, "bob")
-        handle = server.state.handle
+@pytest.mark.parametrize(
+    ("kind", "during"),
+    [
+        (PeerSent, "messages of peer 1 (WantKeys)"),
+        (SchedulerTick, "a tick"),
+        (PeerConnected, "PeerConnected(peer=3, role=<Role.CLIENT"),
+        (PeerClosed, "PeerClosed(peer=2)"),
+    ],
+)
+async def test_a_bug_in_the_core_ends_the_scheduler_and_is_logged_once(
+    tmp_path, caplog, kind, during
+):
+    server = SchedulerServer(SchedulerConfig([f"unix://{tmp_path}/s"], SECURITY))
+    await server.start()
+    end, connection = await a_client(server)
+    bob, other = await a_client(server, "bob")
+    handle = server.state.handle
+    n_raised = 0
 
-        def buggy(event: Any, now: float) -> None:
-            if isinstance(event, PeerSent) and event.peer == 1:
-                raise AssertionError("a broken invariant")
-            handle(event, now)
+    def buggy(event: Any, now: float) -> None:
+        nonlocal n_raised
+        if type(event) is kind:
+            n_raised += 1
+            server.state.send(1, Bye(reason="put out by a core that is broken"))
+            raise AssertionError("a broken invariant")
+        handle(event, now)
 
-        server.state.handle = buggy  # type: ignore[method-assign]
-        connection.send([FetchKeys(request=1, keys=[])])
-        await asyncio.wait_for(end.closed(), 20)
-        assert "a bug of weft ends the session of peer 1" in caplog.text
-        other.send([FetchKeys(request=2, keys=[])])
-        assert await bob.got(1) == [KeysData(request=2, keys=[], results=[], missing=[])]
+    server.state.story.note(0.0, "submitted by alice", ["x"])
+    server.state.handle = buggy  # type: ignore[method-assign]
+    if kind is PeerSent:
+        connection.send([WantKeys(keys=["x"])])
+    elif kind is PeerClosed:
         other.close()
+    elif kind is PeerConnected:
+        with contextlib.suppress(CommError):
+            await a_stranger(server)
+    with pytest.raises(InternalError, match="a broken invariant"):
+        await asyncio.wait_for(server.wait_stopped(), 20)
+    for peer in (end, bob):
+        await asyncio.wait_for(peer.closed(), 20)
+    assert end.messages == []
+    await server.stop()  # again: no effect, and no second report
+    assert n_raised == 1
+    (record,) = [r for r in caplog.records if r.levelno == logging.CRITICAL]
+    assert during in record.getMessage()
+    assert ("x: 0.000000 submitted by alice" in record.getMessage()) == (kind is PeerSent)
+    assert record.exc_info is not None
+
+
+async def test_a_bug_in_the_shell_ends_the_scheduler(tmp_path, caplog):
+    server = SchedulerServer(SchedulerConfig([f"unix://{tmp_path}/s"], SECURITY))
+    await server.start()
+    end, _ = await a_client(server)
+    server.state.after.append("no action")  # type: ignore[arg-type]
+    server._act = lambda action: 1 // 0  # type: ignore[method-assign]
+    server.schedule_flush()
+    with pytest.raises(InternalError, match="ZeroDivisionError"):
+        await asyncio.wait_for(server.wait_stopped(), 20)
+    await asyncio.wait_for(end.closed(), 20)
+    assert "a bug of weft" in caplog.text
 
 
 async def test_no_clock_ticks_on_after_the_end(monkeypatch):

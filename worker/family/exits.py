@@ -10,7 +10,8 @@ from typing import Final
 
 #: No scheduler was found or answered in time (EX_UNAVAILABLE); used by `weft worker` only.
 EXIT_NO_SCHEDULER: Final = 69
-#: Weft's own code has failed in the worker, because of a task or a bug (EX_SOFTWARE).
+#: Weft's own code has failed in the process, because of a task or a bug (EX_SOFTWARE). A scheduler
+#: ends with it as well.
 EXIT_CRASHED: Final = 70
 #: The scheduler would refuse the same process again (EX_NOPERM).
 EXIT_REFUSED: Final = 77
