@@ -27,22 +27,35 @@ _INLINE_BYTES: Final = 4 << 10
 TERMINATE_FRACTION: Final = 0.95
 #: The pickle of a result below this part of the limit is assumed to fit.
 _LARGE_FRACTION: Final = 1 / 8
+#: Pickling objects of exactly these types runs no user code.
+PLAIN_TYPES: Final = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 def pack_result(value: object, key: str) -> Blob:
     """Pickle the result of task `key`.
 
     Raises:
-        UnpicklableResult: it cannot be pickled.
+        UnpicklableResult: it cannot be pickled, whatever its reduction raised.
     """
     try:
         blob = dumps(value, "result")
     except SerializationError as error:
         text = error.text if error.where == "result" else f"{error.where}: {error.text}"
         raise UnpicklableResult(key, error.type_name, text) from error
+    except BaseException as error:  # of user code: SystemExit, and MemoryError, end no thread
+        raise UnpicklableResult(key, type_name(value), _described(error)) from error
     if blob.__class__ is bytes and len(blob) > _INLINE_BYTES:
         return Payload(blob, ())
     return blob
+
+
+def _described(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:  # `__str__` is user code as well
+        text = ""
+    name = type(error).__name__
+    return f"its pickling raised {name}: {text}" if text else f"its pickling raised {name}"
 
 
 def pack_to_ride_along(value: object, key: str) -> Blob | None:
@@ -78,6 +91,12 @@ def pack_for_reader(value: object, key: str, nbytes: int, memory_limit: int) -> 
     try:
         return pack_result(value, key)
     except UnpicklableResult as error:
+        if isinstance(error.__cause__, MemoryError):
+            text = (
+                f"{error.text}; the result takes {nbytes} bytes, and its pickle is made beside it; "
+                "return it in parts or as an array, which is not copied"
+            )
+            return error_blob(UnpicklableResult(key, error.type_name, text))
         return error_blob(error)
 
 
@@ -148,6 +167,6 @@ def why_too_large(value: object, nbytes: int, memory_limit: int) -> str:
             f"{counter.nbytes}, and the worker may use {memory_limit} in all; return it in parts "
             "or as an array, which is not copied, or raise the memory limit"
         )
-    except Exception:  # the pickling that follows reports the reason
+    except BaseException:  # of user code; the pickling that follows reports the reason
         return ""
     return ""

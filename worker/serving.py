@@ -1,7 +1,8 @@
 """The data port: sends values to other workers and to clients that ask for them.
 
-Small values are pickled on the loop. Larger ones, or more of them, are pickled on a thread, so that
-a value that takes seconds to pickle delays its own reader only. Large buffers are not copied.
+Copies that came packed and small values of plain builtin types are packed on the loop. All other
+values are pickled on a thread, because their reductions are user code: they may take seconds, and
+may raise anything, which their reader gets. Large buffers are not copied.
 
 A result whose pickle would not fit into the worker's memory is not pickled (`packing`): the reader
 gets an error in its place. A result whose pickling or sending may kill the worker is noted
@@ -39,7 +40,7 @@ from .started import StartedRecord
 
 logger = logging.getLogger("weft.worker")
 
-#: Requests for up to this many bytes, as far as known, are answered by the loop itself.
+#: Requests for up to this many bytes of plain values are answered by the loop itself.
 _ON_LOOP_BYTES = 64 << 10
 
 #: Most bytes of the requests that wait for one reader (workers and clients have far fewer).
@@ -47,9 +48,8 @@ _MAX_WAITING_BYTES = 64 << 20
 #: Rough cost of a key or a request in addition to its text.
 _ITEM_BYTES = 64
 
-#: The ways of pickling, for `StartedRecord.note_serving`.
-_BY_LOOP = 0
-_BY_THREAD = 1
+#: The way of pickling, for `StartedRecord.note_serving`.
+_BY_THREAD = 0
 
 
 class _DataReader:
@@ -124,9 +124,9 @@ class DataServer:
             request, keys = reader.requests.popleft()
             reader.nbytes -= _request_nbytes(keys)
             found = self._executor.lookup(keys)
-            if sum(nbytes for _, _, nbytes in found) <= _ON_LOOP_BYTES:
-                self._answer(connection, request, keys, self._pack(found, _BY_LOOP))
-                self._note(_BY_LOOP, 0)
+            packed = self._pack_plain(found)
+            if packed is not None:
+                self._answer(connection, request, keys, packed)
                 continue
             reader.is_busy = True
             task = asyncio.get_running_loop().create_task(
@@ -165,6 +165,18 @@ class DataServer:
             self._sent(connection)
         reader.is_busy = False
         self._go_on(connection, reader)
+
+    def _pack_plain(self, found: list[tuple[str, int, int]]) -> dict[str, Blob] | None:
+        """Return the pickles of small values; None if a thread has to make them."""
+        if sum(nbytes for _, _, nbytes in found) > _ON_LOOP_BYTES:
+            return None
+        packed = {}
+        for key, attempt, _ in found:
+            blob = self._executor.store.pack_plain(attempt, key)
+            if blob is None:
+                return None
+            packed[key] = blob
+        return packed
 
     def _pack(self, found: list[tuple[str, int, int]], way: int) -> dict[str, Blob]:
         packed = {}

@@ -18,8 +18,8 @@ from pathlib import Path
 #: In the byte order of this machine, where the reader runs, too.
 _ATTEMPT = struct.Struct("q")
 
-#: Ways in which results are pickled: on the loop, and by the data port's thread.
-N_SERVING = 2
+#: Ways in which results are pickled: by the data port's thread.
+N_SERVING = 1
 
 
 class StartedRecord:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..protocol.values.serialize import loads
 from ..protocol.wire.payload import Blob, blob_nbytes
-from .packing import pack_for_reader
+from .packing import PLAIN_TYPES, pack_for_reader, pack_result
 
 __all__ = ["Store"]
 
@@ -84,6 +84,16 @@ class Store:
             value = self._values[attempt] = loads(value.blob)
         return value
 
+    def pack_plain(self, attempt: int, key: str) -> Blob | None:
+        """Do `pack` on the event loop; return None if it might run user code (or nothing is here).
+
+        One read of the value decides: a task's thread may unpickle a copy at any moment.
+        """
+        value = self._values.get(attempt, _NOTHING)
+        if type(value) is _Packed:  # not `__class__`, which may be user code
+            return value.blob
+        return pack_result(value, key) if type(value) in PLAIN_TYPES else None
+
     def pack(self, attempt: int, key: str) -> Blob | None:
         """Return the pickle of the result of task `key`, for a reader; None if it is not here.
 
@@ -92,7 +102,7 @@ class Store:
         value = self._values.get(attempt, _NOTHING)
         if value is _NOTHING:
             return None
-        if value.__class__ is _Packed:
+        if type(value) is _Packed:
             return value.blob
         return pack_for_reader(value, key, self.nbytes_of(attempt), self.memory_limit)
 

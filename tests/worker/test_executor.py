@@ -304,6 +304,18 @@ def test_a_wanted_result_that_cannot_be_pickled_is_an_error_with_its_type(bench)
     assert len(bench.store) == 0
 
 
+class LeavesWhenPickled:
+    def __reduce__(self):
+        raise SystemExit(3)
+
+
+def test_a_wanted_result_whose_reduction_raises_system_exit_is_an_error(bench):
+    bench.run(LeavesWhenPickled, key="x")
+    error = bench.error(1)
+    assert isinstance(error, UnpicklableResult)
+    assert "LeavesWhenPickled): its pickling raised SystemExit: 3" in str(error)
+
+
 def test_an_unwanted_one_serves_local_tasks_and_fails_where_it_is_fetched(bench):
     bench.run(make_lock, key="x", wanted=0)
     bench.run(len, Ref("x"))
@@ -544,7 +556,7 @@ def test_the_file_says_which_attempts_are_being_executed(make_bench, gate, tmp_p
     wait_until(lambda: read_started(path) == [])
     bench.executor.stop()
     assert bench.executor.join(10)
-    record.note_serving(1, 7)
+    record.note_serving(0, 7)
     record.close()
     assert read_started(path) == []
     assert read_served(path) == [7]

@@ -1,0 +1,122 @@
+"""The data port: what runs on the event loop, what runs on its threads, and what readers get."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import ClassVar
+
+import pytest
+
+from tests.worker.test_server import (  # noqa: F401 - fixtures
+    ask,
+    cluster,
+    security,
+)
+from weft.protocol.errors import UnpicklableResult
+from weft.protocol.values.serialize import loads
+from weft.protocol.wire.messages import GetData
+
+# ruff: noqa: F811 - fixtures are named as what they give
+
+
+class Reduced:
+    """Notes the thread that pickles it, and raises what it was made with."""
+
+    threads: ClassVar[list[int]] = []
+
+    def __init__(self, error: BaseException | None, n: int) -> None:
+        self.error = error
+        self.ballast = bytes(n)
+
+    def __reduce__(self):
+        Reduced.threads.append(threading.get_ident())
+        if self.error is not None:
+            raise self.error
+        return str, ("read",)
+
+
+class Unprintable(Exception):  # so is the text of an error user code
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def reduced(name, n):
+    errors = {
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "memory": MemoryError("no room"),
+        "unprintable": Unprintable(),
+    }
+    return Reduced(errors.get(name), n)
+
+
+def plain(i):
+    return [True, 1, 2.5, None, "text", b"bytes"][i]
+
+
+async def served(cluster, security, *tasks):
+    """Run tasks whose results are not wanted; return the worker and a reader of its data port."""
+    worker = await cluster.start()
+    cluster.scheduler.send(worker, *tasks)
+    await cluster.scheduler.until_done(len(tasks))
+    return worker, *await ask(worker, security)
+
+
+async def end(asker, connection):
+    connection.close()
+    await asyncio.wait_for(asker.closed.wait(), 20)
+
+
+async def test_user_code_of_small_results_does_not_run_on_the_loop(cluster, security):
+    task = cluster.scheduler.task(reduced, "", 1, key="x", wanted=0)
+    _, asker, connection = await served(cluster, security, task)
+    Reduced.threads.clear()
+    connection.send([GetData(request=1, keys=["x"])])
+    answer = await asyncio.wait_for(asker.answers.get(), 20)
+    assert loads(answer.results[0]) == "read"
+    assert Reduced.threads
+    assert threading.get_ident() not in Reduced.threads
+    await end(asker, connection)
+
+
+async def test_small_results_of_builtin_types_need_no_thread(cluster, security):
+    keys = [f"k{i}" for i in range(6)]
+    tasks = [cluster.scheduler.task(plain, i, key=key, wanted=0) for i, key in enumerate(keys)]
+    worker, asker, connection = await served(cluster, security, *tasks)
+    connection.send([GetData(request=1, keys=keys)])
+    answer = await asyncio.wait_for(asker.answers.get(), 20)
+    assert [loads(blob) for blob in answer.results] == [plain(i) for i in range(6)]
+    assert worker._server._threads is None
+    await end(asker, connection)
+
+
+@pytest.mark.parametrize("n", [1, 200_000])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("exit", "SystemExit: 3"),
+        ("interrupt", "KeyboardInterrupt"),
+        ("memory", "MemoryError: no room; the result takes .* bytes, .* return it in parts"),
+        ("unprintable", "ValueError: no text"),
+    ],
+)
+async def test_whatever_a_reduction_raises_is_an_error_for_its_reader_only(
+    cluster, security, name, text, n
+):
+    tasks = [
+        cluster.scheduler.task(reduced, name, n, key="bad", wanted=0),
+        cluster.scheduler.task(reduced, "", n, key="good", wanted=0),
+    ]
+    _, asker, connection = await served(cluster, security, *tasks)
+    requests = [GetData(request=1, keys=["bad", "good"]), GetData(request=2, keys=["good"])]
+    connection.send(requests)
+    for request in requests:
+        answer = await asyncio.wait_for(asker.answers.get(), 20)
+        assert answer.keys == request.keys
+        results = dict(zip(answer.keys, answer.results, strict=True))
+        assert loads(results["good"]) == "read"
+        if "bad" in results:
+            with pytest.raises(UnpicklableResult, match=rf"'bad' cannot be pickled.*{text}"):
+                loads(results["bad"])
+    await end(asker, connection)
