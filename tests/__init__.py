@@ -1,1 +1,1 @@
-"""The tests mirror the folders; what several of them share lies here and in conftest.py."""
+"""The tests mirror the folders; helpers of several of them are here and in conftest.py."""

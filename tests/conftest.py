@@ -1,4 +1,4 @@
-"""What holds for every test.
+"""The rules for every test.
 
 - A test that passes must leave nothing behind: no thread, open file, socket, child process (also
   checked for each module as a whole) and no asyncio task. See tests/leaks.py for what counts.

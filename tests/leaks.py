@@ -1,4 +1,4 @@
-"""What a test leaves behind: threads, open files and sockets, child processes, asyncio tasks.
+"""Finds leaks of tests: threads, open files and sockets, child processes, asyncio tasks.
 
 `Snapshot.take()` before, `leaks_since(snapshot)` after. The check waits, up to `GRACE_S`, for what
 is already on its way out (a thread that has been told to stop, a socket whose peer has closed), so
@@ -6,7 +6,7 @@ that it fails only on what stays. It does not wait at all when nothing is left, 
 
 Not counted as left behind:
 
-- what was replaced: a connection closed and another one opened is the same number of files;
+- replacements: a connection closed and another one opened is the same number of files;
 - files below /dev and regular files of the interpreter (shared libraries): libraries open them once
   for the whole process;
 - libuv's pipe for signals, which it opens with the first loop of the process: that loop is made
@@ -59,28 +59,28 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What this process holds at one moment."""
+    """The threads, files and processes of this process at one moment."""
 
     threads: frozenset[threading.Thread]
     #: {(number, what it refers to)}, without what `_is_process_wide` says.
     files: frozenset[tuple[int, str]]
-    #: psutil tells a process from a later one with the same pid.
+    #: psutil distinguishes a process from a later one with the same pid.
     children: frozenset[psutil.Process]
 
     @classmethod
     def take(cls) -> Snapshot:
-        """Look at this process now; costs about 1 ms."""
+        """Take a snapshot of this process; costs about 1 ms."""
         return cls(frozenset(threading.enumerate()), _open_files(), _children())
 
 
 def leaks_since(before: Snapshot) -> list[str]:
-    """Wait for the end of what began after `before`; describe what is still there, [] if nothing.
+    """Wait for the end of everything that began after `before`; describe the rest, [] if none.
 
     Processes that are still there are killed: the tests that follow must not meet them.
     """
     left = _left(before)
     if left:
-        # A cycle may hold a socket or a process that nobody uses any more. That is not a leak.
+        # A cycle may hold a socket or a process that is not used any more. That is not a leak.
         gc.collect()
         deadline = time.monotonic() + GRACE_S
         while (left := _left(before)) and time.monotonic() < deadline:
@@ -113,7 +113,7 @@ def _left(before: Snapshot) -> list[str]:
 
 
 def describe(process: psutil.Process) -> str:
-    """Say which process this is, even if it is about to go or is a zombie."""
+    """Describe a process, even if it is about to end or is a zombie."""
     try:
         return f"{process.pid} [{process.status()}] {' '.join(process.cmdline())[:200]}"
     except psutil.Error as error:

@@ -1,7 +1,7 @@
 """The source folders, the links in weft/ and pyproject.toml describe the same package.
 
-Each test stands for a way to break it that an editable install does not show: a folder that the
-wheel lacks, a link that nobody made, a module that can be imported twice.
+Each test covers a defect that an editable install does not show: a folder that the
+wheel lacks, a missing link, a module that can be imported twice.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def test_every_workload_of_weft_runs_and_finds_the_known_result(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_pools_and_floor_run_and_the_table_says_what_they_cannot_do(tmp_path: Path) -> None:
+def test_pools_and_floor_run_and_the_table_names_workloads_that_they_cannot_run(
+    tmp_path: Path,
+) -> None:
     done, document = bench(
         *("--peers", "processes", "floor", "--only", "map", "round-trip", "chain", "as-completed"),
         json_path=tmp_path / "new" / "bench.json",
@@ -106,14 +108,14 @@ def test_scheduler_alone_finishes_every_task_and_forgets_all(shape: str) -> None
     assert outcome.seconds > 0
 
 
-def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_system_is_a_cell_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SYSTEMS["ray"], "module", "no_such_module_of_ray")
     work, left_out = command.plan(TABLE, command.parse(["--peers", "ray", "--only", "map"]))
     assert work == {}
     assert left_out["map", "ray"].note == "no_such_module_of_ray is not installed"
 
 
-def test_big_map_of_a_slow_peer_needs_its_name_and_says_how_long_it_would_take() -> None:
+def test_big_map_of_a_slow_peer_needs_its_name_and_its_cell_estimates_the_time() -> None:
     work, left_out = command.plan(TABLE, command.parse(["--only", "big-map"]))
     assert set(work) == {"weft", "threads", "floor"}
     slow = Cell("processes", "map", runs=[5_000.0])

@@ -106,7 +106,7 @@ def test_plots_are_drawn_where_the_caller_wants_them(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"scaling-tasks.svg", "scaling-edges.svg"}
 
 
-def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_system_is_a_cell_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SYSTEMS["dask-sync"], "module", "no_such_module_of_dask")
     work, left_out = command.plan(
         TABLE, command.parse(["--systems", "dask-sync", "--only", "engines"])
@@ -115,7 +115,7 @@ def test_missing_system_is_a_cell_that_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert left_out["independent", "dask-sync"].note == "no_such_module_of_dask is not installed"
 
 
-def test_workload_whose_module_is_missing_is_a_cell_that_says_so(
+def test_workload_whose_module_is_missing_is_a_cell_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(WORKLOADS["array-compute"], "needs", ("no_such_module",))
@@ -169,7 +169,7 @@ def test_crosstalk_has_so_many_edges_and_is_the_same_every_time() -> None:
     assert shapes.crosstalk(5, 3) == shape
 
 
-def test_bare_loop_tells_keys_from_literals() -> None:
+def test_bare_loop_distinguishes_keys_from_literals() -> None:
     graph = {"a": 1, ("b", 0): (pow, 3, 2), "c": (divmod, ("b", 0), 2), "d": (sum, ["a", ("b", 0)])}
     assert shapes.bare(graph, ["c", "d"])() == [(4, 1), 10]
 
@@ -297,7 +297,7 @@ def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_open() -> N
     assert met["array-overhead", "8 x dask"] is None
 
 
-def test_derived_figures() -> None:
+def test_derived_figures_are_computed_from_measured_ones() -> None:
     assert growth_of_edges(FIGURES, "weft-threaded") == 1
     assert growth_of_edges(FIGURES, "dask-threaded") is None
     quadratic = cells_of({(f"edges-{n}", "bare"): float(n * n) for n in EDGE_POINTS})
@@ -340,7 +340,7 @@ def test_every_workload_has_a_row_and_every_goal_too() -> None:
     assert {s for w in WORKLOADS.values() for s in w.systems} == set(SYSTEMS)
 
 
-def test_quick_runs_leave_out_what_has_no_small_size() -> None:
+def test_quick_runs_leave_out_workloads_without_a_small_size() -> None:
     assert "tasks-100000" in TABLE.names(["sweeps"], is_quick=False)
     assert "tasks-100000" not in TABLE.names(["sweeps"], is_quick=True)
     assert "edges-100" in TABLE.names(["sweeps"], is_quick=True)
@@ -399,7 +399,7 @@ def draw(cells: dict[tuple[str, str], Cell], *folders: Path) -> None:
 
 @pytest.mark.slow
 @needs_matplotlib
-def test_plots_are_small_svgs_of_text_that_name_every_engine_and_what_is_left_out(
+def test_plots_are_small_svgs_that_name_every_engine_and_the_points_left_out(
     tmp_path: Path,
 ) -> None:
     draw(sweep_cells(), tmp_path / "a", tmp_path / "b")
@@ -418,6 +418,6 @@ def test_plots_are_small_svgs_of_text_that_name_every_engine_and_what_is_left_ou
     assert "not run" not in paths[1].read_text()
 
 
-def test_no_sweep_no_plot(tmp_path: Path) -> None:
+def test_without_a_sweep_there_is_no_plot(tmp_path: Path) -> None:
     assert write_plots({}, tmp_path / "none") == []
     assert not (tmp_path / "none").exists()

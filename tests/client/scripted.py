@@ -1,4 +1,4 @@
-"""A scheduler for tests of the client: it speaks the protocol on a real socket and does compute.
+"""A scheduler for tests of the client, with a real socket, that runs the tasks itself.
 
 It runs tasks itself, in its loop, in order of submission; a test can make it hold tasks back, lose
 its memory, drop its connection, or keep results on a "worker" (a second port in this process).
@@ -95,9 +95,9 @@ class ScriptedScheduler:
         self.is_holding = False
         #: Results longer than this stay with the "worker".
         self.inline_limit = 1 << 16
-        #: What the worker has lost although the scheduler believes in it.
+        #: Keys that the worker has lost, which the scheduler does not know.
         self.lost: set[str] = set()
-        #: Where the data port is said to be.
+        #: The address of the data port in messages.
         self.holder = self.data_address
         self.n_fetches = 0
         self.n_runs = 0
@@ -130,7 +130,7 @@ class ScriptedScheduler:
         )
 
     def disappear(self) -> None:
-        """Close everything, as a process that ends."""
+        """Close everything, as at the end of the process."""
         self.thread.run_coroutine(self._disappear())
 
     async def _disappear(self) -> None:
@@ -140,7 +140,7 @@ class ScriptedScheduler:
         self._listener = self._data_listener = None
 
     def forget(self) -> None:
-        """Be a new scheduler that knows nothing."""
+        """Become a new scheduler without any state."""
 
         async def forget() -> None:
             self.tasks.clear()
@@ -158,7 +158,7 @@ class ScriptedScheduler:
         self.thread.run_coroutine(drop())
 
     def go_on(self) -> None:
-        """Run what was held back."""
+        """Run the tasks that were held back."""
 
         async def go_on() -> None:
             self.is_holding = False
@@ -254,7 +254,7 @@ class ScriptedScheduler:
             connection.close()
 
     def drop(self, key: str) -> None:
-        """Forget what nobody wants or needs; its dependencies too."""
+        """Forget a task that is neither wanted nor needed, and its dependencies."""
         keys = [key]
         while keys:
             key = keys.pop()

@@ -1,4 +1,4 @@
-"""What is known from elsewhere and is not here is refused with advice, and looks absent."""
+"""Names of dask that weft does not have are refused with advice, and look absent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_each_piece_of_advice_can_follow_a_colon_and_names_what_is_there(name):
             assert hasattr({"weft": weft, "client": Client}[owner], attribute), instead
 
 
-def test_a_missing_method_says_what_to_do(client, cluster):
+def test_the_error_of_a_missing_method_gives_advice(client, cluster):
     with pytest.raises(AttributeError) as caught:
         client.scatter([1])
     assert str(caught.value) == (
@@ -70,18 +70,18 @@ def test_a_missing_method_says_what_to_do(client, cluster):
 
 
 @pytest.mark.parametrize("wait", [concurrent.futures.wait, concurrent.futures.as_completed])
-def test_the_standard_library_is_told_what_waits_for_these_futures(client, wait):
+def test_the_standard_library_s_wait_gets_advice_for_these_futures(client, wait):
     with pytest.raises(AttributeError, match=r"use weft\.wait and weft\.as_completed"):
         list(wait([client.submit(abs, -1)]))
 
 
-def test_a_slip_of_the_pen_is_still_suggested_by_python(client):
+def test_python_still_suggests_the_right_name_for_a_misspelt_one(client):
     with pytest.raises(AttributeError) as caught:
         client.gahter([])
     assert (caught.value.name, caught.value.obj) == ("gahter", client)
 
 
-def test_an_unknown_option_says_what_to_give():
+def test_the_error_of_an_unknown_option_gives_advice():
     with pytest.raises(TypeError, match="'scheduler_file'; it is called `connection_file=`"):
         Client(scheduler_file="x")
     with pytest.raises(TypeError, match="Client has no option 'nthreads'; it is called `thr"):
@@ -94,7 +94,7 @@ def test_an_unknown_option_says_what_to_give():
         Client(qqqq=1)
 
 
-def test_an_option_of_a_call_that_is_not_here_says_what_to_do(client):
+def test_the_error_of_an_absent_option_of_a_call_gives_advice(client):
     assert TABLES["CALL_OPTIONS"].keys() >= _HARMLESS.keys()
     with pytest.raises(TypeError, match="actor= is not supported by weft: keep the state"):
         client.submit(abs, -1, actor=True)

@@ -46,7 +46,7 @@ def fail_twice(name):
 
 
 @pytest.mark.parametrize("worker", [FIRST, SECOND])
-def test_what_is_said_where_a_collection_is_made(client, worker):
+def test_annotations_where_a_collection_is_made_apply(client, worker):
     with dask.annotate(workers=worker):
         places = [dask.delayed(where, pure=False)() for _ in range(8)]
     assert {*dask.compute(*places)} == {worker}
@@ -59,7 +59,7 @@ def test_what_is_said_where_a_collection_is_made(client, worker):
 
 
 @pytest.mark.parametrize("worker", [FIRST, SECOND])
-def test_what_is_said_where_it_is_computed(client, worker):
+def test_annotations_where_a_collection_is_computed_apply(client, worker):
     places = [dask.delayed(where, pure=False)() for _ in range(8)]
     with dask.annotate(workers=worker):
         assert {*dask.compute(*places)} == {worker}
@@ -70,7 +70,7 @@ def test_what_is_said_where_it_is_computed(client, worker):
         assert client.submit(where, worker, pure=False).result() == worker
 
 
-def test_what_is_said_of_fewer_tasks_goes_first(client):
+def test_annotations_of_fewer_tasks_take_precedence(client):
     layer = HighLevelGraph.from_collections("y", {"y": (where,)})
     layer.layers["y"].annotations = {"workers": [FIRST]}
     graph = HighLevelGraph({**layer.layers, "z": {"z": (where,)}}, {"y": set(), "z": set()})
@@ -111,7 +111,7 @@ def test_retries_and_resources(client):
         future.cancel()
 
 
-def test_whoever_may_be_preferred(client):
+def test_annotated_workers_may_be_only_preferred(client):
     with dask.annotate(allow_other_workers=True):
         assert client.submit(where, "anywhere").result() in (FIRST, SECOND)
         with dask.annotate(workers="nobody"):
@@ -127,7 +127,7 @@ def test_whoever_may_be_preferred(client):
         ({"workers": []}, ValueError, "workers= is empty"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(client, annotations, error, text):
+def test_annotations_that_cannot_be_honoured_are_refused(client, annotations, error, text):
     with dask.annotate(**annotations):
         value = dask.delayed(where)()
         for call in (
@@ -141,7 +141,7 @@ def test_what_cannot_be_honoured_is_refused(client, annotations, error, text):
         value.compute()
 
 
-def test_what_is_only_information_is_let_through(client):
+def test_annotations_that_are_only_information_are_ignored(client):
     with dask.annotate(span=["a"], origin="test", executor="default", priority=1.0):
         assert client.submit(where).result() in (FIRST, SECOND)
         assert dask.delayed(where)().compute() in (FIRST, SECOND)

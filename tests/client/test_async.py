@@ -56,7 +56,7 @@ async def test_a_key_is_free_as_soon_as_its_future_is_released(scheduler):
             future.release()
 
 
-async def test_iterating_asynchronously(scheduler):
+async def test_as_completed_iterates_asynchronously(scheduler):
     client = await Client(scheduler, asynchronous=True)
     futures = client.map(inc, range(200))
     found = [result async for _, result in as_completed(futures, with_results=True)]
@@ -67,7 +67,7 @@ async def test_iterating_asynchronously(scheduler):
     await client.close()
 
 
-async def test_timeouts_and_cancelling(scheduler):
+async def test_timeouts_and_cancelling_work_asynchronously(scheduler):
     async with Client(scheduler, asynchronous=True) as client:
         scheduler.is_holding = True
         future = client.submit(inc, 1)
@@ -84,13 +84,13 @@ async def test_timeouts_and_cancelling(scheduler):
         await asyncio.wait_for(called.wait(), 10)
 
 
-async def test_large_results(scheduler):
+async def test_large_results_are_awaited(scheduler):
     async with Client(scheduler, asynchronous=True) as client:
         results = await client.gather(client.map(bytes, [100_000, 100_001]))
         assert [len(result) for result in results] == [100_000, 100_001]
 
 
-async def test_a_client_that_is_not_open_says_so(scheduler):
+async def test_a_client_that_is_not_open_raises_an_error_about_that(scheduler):
     client = Client(scheduler, asynchronous=True)
     with pytest.raises(ClientClosed, match="await it first"):
         client.submit(inc, 1)

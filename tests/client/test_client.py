@@ -120,7 +120,7 @@ def test_a_failed_pure_call_is_tried_again(client, scheduler):
     assert scheduler.n_runs == 2
 
 
-def test_keys_of_ones_own(client):
+def test_keys_may_be_given_by_the_user(client):
     future = client.submit(inc, 1, key="mine")
     assert future.key == "mine"
     assert client.submit(inc, 1, key="mine").result(10) == 2
@@ -192,7 +192,7 @@ def test_bad_options_are_refused_by_name(client, options, error, text):
         client.map(inc, [1], **options)
 
 
-def test_what_cannot_be_pickled_is_named_and_nothing_is_submitted(client, scheduler):
+def test_an_unpicklable_argument_is_named_and_nothing_is_submitted(client, scheduler):
     lock = threading.Lock()
     with pytest.raises(SerializationError, match=r"argument args\[1\] of inc"):
         client.submit(inc, 1, lock)
@@ -262,7 +262,7 @@ def test_a_key_that_is_no_text_is_refused_at_submit(client):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of 3.12: this is that case
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this platform lacks")
-def test_a_forked_child_is_told_that_the_client_is_not_its_own(client):
+def test_a_forked_child_gets_an_error_for_its_parent_s_client(client):
     future = client.submit(inc, 1)
     assert future.result() == 2
     pid = os.fork()
@@ -357,7 +357,7 @@ def test_dependents_raise_the_root_error_and_name_both(client):
         late.result(10)
 
 
-def test_cancel(client, scheduler):
+def test_cancelling_fails_the_future(client, scheduler):
     scheduler.is_holding = True
     done, *waiting = client.map(inc, range(3))
     client.cancel(waiting, reason="changed my mind")
@@ -443,7 +443,7 @@ def test_a_scheduler_that_comes_back_empty_gets_the_work_again(client, scheduler
     assert (second.session, second.last_epoch) == (2, 1)
 
 
-def test_a_scheduler_that_stays_away_fails_what_is_pending(scheduler):
+def test_a_scheduler_that_stays_away_fails_pending_futures(scheduler):
     scheduler.is_holding = True
     with Client(scheduler, reconnect_timeout=0.3) as client:
         done = client.submit(len, "abc", key="done")
@@ -468,7 +468,7 @@ def messages_of(caplog, level):
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
-def test_a_long_outage_is_said_once_and_its_end_too(scheduler, caplog, monkeypatch, wait_until):
+def test_a_long_outage_is_logged_once_and_its_end_too(scheduler, caplog, monkeypatch, wait_until):
     caplog.set_level(logging.INFO, "weft.client")
     monkeypatch.setattr("weft.client.shell.link._REPORT_AFTER_S", 0.1)
     scheduler.is_holding = True
@@ -513,7 +513,7 @@ def test_a_scheduler_whose_connection_file_is_gone_is_looked_for_where_it_was(sc
         assert len(scheduler.sessions) == 2
 
 
-def test_the_last_error_tells_of_the_connection_before_its_file(scheduler, tmp_path):
+def test_the_last_error_names_the_connection_before_its_file(scheduler, tmp_path):
     path = tmp_path / "scheduler.json"
     write_connection_file(scheduler, path)
     scheduler.is_holding = True
@@ -558,7 +558,7 @@ def test_an_unknown_option_is_named_with_what_was_meant(options, words):
         Client(**options)
 
 
-def test_closing_cancels_what_is_pending_and_keeps_what_is_here(scheduler):
+def test_closing_cancels_pending_futures_and_keeps_results_that_are_here(scheduler):
     client = Client(scheduler)
     done = client.submit(inc, 1)
     assert done.result(10) == 2
@@ -594,7 +594,7 @@ def test_a_clean_session_logs_nothing(scheduler, caplog):
     assert caplog.records == []
 
 
-def test_unrunnable_tasks_are_said_aloud(client, scheduler, caplog, wait_until):
+def test_unrunnable_tasks_cause_a_warning(client, scheduler, caplog, wait_until):
     scheduler.say(KeysUnrunnable(keys=["x"], reason="nobody has GPU=1"))
     wait_until(lambda: "nobody has GPU=1" in caplog.text)
 
@@ -611,7 +611,7 @@ def test_unpickled_futures_are_of_the_current_client(client, scheduler):
         unknown.result(10)
 
 
-def test_current_client(client, scheduler):
+def test_the_current_client_is_the_innermost_one(client, scheduler):
     assert Client.current() is client
     with Client(scheduler, set_as_default=False) as other:
         assert Client.current() is client
@@ -623,7 +623,7 @@ def test_current_client(client, scheduler):
         Client.current()
 
 
-def test_what_the_cluster_is(client, scheduler):
+def test_a_client_describes_its_cluster(client, scheduler):
     scheduler.set_workers(2)
     client.wait_for_workers(2, timeout=10)
     with pytest.raises(WorkerStartTimeout, match="2 of 3 workers"):
@@ -642,13 +642,13 @@ def test_shutdown_asks_the_scheduler(client, scheduler, wait_until):
     assert client.status == "closed"
 
 
-def test_who_does_not_hold_the_token_is_told_so(scheduler, caplog):
+def test_a_client_without_the_token_gets_an_error_about_that(scheduler, caplog):
     wrong = Security(token=new_token().encode(), cluster_id=scheduler.security.cluster_id)
     with pytest.raises(WrongToken):
         Client(scheduler.scheduler_address, security=wrong)
 
 
-def test_nobody_there(scheduler):
+def test_connecting_where_no_scheduler_listens_is_an_error(scheduler):
     with pytest.raises(ConnectTimeout, match="nobody listens"):
         Client("unix:///nowhere/at/all", security=scheduler.security, timeout=0.3)
 
@@ -663,7 +663,7 @@ def test_options_of_a_local_cluster_need_one(scheduler):
 # --- Threads --------------------------------------------------------------------------------------
 
 
-def test_many_threads_share_keys_and_let_go_of_them(client, scheduler, wait_until):
+def test_many_threads_share_keys_and_release_them(client, scheduler, wait_until):
     errors = []
 
     def work(seed):

@@ -27,7 +27,7 @@ def cluster():
 
 @pytest.fixture(scope="module", autouse=True)
 def threads_of_dask():
-    """Its own are never joined."""
+    """An executor whose threads are never joined."""
     with ThreadPoolExecutor(4) as pool, dask.config.set(pool=pool):
         yield
 
@@ -54,7 +54,7 @@ def test_a_collection_is_computed_by_the_open_client(cluster):
     assert where().compute() == ""
 
 
-def test_what_was_configured_comes_back(cluster):
+def test_closing_the_client_restores_dask_s_configuration(cluster):
     names = ["scheduler", "dataframe.shuffle.method"]
     before = [dask.config.get(name, None) for name in names]
     with weft.Client(cluster):
@@ -91,7 +91,7 @@ def test_an_explicit_scheduler_wins(cluster, is_closed_inside):
         if is_closed_inside:
             client.close()
             assert where().compute() == ""
-    # dask puts back what it has found, which may be of a client that is closed by now.
+    # dask restores the setting that it found, which may be of a client that is closed by now.
     assert where().compute() == ("" if is_closed_inside else "k-0")
     client.close()
     dask.config.config.pop("scheduler", None)

@@ -1,4 +1,4 @@
-"""Failures as messages carry them become the exceptions that users meet."""
+"""The exceptions that users get, made from failures as messages carry them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.protocol.values.exceptions import pack_exception
 @pytest.mark.parametrize(
     ("attempts", "notes"), [([], []), ([3], ["weft: attempt 3 of 3: each one raised"])]
 )
-def test_a_task_that_raised_in_each_attempt_says_how_often(attempts, notes):
+def test_the_error_of_a_task_that_raised_in_each_attempt_has_their_number(attempts, notes):
     state = FutureState("x")
     state.failure = ["exception", "x", *pack_exception(ValueError("bad"), "x", "w1"), *attempts]
     assert exception_of(state).__notes__ == ["weft: task x on w1", *notes]

@@ -1,4 +1,4 @@
-"""What `gather` raises, and `cancel` in both of its ways."""
+"""The errors of `gather`, and `cancel`, blocking and awaited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fail(text):
 
 
 class Unreadable:
-    """Its pickle can be written and not be read."""
+    """An object whose pickle can be written, but not read."""
 
     def __reduce__(self):
         return fail, ("unreadable",)

@@ -1,4 +1,4 @@
-"""What the simulator found in the client's core, in a few lines each: mostly lost connections."""
+"""Defects that the simulator found in the client's core, most of them after lost connections."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def want(bench, key):
 
 
 def test_a_held_task_follows_the_later_submission_of_its_input():
-    """The input was let go and submitted once more, all before there was a connection."""
+    """The input was released and submitted again, all before there was a connection."""
     bench = Bench()
     first = bench.task("a")
     bench.do(first, bench.task("b", "a"))
@@ -60,7 +60,7 @@ def test_a_held_task_follows_the_later_submission_of_its_input():
     assert submitted(bench.connect()) == ["a", "b"]
 
 
-def test_an_input_that_was_watched_and_let_go_is_still_submitted():
+def test_an_input_that_was_watched_and_released_is_still_submitted():
     bench = Bench()
     a = bench.task("a")
     bench.do(a, bench.task("b", "a"))
@@ -93,11 +93,11 @@ def test_an_input_that_was_submitted_as_lineage_and_cancelled_since_is_released(
     assert messages[-1] == ReleaseKeys(keys=["a"])
 
 
-def test_what_depends_on_a_task_that_was_cancelled_unsent_is_cancelled_too():
+def test_dependents_of_a_task_that_was_cancelled_unsent_are_cancelled_too():
     bench = Bench()
     a, b, c = bench.task("a"), bench.task("b", "a"), bench.task("c", "b")
     bench.do(a, b, c)
-    bench.do(b.state)  # reaches c through a state that nobody holds
+    bench.do(b.state)  # reaches c through a state without futures
     bench.do(Cancel([a.state]))
     assert submitted(bench.connect()) == []
     assert (c.state.status, c.state.failure[1]) == ("cancelled", "a")
@@ -114,7 +114,7 @@ def test_an_input_is_not_released_before_the_held_task_that_reads_it_is_submitte
     assert messages[-1] == ReleaseKeys(keys=["a"])
 
 
-def test_a_release_that_may_not_have_been_heard_does_not_hit_the_same_task_submitted_again(bench):
+def test_a_release_that_may_not_have_been_read_does_not_hit_the_same_task_submitted_again(bench):
     a = bench.task("a")
     bench.do(a)
     bench.do(a.state)
@@ -124,7 +124,7 @@ def test_a_release_that_may_not_have_been_heard_does_not_hit_the_same_task_submi
     assert bench.connect() == [WantKeys(keys=["a"])]
 
 
-def test_a_key_wanted_after_its_cancel_is_not_deaf_to_the_answer(bench):
+def test_a_key_wanted_after_its_cancel_gets_the_answer(bench):
     a = bench.task("a", named=b"h" * 16)
     bench.do(a)
     bench.do(Cancel([a.state]), a.state)
@@ -168,7 +168,7 @@ def test_a_task_that_lost_its_data_is_counted_once_for_its_function_when_submitt
 
 
 def test_a_doomed_task_that_the_scheduler_may_have_is_released(bench):
-    """It was asked for, submitted, and its input cancelled; then comes the first answer."""
+    """It was wanted, then submitted, its input cancelled; then the first answer arrives."""
     bench.do(want(bench, "b"), want(bench, "a"))
     b = bench.task("b", "a")
     bench.do(b)
@@ -180,7 +180,7 @@ def test_a_doomed_task_that_the_scheduler_may_have_is_released(bench):
 
 
 def test_nothing_is_released_before_it_is_known_what_has_to_be_submitted_again(bench):
-    """The input's result came and its record is gone: only the scheduler can still make it."""
+    """The input's result came and its record is gone: only the scheduler can compute it again."""
     a = bench.task("a")
     bench.do(a)
     bench.hear(ready(["a"]))
@@ -193,7 +193,7 @@ def test_nothing_is_released_before_it_is_known_what_has_to_be_submitted_again(b
     assert messages[-1] == ReleaseKeys(keys=["a"])
 
 
-def test_an_input_that_is_let_go_while_answers_are_missing_stays_until_it_is_read(bench):
+def test_an_input_that_is_released_while_answers_are_missing_stays_until_it_is_read(bench):
     a = bench.task("a")
     bench.do(a)
     bench.hear(ready(["a"]))
@@ -206,8 +206,8 @@ def test_an_input_that_is_let_go_while_answers_are_missing_stays_until_it_is_rea
     assert messages[-1] == ReleaseKeys(keys=["a"])
 
 
-def test_a_task_that_was_let_go_and_submitted_again_keeps_its_inputs_at_the_scheduler(bench):
-    """Released and submitted anew it would be another task: one whose input is gone."""
+def test_a_task_that_was_released_and_submitted_again_keeps_its_inputs_at_the_scheduler(bench):
+    """If it was released and submitted again, it would be another task, whose input is gone."""
     a, b = bench.task("a"), bench.task("b", "a", named=b"h" * 16)
     bench.do(a, b)
     bench.hear(ready(["a"]))
@@ -222,7 +222,7 @@ def test_a_task_that_was_let_go_and_submitted_again_keeps_its_inputs_at_the_sche
     assert messages[-1] == ReleaseKeys(keys=["a"])
 
 
-def test_what_held_a_name_back_is_released_before_the_name_is_used_again(bench):
+def test_the_old_task_of_a_name_is_released_before_the_name_is_used_again(bench):
     old, reader = bench.task("k", named=b"1" * 16), bench.task("reader", "k")
     bench.do(old, reader)
     bench.do(old.state, reader.state)
@@ -236,7 +236,7 @@ def test_what_held_a_name_back_is_released_before_the_name_is_used_again(bench):
 
 
 def test_a_result_of_the_last_session_is_not_taken_for_that_of_a_new_task_of_its_name(bench):
-    """It comes in the new session, before the scheduler hears that the old task was let go."""
+    """It comes in the new session, before the scheduler has read the release of the old task."""
     old = bench.task("k", named=b"1" * 16)
     bench.do(old)
     bench.do(old.state)
@@ -250,7 +250,7 @@ def test_a_result_of_the_last_session_is_not_taken_for_that_of_a_new_task_of_its
     assert bench.state("k").blob == b"new k"
 
 
-def test_a_failed_task_that_was_submitted_again_is_not_told_of_its_old_failure(bench):
+def test_a_failed_task_that_was_submitted_again_does_not_get_its_old_failure(bench):
     bench.do(bench.task("a"))
     bench.hear(erred("a"))
     bench.do(bench.task("a"))
@@ -262,8 +262,8 @@ def test_a_failed_task_that_was_submitted_again_is_not_told_of_its_old_failure(b
     assert bench.state("a").status == "pending"
 
 
-def test_a_release_that_follows_a_submission_is_said_again_too(bench):
-    """What was submitted only for its dependent: the next loss may part the two messages."""
+def test_a_release_that_follows_a_submission_is_sent_again_too(bench):
+    """A task submitted only for its dependent: the next loss may come between the two messages."""
     a, b = bench.task("a"), bench.task("b", "a")
     bench.do(a, b)
     bench.do(a.state)
@@ -291,13 +291,13 @@ def test_a_late_failure_is_not_taken_for_that_of_the_same_task_submitted_again(b
     assert bench.state("b").status == "pending"
 
 
-def test_one_barrier_serves_all_that_is_submitted_again(bench):
+def test_one_barrier_serves_all_tasks_that_are_submitted_again(bench):
     columns = bench.columns([f"k{i}" for i in range(10)])
     bench.do(columns)
     bench.do(*columns.states)
     messages = bench.do(*[bench.task(f"k{i}") for i in range(10)])
     assert [type(message) for message in messages] == [FetchKeys, SubmitTasks]
-    # ... but not what is let go after it.
+    # ... but not keys that are released after it.
     bench.do(bench.state("k3"))
     messages = bench.do(bench.task("k3"))
     assert [type(message) for message in messages] == [FetchKeys, SubmitTasks]
@@ -308,7 +308,7 @@ def test_one_barrier_serves_all_that_is_submitted_again(bench):
 
 
 def test_a_name_is_asked_for_with_the_hash_of_its_task(bench):
-    """Somebody else may have used it in the meantime, at a new scheduler."""
+    """Another client may have used the name in the meantime, at a new scheduler."""
     bench.do(bench.task("mine", named=b"h" * 16), bench.task("other"))
     bench.sent(Disconnected())
     (want,) = bench.connect()

@@ -1,4 +1,4 @@
-"""What is given in the place of futures is taken as meant, or refused; it is never a no-op."""
+"""Arguments in the place of futures are handled or refused, and never ignored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_gather_leaves_values_in_containers_alone(client):
 
 
 @pytest.mark.parametrize("thing", [5, None, "abs-1", b"abs", 1.5])
-def test_what_holds_no_futures_is_refused(client, thing):
+def test_arguments_without_futures_are_refused(client, thing):
     for name, call in (
         ("cancel", client.cancel),
         ("gather", client.gather),

@@ -9,7 +9,7 @@ import weft
 
 
 class Large:
-    """A value that shows when it is freed."""
+    """A value that records when it is freed."""
 
 
 def test_release_frees_the_copy_of_the_client_at_once(wait_until):

@@ -38,7 +38,7 @@ def large(seed=0):
 
 
 def rows(scheduler):
-    """Return (key, size of the arguments, priority) of all that was submitted."""
+    """Return (key, size of the arguments, priority) of all submitted tasks."""
     return [
         (key, blob_nbytes(blob), message.priority)
         for message in scheduler.heard(SubmitTasks)
@@ -52,7 +52,7 @@ def hidden(scheduler):
 
 @pytest.fixture
 def without_collector():
-    """What is let go of must not wait for the garbage collector."""
+    """Released objects must not wait for the garbage collector."""
     gc.collect()
     gc.disable()
     yield
@@ -64,7 +64,7 @@ def objects(*types):
     return Counter(type(x) for x in gc.get_objects() if type(x) in types)
 
 
-# --- What is sent ---------------------------------------------------------------------------------
+# --- Messages -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("priority", [0, 7])
@@ -114,7 +114,7 @@ def test_arguments_that_are_not_buffers_are_shared_too(client, scheduler):
     assert key.startswith("data-list-")
 
 
-def test_several_large_arguments_of_one_call(client, scheduler):
+def test_several_large_arguments_of_one_call_are_all_shared(client, scheduler):
     x, y = large(), large(1)
     assert client.submit(lambda a, b, c, d: (a is c, float((b - a).sum()), d), x, y, x, 5).result(
         10
@@ -162,7 +162,7 @@ def test_a_map_over_different_large_arguments_goes_row_by_row(client, scheduler)
     assert [key[:4] for key, _, _ in rows(scheduler)] == ["data", "tota"] * 8
 
 
-def test_a_late_large_argument_in_a_map(client, scheduler):
+def test_a_large_argument_late_in_a_map_is_shared(client, scheduler):
     x = large()
     values = [np.zeros(3), *[x] * 5, np.ones(3)]
     assert client.gather(client.map(total, values)) == [0.0, *[total(x)] * 5, 3.0]
@@ -200,7 +200,7 @@ def test_a_name_belongs_to_one_content(client):
         client.submit(total, large(1), key="mine")
 
 
-def test_what_is_changed_after_submit_is_sent_as_it_was(client, scheduler):
+def test_an_argument_changed_after_submit_is_sent_as_it_was(client, scheduler):
     x = large()
     scheduler.is_holding = True
     expected = total(x)
@@ -227,7 +227,7 @@ def test_a_result_that_is_here_needs_no_argument(client, scheduler, monkeypatch)
     assert len(hidden(scheduler)) == 1
 
 
-# --- How long it lives ----------------------------------------------------------------------------
+# --- Lifetime -------------------------------------------------------------------------------------
 
 
 def test_a_shared_argument_lives_as_long_as_a_future_of_its_calls(client, scheduler, wait_until):
@@ -248,7 +248,9 @@ def test_a_shared_argument_lives_as_long_as_a_future_of_its_calls(client, schedu
 
 @pytest.mark.parametrize("when", ["finished", "pending", "cancelled", "failed"])
 @pytest.mark.parametrize("how", ["submit", "map"])
-def test_nothing_remains(client, scheduler, wait_until, without_collector, when, how):
+def test_no_shared_argument_remains_after_its_calls(
+    client, scheduler, wait_until, without_collector, when, how
+):
     before = objects(FutureState, TaskRecord, TaskColumns, PackedArgument)
     scheduler.is_holding = when != "finished"
     function = (lambda x, i: 1 / 0) if when == "failed" else total
@@ -282,7 +284,7 @@ def test_cancelling_one_call_leaves_the_others_alone(client, scheduler):
     assert len(hidden(scheduler)) == 1
 
 
-def test_a_released_call_that_others_need_keeps_it(client, scheduler):
+def test_a_released_call_that_others_need_keeps_its_argument(client, scheduler):
     scheduler.is_holding = True
     x = large()
     last = client.submit(abs, client.submit(total, x, 1))
@@ -291,7 +293,9 @@ def test_a_released_call_that_others_need_keeps_it(client, scheduler):
     assert last.result(10) == total(x, 1)
 
 
-def test_what_no_call_needs_is_let_go_of_beyond_a_limit(client, scheduler, wait_until, monkeypatch):
+def test_arguments_that_no_call_needs_are_released_beyond_a_limit(
+    client, scheduler, wait_until, monkeypatch
+):
     monkeypatch.setattr(shared_arguments, "IDLE_NBYTES", 4_000_000)
     futures = [client.submit(total, large(i)) for i in range(5)]
     client.gather(futures)
@@ -305,7 +309,7 @@ def test_what_no_call_needs_is_let_go_of_beyond_a_limit(client, scheduler, wait_
     wait_until(lambda: {k for k in keys if k in scheduler.wanted} == {keys[4], keys[0]})
 
 
-def test_a_call_of_higher_priority_does_not_wait_for_what_another_one_waits_for(client, scheduler):
+def test_a_call_of_higher_priority_has_an_argument_task_of_its_own(client, scheduler):
     scheduler.is_holding = True
     x = large()
     low = client.submit(total, x, 1)
@@ -324,7 +328,7 @@ def test_a_call_of_higher_priority_does_not_wait_for_what_another_one_waits_for(
     assert len(hidden(scheduler)) == 2
 
 
-def test_one_that_failed_is_sent_again(client, scheduler, wait_until):
+def test_an_argument_whose_task_failed_is_sent_again(client, scheduler, wait_until):
     scheduler.is_holding = True
     x = large()
     first = client.submit(total, x, 1)
@@ -346,7 +350,9 @@ def test_one_that_failed_is_sent_again(client, scheduler, wait_until):
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["finished", "pending"])
 @pytest.mark.parametrize("is_released", [True, False], ids=["released", "held"])
-def test_a_new_scheduler_gets_it_again(client, scheduler, wait_until, is_there, is_released):
+def test_a_new_scheduler_gets_shared_arguments_again(
+    client, scheduler, wait_until, is_there, is_released
+):
     x = large()
     scheduler.is_holding = not is_there
     gate = client.submit(total, x, 0)
@@ -369,7 +375,9 @@ def test_a_new_scheduler_gets_it_again(client, scheduler, wait_until, is_there, 
     assert len(hidden(scheduler)) == 2
 
 
-def test_what_is_submitted_without_a_connection_is_sent_later(client, scheduler, wait_until):
+def test_calls_submitted_without_a_connection_are_sent_later_with_their_arguments(
+    client, scheduler, wait_until
+):
     scheduler.is_holding = True
     scheduler.disappear()
     wait_until(lambda: not client._engine.core.is_linked)
@@ -384,7 +392,7 @@ def test_what_is_submitted_without_a_connection_is_sent_later(client, scheduler,
 # --- Other clients --------------------------------------------------------------------------------
 
 
-async def test_an_asynchronous_client_shares_them_as_well(scheduler):
+async def test_an_asynchronous_client_shares_arguments_as_well(scheduler):
     async with Client(scheduler, asynchronous=True) as client:
         x = large()
         scheduler.is_holding = True
@@ -395,7 +403,7 @@ async def test_an_asynchronous_client_shares_them_as_well(scheduler):
         del futures
 
 
-def test_threads_that_submit_at_once_send_it_once(client, scheduler):
+def test_threads_that_submit_at_once_send_an_argument_once(client, scheduler):
     x = large()
     scheduler.is_holding = True
     futures = []

@@ -1,4 +1,4 @@
-"""Options as they are known from elsewhere, and what is said about wrong ones."""
+"""Options of dask and of the standard library, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.client.encoding import make_options
 from weft.protocol.errors import ClientClosed, ConfigError, TaskCancelled
 
 
-def test_what_is_usual_elsewhere_is_accepted(client):
+def test_the_defaults_of_dask_are_accepted(client):
     future = client.submit(abs, -1, fifo_timeout="100 ms", actor=False)
     futures = client.map(abs, [-2], fifo_timeout="100 ms")
     assert client.gather([future, *futures], "raise", True, False) == [1, 2]
@@ -37,7 +37,7 @@ def test_what_is_usual_elsewhere_is_accepted(client):
         (lambda c: c.get({}, [], actors=True), "actors= is not supported"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(client, call, text):
+def test_unsupported_options_are_refused_by_name(client, call, text):
     with pytest.raises(TypeError, match=text):
         call(client)
 
@@ -56,7 +56,7 @@ async def test_an_asynchronous_client_does_not_block_its_loop(scheduler):
         assert await client.gather([future]) == [1]
 
 
-def test_why_something_was_cancelled(client, scheduler):
+def test_the_error_of_a_cancelled_task_has_the_reason(client, scheduler):
     scheduler.is_holding = True
     one, two, three = client.map(abs, range(3))
     client.cancel(one, reason="budget", msg="nothing left")
@@ -76,12 +76,12 @@ def test_why_something_was_cancelled(client, scheduler):
         (None, "map needs iterables, and None is not"),
     ],
 )
-def test_what_map_cannot_iterate_over_is_named(client, iterable, text):
+def test_the_error_of_map_names_the_argument_that_is_no_iterable(client, iterable, text):
     with pytest.raises(TypeError, match=text):
         client.map(pow, [1, 2], iterable)
 
 
-def test_workers_are_listed_as_asked(client, scheduler):
+def test_nthreads_lists_the_requested_workers(client, scheduler):
     scheduler.set_workers(1)
     address = scheduler.data_address
     assert [*client.scheduler_info()["workers"]] == [address]
@@ -91,7 +91,7 @@ def test_workers_are_listed_as_asked(client, scheduler):
     assert client.nthreads(["nobody"]) == {}
 
 
-def test_futures_are_those_that_somebody_holds(client, wait_until):
+def test_client_futures_lists_the_futures_that_are_alive(client, wait_until):
     future = client.submit(abs, -1)
     assert future.result(20) == 1
     assert {key: state.status for key, state in client.futures.items()} == {future.key: "finished"}
@@ -99,7 +99,7 @@ def test_futures_are_those_that_somebody_holds(client, wait_until):
     wait_until(lambda: client.futures == {})
 
 
-def test_the_current_client_may_have_to_be_said(client):
+def test_the_current_client_may_be_limited_to_as_current(client):
     assert Client.current() is weft.default_client() is client
     assert weft.default_client(client) is client
     with pytest.raises(ClientClosed, match="as_current"):
@@ -119,7 +119,7 @@ def test_the_current_client_may_have_to_be_said(client):
         ({"workers": ()}, ValueError, "workers= is empty"),
     ],
 )
-def test_wrong_options_of_a_task(options, error, text):
+def test_wrong_options_of_a_task_are_refused(options, error, text):
     everything = {"priority": 0, "retries": None, "workers": None, "resources": None}
     with pytest.raises(error, match=text):
         make_options(**{**everything, **options}, allow_other_workers=False)
@@ -139,13 +139,13 @@ def test_workers_may_come_as_an_iterator():
         ({"security": True}, TypeError, "security= is a weft Security"),
     ],
 )
-def test_wrong_options_of_a_client(options, error, text):
+def test_wrong_options_of_a_client_are_refused(options, error, text):
     with pytest.raises(error, match=text):
         Client("tcp://127.0.0.1:1", **options)
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 1.5, "2"])
-def test_a_wrong_batch_size(client, batch_size):
+def test_a_wrong_batch_size_is_refused(client, batch_size):
     with pytest.raises((TypeError, ValueError), match="batch_size= is a whole number"):
         client.map(abs, [1], batch_size=batch_size)
 
@@ -165,7 +165,7 @@ def test_a_time_to_wait_is_a_number_everywhere(client, scheduler):
             call("1s")
 
 
-def test_what_is_said_where_there_is_no_client(client):
+def test_the_error_where_there_is_no_client_gives_advice(client):
     with pytest.raises(TypeError, match="tasks cannot submit tasks yet"):
         pickle.dumps(client)
     client.close()

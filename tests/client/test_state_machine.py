@@ -1,8 +1,8 @@
-"""Random users, a random network and a scheduler that checks what it is told, around the real core.
+"""Random users, a random network and a scheduler that checks all messages, around the real core.
 
 The model scheduler keeps the contract of `protocol.messages`: it drops a function when none of its
-tasks is left, answers in order, and forgets what nobody wants. Its links lose what is under way
-when they break, and it may come back knowing nothing. At the end everything is delivered: every
+tasks is left, answers in order, and forgets keys that no client wants. Its links lose messages
+when they break, and it may come back without any state. At the end everything is delivered: every
 future must be final, with the value of its own key and generation, and after the last release the
 scheduler must hold nothing.
 """
@@ -219,7 +219,7 @@ class ModelScheduler:
         self.collect()
 
     def collect(self):
-        """Forget what nobody wants or needs."""
+        """Forget tasks that are neither wanted nor needed."""
         needed = list(self.wants)
         kept = {}
         while needed:
@@ -437,7 +437,7 @@ class ClientMachine(RuleBasedStateMachine):
         answer = self.scheduler.data(fetch.request, fetch.keys, fetch.keys if how == "lose" else ())
         self.handle(ResultsFetched(answer.request, answer.keys, answer.results))
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def the_core_is_consistent(self):

@@ -21,7 +21,7 @@ def client():
 
 @given(case=graphs())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_graph_gives_what_it_gives_here(client, case):
+def test_any_graph_gives_the_same_results_as_in_this_process(client, case):
     dsk, wanted = case
     assert client.get(dsk, wanted) == [evaluate(dsk, key) for key in wanted]
 
@@ -48,7 +48,7 @@ def test_a_failure_names_the_key(client):
     assert "('part', 3)" in "\n".join(info.value.__notes__)
 
 
-def test_what_cannot_be_run_is_refused_before_anything_is_submitted(client):
+def test_graphs_that_cannot_be_run_are_refused_before_anything_is_submitted(client):
     with pytest.raises(weft.GraphCycle):
         client.get({"x": (inc, "x")}, "x")
     with pytest.raises(weft.MissingKey):
@@ -57,8 +57,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is_submitted(client):
         client.get({"x": (list, iter_of())}, "x")
 
 
-def test_options_that_nobody_has_are_ignored_but_misspelt_ones_are_not(client):
-    # dask hands on what `compute` was given, and its own schedulers ignore what they do not know.
+def test_options_that_do_not_exist_are_ignored_but_misspelt_ones_are_not(client):
+    # dask passes on all options of `compute`, and its own schedulers ignore unknown ones.
     assert client.get({"x": (inc, 1)}, "x", num_workers=2, bogus_keyword=10) == 2
     for name in ("worker", "resource", "retrys", "allow_other_worker"):
         with pytest.raises(weft.UnknownOption, match=f"no option '{name}': did you mean"):
@@ -82,7 +82,7 @@ def iter_of():
     return (i for i in range(3))
 
 
-def test_options_of_submit(client):
+def test_options_of_submit_are_accepted(client):
     assert client.get({"x": (fail_once, uuid.uuid4().hex)}, "x", retries=1) == "done"
 
 

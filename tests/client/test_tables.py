@@ -1,4 +1,4 @@
-"""What a notebook shows of clients and clusters."""
+"""The tables that a notebook shows for clients and clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that cannot be read: errors of their futures, for whoever asks and however."""
+"""Results that cannot be unpickled are errors of their futures, for each way of reading them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _explode(_ballast):
 
 
 class Bomb:
-    """Pickles, and raises where it is unpickled."""
+    """An object that can be pickled, and raises where it is unpickled."""
 
     def __init__(self, n):
         self.ballast = bytes(n)
@@ -24,7 +24,7 @@ class Bomb:
 
 
 class Full:
-    """Needs more memory than there is, the first time."""
+    """An object that raises MemoryError when it is unpickled the first time."""
 
     n_loads = 0
 
@@ -67,19 +67,19 @@ def check_that_it_failed(future):
         future.result(20)
 
 
-def test_result_makes_it_an_error_of_the_future(bad):
+def test_result_fails_a_future_whose_result_cannot_be_unpickled(bad):
     with pytest.raises(ValueError, match="not in this process"):
         bad.result(20)
     check_that_it_failed(bad)
 
 
-def test_a_small_one_is_known_without_a_request(client):
+def test_a_small_unpicklable_result_is_known_without_a_request(client):
     future = client.submit(Bomb, SMALL)
     assert isinstance(future.exception(20), ValueError)
     check_that_it_failed(future)
 
 
-def test_a_large_one_is_not_fetched_to_see_whether_it_is_one(client, scheduler):
+def test_a_large_result_is_not_fetched_to_check_whether_it_can_be_unpickled(client, scheduler):
     future = client.submit(Bomb, LARGE)
     assert future.exception(20) is None
     assert scheduler.n_fetches == 0
@@ -94,7 +94,7 @@ def test_the_type_of_an_unreadable_result_is_unknown(client):
     check_that_it_failed(future)
 
 
-def test_gather_leaves_it_out(client, bad):
+def test_gather_leaves_an_unreadable_result_out(client, bad):
     good = client.submit(abs, -1)
     assert client.gather([bad, good], errors="skip") == [1]
     check_that_it_failed(bad)
@@ -103,18 +103,18 @@ def test_gather_leaves_it_out(client, bad):
         client.gather([bad, good])
 
 
-def test_gather_of_containers_leaves_it_out_at_once(client, bad):
+def test_gather_of_containers_leaves_an_unreadable_result_out_at_once(client, bad):
     assert client.gather({"x": [bad]}, errors="skip") == {"x": []}
     check_that_it_failed(bad)
 
 
-def test_gather_raises_it(client, bad):
+def test_gather_raises_the_error_of_an_unreadable_result(client, bad):
     with pytest.raises(ValueError, match="not in this process"):
         client.gather([client.submit(abs, -1), bad])
     check_that_it_failed(bad)
 
 
-def test_as_completed_hands_it_over(client, bad):
+def test_as_completed_yields_the_error_of_an_unreadable_result(client, bad):
     good = client.submit(abs, -1)
     found = dict(as_completed([bad, good], with_results=True, raise_errors=False))
     assert found.pop(good) == 1
@@ -122,7 +122,7 @@ def test_as_completed_hands_it_over(client, bad):
     check_that_it_failed(bad)
 
 
-def test_as_completed_raises_it(client, bad):
+def test_as_completed_raises_the_error_of_an_unreadable_result(client, bad):
     completed = as_completed([bad], with_results=True)
     with pytest.raises(ValueError, match="not in this process"):
         next(completed)
@@ -130,7 +130,7 @@ def test_as_completed_raises_it(client, bad):
     check_that_it_failed(bad)
 
 
-async def test_all_of_it_holds_in_an_asynchronous_client(scheduler):
+async def test_an_unreadable_result_is_an_error_in_an_asynchronous_client_too(scheduler):
     async with Client(scheduler, asynchronous=True) as client:
         for n in SMALL, LARGE:
             bad, good = client.map(Bomb, [n])[0], client.submit(abs, -1)
@@ -153,14 +153,14 @@ def test_an_unreadable_result_raises_after_the_client_was_closed(scheduler):
     assert client.gather([bad], errors="skip") == []
 
 
-def test_tasks_that_depend_on_it_run_all_the_same(client, bad):
-    # Where they run it may well be readable: a module that is missing here may be there.
+def test_tasks_that_depend_on_an_unreadable_result_run_nevertheless(client, bad):
+    # Their workers may be able to read it: a module that is missing here may be there.
     assert isinstance(client.gather([bad], errors="skip"), list)
     assert bad.status == "error"
     assert client.submit(lambda x: len(x.ballast), bad).result(20) in (SMALL, LARGE)
 
 
-def test_the_same_call_is_computed_again(client, scheduler):
+def test_the_same_call_of_an_unreadable_result_is_computed_again(client, scheduler):
     bad = client.submit(Bomb, SMALL)
     assert isinstance(bad.exception(20), ValueError)
     again = client.submit(Bomb, SMALL)
@@ -170,7 +170,7 @@ def test_the_same_call_is_computed_again(client, scheduler):
     check_that_it_failed(bad)
 
 
-def test_want_of_memory_says_nothing_about_the_result(client):
+def test_a_memory_error_of_unpickling_does_not_fail_the_future(client):
     Full.n_loads = 0
     future = client.submit(Full)
     with pytest.raises(MemoryError):
@@ -179,7 +179,7 @@ def test_want_of_memory_says_nothing_about_the_result(client):
     assert future.result(20) == "room"
 
 
-def test_the_core_believes_the_thread_that_could_read_it(client):
+def test_a_result_that_one_thread_could_read_is_not_failed_by_another(client):
     future = client.submit(abs, -1)
     assert future.result(20) == 1
     engine, state = client._engine, future._state

@@ -18,7 +18,7 @@ def fail(text):
     raise ValueError(text)
 
 
-def test_wait_for_all(client):
+def test_wait_returns_when_all_are_done(client):
     futures = client.map(inc, range(10))
     done, not_done = wait(futures, timeout=10)
     assert (done, not_done) == (set(futures), set())
@@ -26,7 +26,7 @@ def test_wait_for_all(client):
     assert wait(futures[0]).done == {futures[0]}
 
 
-def test_wait_for_the_first(client, scheduler):
+def test_wait_returns_with_the_first_future(client, scheduler):
     first = client.submit(inc, 1)
     first.result(10)
     scheduler.is_holding = True
@@ -38,7 +38,7 @@ def test_wait_for_the_first(client, scheduler):
     assert wait([second], 10, "FIRST_COMPLETED").done == {second}
 
 
-def test_wait_for_the_first_failure(client, scheduler):
+def test_wait_returns_with_the_first_failure(client, scheduler):
     bad = client.submit(fail, "x")
     bad.exception(10)
     scheduler.is_holding = True
@@ -48,7 +48,7 @@ def test_wait_for_the_first_failure(client, scheduler):
         wait([good], 10, "SOMETIMES")
 
 
-def test_wait_refuses_what_is_not_of_one_client(client, scheduler):
+def test_wait_refuses_futures_of_several_clients(client, scheduler):
     with Client(scheduler, set_as_default=False) as other:
         futures = [client.submit(inc, 1), other.submit(inc, 1)]
         with pytest.raises(ValueError, match="different clients"):
@@ -69,7 +69,7 @@ def test_as_completed_yields_each_future_once(client):
     assert {*as_completed(twins)} == {*twins}
 
 
-def test_as_completed_with_results_of_any_size(client, scheduler):
+def test_as_completed_yields_results_of_any_size(client, scheduler):
     sizes = [10, 100_000, 20, 200_000]
     futures = client.map(bytes, sizes)
     found = {future: len(result) for future, result in as_completed(futures, with_results=True)}
@@ -77,7 +77,7 @@ def test_as_completed_with_results_of_any_size(client, scheduler):
     assert scheduler.n_fetches >= 1
 
 
-def test_as_completed_grows_while_it_runs(client):
+def test_futures_may_be_added_to_as_completed_while_it_runs(client):
     completed = as_completed(client.map(inc, range(3)), with_results=True)
     seen = []
     for _, result in completed:
@@ -99,7 +99,7 @@ def test_as_completed_raises_or_hands_over_errors(client):
     assert [*as_completed([bad])] == [bad]
 
 
-def test_batches_hold_all_that_is_ready(client, scheduler):
+def test_batches_hold_all_futures_that_are_ready(client, scheduler):
     scheduler.is_holding = True
     futures = client.map(inc, range(50))
     completed = as_completed(futures)
@@ -156,7 +156,7 @@ async def test_batches_of_an_asynchronous_client_lose_nothing_either(scheduler):
 
 
 class _NoLook(deque):
-    """A queue that nobody goes through."""
+    """A queue that must not be iterated over."""
 
     def __iter__(self):
         raise AssertionError("all of the queue was looked at")
@@ -165,7 +165,7 @@ class _NoLook(deque):
         return iter(self)
 
 
-def test_whether_something_is_ready_costs_no_look_at_all_that_is(client):
+def test_has_ready_does_not_visit_all_ready_futures(client):
     futures = client.map(inc, range(10))
     wait(futures, 20)
     completed = as_completed(futures)
@@ -176,7 +176,7 @@ def test_whether_something_is_ready_costs_no_look_at_all_that_is(client):
     assert not completed.has_ready()
 
 
-def test_what_was_cleared_is_not_ready_and_may_come_again(client, scheduler):
+def test_cleared_futures_are_not_ready_and_may_be_added_again(client, scheduler):
     futures = client.map(inc, range(3))
     wait(futures, 20)
     completed = as_completed(futures)
@@ -185,7 +185,7 @@ def test_what_was_cleared_is_not_ready_and_may_come_again(client, scheduler):
     assert not completed.has_ready()
     completed.update(futures)
     assert [*completed] == futures
-    # The news of what was cleared comes later, and says nothing about what was added since.
+    # The cleared futures complete later, which must not affect those that were added since.
     scheduler.is_holding = True
     late = client.map(inc, range(10, 13))
     completed.update(late)

@@ -1,4 +1,4 @@
-"""Options of a wrong type or beyond a limit: an error that says what is wrong with them."""
+"""Options of a wrong type or beyond a limit are errors that explain the fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_cluster_whose_name_is_no_text_is_a_type_error():
 
 
 @pytest.mark.parametrize("port", ["65536", "99999", "9" * 5000])
-def test_a_port_that_is_too_large_is_called_so(port):
+def test_the_error_of_a_port_that_is_too_large_names_the_limit(port):
     with pytest.raises(weft.ConfigError, match=r"port is too large, the largest is 65535"):
         parse_address(f"tcp://127.0.0.1:{port}")
 

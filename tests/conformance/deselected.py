@@ -20,7 +20,7 @@ EVERYWHERE = tuple(ENGINES)
 class Deselected:
     """Tests that fail for one reason."""
 
-    #: Why, in a sentence: what dask does, what weft does instead.
+    #: The reason, in a sentence: the behaviour of dask, and that of weft.
     reason: str
     #: Node ids below the folder of dask: "tests/test_local.py::test_callback". Without parameters
     #: they stand for all of them.
@@ -112,7 +112,7 @@ DESELECTED: list[Deselected] = [
         ("bag/tests/test_text.py::test_read_text_unicode_no_collection",),
         ("dask-processes",),
     ),
-    # --- What no worker process can do, weft's or dask's ---------------------------------------
+    # --- Impossible in any worker process, weft's or dask's ------------------------------------
     Deselected(
         "the tasks change objects of the caller: stores into arrays in its memory, its locks and "
         "counters, files in its memory, objects that are to come back as themselves",

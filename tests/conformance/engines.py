@@ -1,6 +1,6 @@
 """Put an engine in the place of dask's own, wherever dask would use one of those.
 
-What is replaced, before any collection is imported:
+These are replaced, before any collection is imported:
 
     dask.get, dask.local.get_sync, names "sync", "synchronous", "single-threaded"   weft.get
     dask.threaded.get, names "threads", "threading"                     weft.threaded.get

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs dask's tests on one of weft's engines and counts what came of it.
+"""A pytest plugin that runs dask's tests on one of weft's engines and counts the outcomes.
 
 Loaded with `-p tests.conformance.plugin`; run.py does so. Owns the options below, the marking of
 deselected tests and the report. Works under pytest-xdist: each worker installs the engine, and

@@ -51,7 +51,7 @@ COUNTED = ("passed", "failed", "skipped", "deselected")
 
 
 class Found(TypedDict):
-    """What came of a test, as plugin.py writes it."""
+    """The outcome of a test, as plugin.py writes it."""
 
     #: One of COUNTED, or "listed": passed, though it is in the list of deselected tests.
     outcome: str
@@ -64,7 +64,7 @@ class Found(TypedDict):
 
 @dataclass
 class Run:
-    """What came of the tests on one engine."""
+    """The outcomes of the tests on one engine."""
 
     engine: str
     wall_s: float
@@ -121,7 +121,7 @@ def command(engine: str, places: Sequence[str], report: Path, n_processes: int) 
 def run_engine(
     engine: str, places: Sequence[str], n_processes: int, more: Sequence[str] = ()
 ) -> tuple[Run, str]:
-    """Run tests of dask on one engine; return what came of it, and what pytest printed."""
+    """Run tests of dask on one engine; return their outcomes, and the output of pytest."""
     # The tests leave files in the current folder.
     with tempfile.TemporaryDirectory(prefix="weft-conformance-") as scratch:
         report = Path(scratch, "report.json")
@@ -151,7 +151,7 @@ def run_engine(
 
 
 def rows(run: Run) -> Iterator[list[str]]:
-    """Yield the rows of the table for one engine: one a suite, and one for all."""
+    """Yield the rows of the table for one engine: one per suite, and one for all."""
     counts: dict[str, Counter[str]] = {}
     seconds: dict[str, float] = {}
     for test, found in run.tests.items():
@@ -169,7 +169,7 @@ def rows(run: Run) -> Iterator[list[str]]:
 
 
 def print_table(runs: Sequence[Run]) -> None:
-    """Print what came of all runs."""
+    """Print the outcomes of all runs."""
     table = [["engine", "suite", *COUNTED, "graphs", "seconds"]]
     table += [row for run in runs for row in rows(run)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -182,7 +182,7 @@ def print_table(runs: Sequence[Run]) -> None:
 
 
 def judge(runs: Sequence[Run]) -> bool:
-    """Print everything that is not as it should be; return whether all is well."""
+    """Print every unexpected outcome; return whether there was none."""
     #: {default scheduler: what fails with dask's engine}. Nothing that weft could be blamed for.
     excused: dict[str, set[str]] = {}
     for run in runs:
@@ -233,12 +233,12 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
 
 
 def main() -> int:
-    """Run what the command line says; return the exit code."""
+    """Carry out the command line; return the exit code."""
     options = read_arguments()
     if hindrance := why_not():
         print(hindrance, file=sys.stderr)
         return 2
-    # A shell has what it starts in the background ignore Ctrl-C; dask's tests of it need it heard.
+    # Programs that a shell starts in the background ignore Ctrl-C, which dask's tests of it need.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     version = importlib.metadata.version("dask")
     print(f"dask {version}, {options.n} processes")

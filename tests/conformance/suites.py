@@ -1,4 +1,4 @@
-"""Which of dask's test files are run, grouped into suites, and for which engines.
+"""The choice of dask's test files that are run, grouped into suites, and for which engines.
 
 Owns the choice and its reasons. A file is in when its tests have graphs computed by dask's own
 engines; `graphs` in the report of a run says how many were, file by file, so that the choice can
@@ -18,7 +18,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "dataframe": ("dataframe",),
     "bag": ("bag",),
     "delayed": ("tests/test_delayed.py",),
-    # What engines promise: results, order, errors, callbacks, caches, pools, worker processes.
+    # The contract of engines: results, order, errors, callbacks, caches, pools, worker processes.
     "engines": (
         "tests/test_local.py",
         "tests/test_threaded.py",

@@ -67,7 +67,7 @@ def test_each_test_file_of_dask_is_in_a_suite_or_left_out_with_a_reason():
 
 
 @needs_dask
-def test_what_is_listed_exists():
+def test_listed_files_and_tests_exist():
     folder = run.dask_folder()
     for places in suites.SUITES.values():
         for place in places:
@@ -118,7 +118,7 @@ def test_table_has_a_row_for_each_suite_and_one_for_all():
         ("failed", "failed", True, "dask-threaded: test_a failed: put it into deselected.py"),
     ],
 )
-def test_verdict(ours, dasks, is_well, says, capsys):
+def test_the_verdict_compares_results_with_the_expected_ones(ours, dasks, is_well, says, capsys):
     runs = [
         run.Run("threaded", 1.0, {"test_a": found(ours, "E   boo")}),
         run.Run("dask-threaded", 1.0, {"test_a": found(dasks, "E   boo")}),

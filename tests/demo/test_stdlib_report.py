@@ -109,7 +109,7 @@ def test_analyse_names_a_file_that_does_not_parse(source: bytes, why: str) -> No
     assert (report["n_files"], report["n_functions"], report["imports"]) == (1, 0, {})
 
 
-def test_analyse_says_nothing_about_odd_escapes_in_a_source() -> None:
+def test_analyse_does_not_warn_of_odd_escapes_in_a_source() -> None:
     # Warnings are errors in this suite: an escaped one would make the file unparsed.
     assert demo.analyse("odd.py", b"x = '\\d'\n", 1)["unparsed"] == []
 
@@ -174,7 +174,7 @@ def test_find_sources_skips_installed_packages_and_tests(
     assert [path.relative_to(tmp_path).as_posix() for path in found] == expected
 
 
-# -- what is printed -----------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------------
 
 
 def test_table_sets_numbers_to_the_right_and_text_to_the_left() -> None:
@@ -310,9 +310,7 @@ def test_ctrl_c_prints_one_line_and_leaves_nothing_running(start: Start, tmp_pat
 
 
 @pytest.mark.slow
-def test_script_says_in_one_line_that_there_is_nothing_to_read(
-    start: Start, tmp_path: Path
-) -> None:
+def test_script_reports_in_one_line_that_there_are_no_files(start: Start, tmp_path: Path) -> None:
     script = start("--folder", tmp_path)
     out, err = script.communicate(timeout=60)
     assert script.returncode == 1

@@ -1,4 +1,4 @@
-"""Real `weft` processes for tests: started, waited for by what they print, and surely ended."""
+"""Real `weft` processes for tests: started, waited for by their output, and always ended."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def scheduler(*arguments: str, folder: Path, **env: str) -> Iterator[Daemon]:
 
 
 def address_of(started: Daemon) -> str:
-    """Where a scheduler listens, as it printed."""
+    """The address of a scheduler, as it printed it."""
     return started.out.split()[2].rstrip(",")
 
 

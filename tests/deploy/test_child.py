@@ -1,4 +1,4 @@
-"""Child processes that do not start, end at the wrong moment, or say the unexpected."""
+"""Child processes that do not start, end at the wrong moment, or send unexpected data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def child():
 
 
 @pytest.mark.slow
-def test_a_child_that_ends_before_it_has_read_its_configuration_is_said_to_have_ended(child):
+def test_a_child_that_ends_before_it_has_read_its_configuration_is_reported_as_ended(child):
     nonsense = child("nonsense")
     nonsense.configure({"never": "read"})
     with pytest.raises(ChildFailed, match="KeyError: 'nonsense'"):
@@ -90,7 +90,7 @@ def test_a_program_with_thousands_of_open_files_can_start_children(child):
 
 
 @pytest.mark.parametrize("missing", ["socket.socketpair", "tempfile.TemporaryFile"])
-def test_what_the_system_refuses_is_a_failed_start(missing, monkeypatch):
+def test_a_child_that_the_system_refuses_to_start_is_a_failed_start(missing, monkeypatch):
     def refuse(*args):
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -114,7 +114,7 @@ async def test_a_child_that_sent_something_still_notices_the_end_of_its_parent()
 
 
 @pytest.mark.slow
-def test_an_error_that_nobody_foresaw_ends_the_scheduler_instead_of_leaving_it_mute(tmp_path):
+def test_an_unexpected_error_ends_the_scheduler_with_a_report(tmp_path):
     code = """
 from weft.deploy.daemon import DaemonConfig, run_daemon
 from weft.protocol.trust.security import Security

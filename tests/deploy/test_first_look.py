@@ -1,4 +1,4 @@
-"""What is to be seen right after `Client()`: the workers, and nothing in the log."""
+"""The state right after `Client()`: all workers are there, and the log is empty."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def test_the_first_client_of_a_cluster_shows_its_workers(options):
 
 
 @pytest.mark.slow
-def test_workers_that_do_not_come_hold_up_nobody_for_long(monkeypatch):
+def test_a_client_does_not_wait_long_for_workers_that_do_not_come(monkeypatch):
     monkeypatch.setattr(cluster_info, "_MAX_START_S", 0.0)
     with weft.Client(n_workers=1) as client:
         client.wait_for_workers(1, timeout=60)
 
 
-def test_a_cluster_without_workers_is_waited_for_by_nobody():
+def test_a_client_does_not_wait_for_a_cluster_without_workers():
     with weft.Client(n_workers=0, processes=False) as client:
         assert "workers=0 " in repr(client)
 
 
 @pytest.fixture
 def all_logged(caplog):
-    """What a program with basicConfig(level=INFO) would show of weft."""
+    """The records of weft that a program with basicConfig(level=INFO) would show."""
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.INFO)
@@ -67,7 +67,7 @@ def test_a_cluster_in_this_process_is_quiet_in_a_program_that_logs(all_logged):
     assert logging.getLogger("weft").level == logging.NOTSET
 
 
-def test_unless_it_is_asked_not_to_be(all_logged):
+def test_a_cluster_in_this_process_logs_if_it_is_configured_to(all_logged):
     with weft.Client(n_workers=1, processes=False, silence_logs=False):
         pass
     assert all_logged()

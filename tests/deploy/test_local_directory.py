@@ -1,4 +1,4 @@
-"""Where workers of a local cluster keep files, and what is said of a second cluster."""
+"""The folders of workers of a local cluster, and the warning about a second cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def places():
     return weft.get_worker().local_directory, tempfile.gettempdir(), os.environ.get("TMPDIR")
 
 
-def test_worker_processes_keep_their_files_there(tmp_path):
+def test_worker_processes_keep_their_files_in_the_local_directory(tmp_path):
     parent = tmp_path / "not" / "there yet"
     with weft.Client(n_workers=1, local_directory=parent) as client:
         (made,) = parent.iterdir()

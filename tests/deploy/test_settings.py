@@ -29,7 +29,7 @@ def test_a_size_is_read_with_its_unit(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "lots", "4 GBs", "-1GB", "1e", "0x10", "nan", "4GB 2"])
-def test_what_is_no_size_is_refused(text):
+def test_a_text_that_is_no_size_is_refused(text):
     with pytest.raises(ConfigError, match="is not a size"):
         settings.parse_bytes(text, "--memory-limit")
 
@@ -52,7 +52,7 @@ def test_a_memory_limit_is_a_size_a_fraction_auto_or_none(monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["lots", "", -1, float("nan"), True, [], "-4GB"])
-def test_what_is_no_memory_limit_is_refused(value):
+def test_a_value_that_is_no_memory_limit_is_refused(value):
     with pytest.raises(ConfigError, match="is not a memory limit; use 'auto'"):
         settings.parse_memory_limit(value, ONE)
 
@@ -72,7 +72,7 @@ def test_resources_are_read_from_text_and_mappings():
 @pytest.mark.parametrize(
     "value", ["GPU", "GPU=", "GPU=two", "=2", "GPU=-1", "GPU=inf", {"GPU": "x"}, {1: 2}, 3]
 )
-def test_what_are_no_resources_is_refused(value):
+def test_values_that_are_no_resources_are_refused(value):
     with pytest.raises(ConfigError):
         settings.parse_resources(value)
 
@@ -109,12 +109,12 @@ def test_a_host_and_port_are_read(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "::1:80", "host:-1"])
-def test_what_is_no_host_and_port_is_refused(text):
+def test_a_text_that_is_no_host_and_port_is_refused(text):
     with pytest.raises(ConfigError, match="is not host:port"):
         settings.parse_host_port(text, "x")
 
 
-def test_sizes_are_written_for_people():
+def test_sizes_are_written_with_units():
     assert [settings.format_bytes(n) for n in (0, 999, 1500, 4 * 10**9, 2 * 10**15)] == [
         "none",
         "999 B",

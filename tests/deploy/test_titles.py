@@ -1,4 +1,4 @@
-"""What `ps` and `top` show of the processes of weft."""
+"""The titles of weft's processes in `ps` and `top`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def title(process: psutil.Process) -> str:
 
 
 @pytest.mark.slow
-def test_each_process_of_a_cluster_is_shown_as_what_it_is():
+def test_each_process_of_a_cluster_is_listed_by_its_role():
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with weft.Client(n_workers=2, dashboard_address="127.0.0.1:0") as client:
         client.wait_for_workers(2)

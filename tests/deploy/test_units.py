@@ -38,7 +38,7 @@ def options_of(words: list[str]) -> dict[str, object]:
         return found.make_context(name, arguments, parent=parent).params
 
 
-def test_there_are_units():
+def test_the_folder_of_units_is_not_empty():
     assert [path.stem for path in UNITS] == ["weft-scheduler", "weft-worker"]
 
 

@@ -1,4 +1,4 @@
-"""How `weft worker` begins, ends, and with which exit code."""
+"""The start and the end of `weft worker`, and its exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
 
 pytestmark = pytest.mark.slow
 
-#: A `weft worker` that says that it is of another Python.
+#: A `weft worker` that claims to be of another Python.
 OF_ANOTHER_PYTHON = """
 import platform, sys
 platform.python_version = lambda: "3.99.1"
@@ -114,7 +114,7 @@ def test_a_worker_that_waits_ends_at_a_signal(number, code, tmp_path):
 
 
 def held(folder: str) -> str:
-    """Run until the test says so; note each start."""
+    """Run until the test ends it; note each start."""
     import time
     from pathlib import Path
 
@@ -137,7 +137,7 @@ def worker_processes(started: Daemon) -> list[psutil.Process]:
     return workers
 
 
-def test_a_worker_that_is_told_to_end_finishes_what_it_runs_and_nothing_else(tmp_path):
+def test_a_worker_that_gets_sigterm_finishes_its_running_tasks_and_starts_no_other(tmp_path):
     one = ("worker", "--nworkers", "1", "--nthreads", "1", "--grace-period", "60")
     with (
         scheduler(folder=tmp_path) as started,
@@ -183,7 +183,7 @@ def test_a_second_signal_ends_a_worker_that_finishes_its_tasks(again, tmp_path):
             assert future.result(timeout=30) == "done"
 
 
-def test_the_grace_period_ends(tmp_path):
+def test_running_tasks_are_ended_after_the_grace_period(tmp_path):
     with (
         scheduler(folder=tmp_path) as started,
         daemon("worker", "--nworkers", "1", "--grace-period", "0.1", folder=tmp_path) as worker,
@@ -197,7 +197,7 @@ def test_the_grace_period_ends(tmp_path):
         future.cancel()
 
 
-def test_one_worker_process_that_is_told_to_end_leaves_in_the_same_way(tmp_path):
+def test_one_worker_process_that_gets_sigterm_leaves_in_the_same_way(tmp_path):
     arguments = ("worker", "--nworkers", "2", "--nthreads", "1", "--grace-period", "60")
     with (
         scheduler(folder=tmp_path) as started,
@@ -232,7 +232,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(tmp_path):
         wait_until(lambda: starts(tmp_path), 30, "the task's start")
         (supervisor,) = [p for p in family[1:] if p not in worker_processes(workers)]
         supervisor.kill()
-        # What service managers start again, since it ends with the code of a killed process.
+        # Service managers start it again, since it ends with the code of a killed process.
         assert workers.process.wait(30) == 128 + signal.SIGKILL
         assert gone(family)
         future.cancel()

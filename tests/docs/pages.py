@@ -3,7 +3,7 @@
 - All blocks of a page are one program, so later ones may use the names of earlier ones. A traceback
   has the page's line numbers.
 - A block that cannot run has `<!-- not run: the reason -->` on the line before it.
-- A comment behind an expression that begins with a literal says what the expression is, and is
+- A comment behind an expression that begins with a literal states its value, and is
   checked: `len("weft")   # 4; or, if it is printed, what is printed`. It ends at a semicolon, or at
   a comma before a word.
 """
@@ -32,7 +32,7 @@ _CHECK = (
 
 
 class Page:
-    """What a page has to run.
+    """The program and the commands of a page.
 
     Attributes:
         name: its path in the checkout.

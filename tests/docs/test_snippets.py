@@ -1,4 +1,4 @@
-"""What README.md and docs/ show is run, as it stands there."""
+"""The examples of README.md and docs/ are run as they are printed there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_examples_of_a_page_run_and_give_what_it_says(page, tmp_path):
+def test_the_examples_of_a_page_run_and_give_the_stated_results(page, tmp_path):
     program = page.program
     with ExitStack() as stack:
         if ADDRESS in program:
@@ -57,7 +57,7 @@ def test_the_examples_of_a_page_run_and_give_what_it_says(page, tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_has_examples_and_says_what_they_give(page):
+def test_a_page_has_examples_and_states_their_results(page):
     assert page.n_blocks >= 2
     assert page.n_claims >= 2
 

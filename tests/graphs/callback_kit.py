@@ -48,7 +48,7 @@ class Checker:
         assert dsk is self.dsk
         assert state is self.state
         self.begun.append(key)
-        # Those that ended in between, if nobody was told of them.
+        # Those that ended in between, if there was no posttask for them.
         self.ended += state["finished"] - {*self.ended}
         self.check()
         if self._on_pretask is not None:

@@ -1,4 +1,4 @@
-"""What holds for tests of graphs: threads and processes that are kept warm end with each test."""
+"""The rule for tests of graphs: threads and processes that are kept warm end with each test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import weft
 
 @pytest.fixture(autouse=True)
 def nothing_kept_warm() -> Iterator[None]:
-    """End what the `get` functions keep for the next call."""
+    """End the threads and processes that the `get` functions keep for the next call."""
     yield
     weft.threaded.shutdown()
     weft.multiprocessing.shutdown()

@@ -15,7 +15,7 @@ def inc(x):
 
 
 def total(*parts):
-    """Add up numbers, and what is in containers of them."""
+    """Add up numbers, and those in containers."""
     result = 1
     for part in parts:
         if isinstance(part, (list, tuple, set, frozenset)):
@@ -96,9 +96,9 @@ def has_interpreter_lock():
 
 
 def are_gone(*refs):
-    """Say whether all that these weak references are to is gone.
+    """Return whether the referents of all these weak references are gone.
 
-    Without an interpreter lock, what a thread lets go of and another one has made goes when its
+    Without an interpreter lock, an object that another thread made is destroyed when its
     maker runs next. For makers that sleep, a collection does it.
     """
     if not has_interpreter_lock():
@@ -136,7 +136,7 @@ class _Counted:
 
 
 class Taciturn(Executor):
-    """Never tells a future that its call runs. What its threads raise is kept."""
+    """An executor that never marks a future as running. Errors of its threads are kept."""
 
     def __init__(self):
         self.errors = []
@@ -162,7 +162,7 @@ class Taciturn(Executor):
 
 
 class ThirdParty(Executor):
-    """An executor that says nothing about itself: a thread for each call."""
+    """An executor of an unknown class: a thread for each call."""
 
     def __init__(self):
         self._started = []

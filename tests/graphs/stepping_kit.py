@@ -1,4 +1,4 @@
-"""Races without luck: stop a thread before one instruction, let another one go, go on.
+"""Reproducible races: stop a thread before one instruction, let another one run, then go on.
 
 A race that needs two threads to meet within a microsecond is not found by running them often. Here
 `Meeting(step, ...)` makes them meet at instruction number `step`, and `every_step` tries each
@@ -25,7 +25,7 @@ PATIENCE_S = 0.0005
 #: Seconds after which a thread that should end is taken to hang.
 LIMIT_S = 20.0
 
-#: After these the interpreter looks whether there was a signal. (A function begins with RESUME.)
+#: After these the interpreter checks for signals. (A function begins with RESUME.)
 SIGNALS_AFTER = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 
 
@@ -184,7 +184,7 @@ class Meeting:
             target=self._run_first, args=(step, module, first), daemon=True
         )
         self._first.start()
-        # It may be waiting for what the test does next.
+        # It may be waiting for the next step of the test.
         self._is_over.wait(2 * patience_s)
 
     def _run(self, do: Callable[[], object]) -> None:

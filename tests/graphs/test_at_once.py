@@ -1,4 +1,4 @@
-"""What several threads do at once, often: for interpreters with a lock and, above all, without.
+"""Operations of several threads at once, repeated often, above all for interpreters without a lock.
 
 Each test makes threads meet some ten thousand times where the code relies on single steps: both
 ends of a deque, a store and a look at something else. Without an interpreter lock they meet truly;
@@ -37,7 +37,7 @@ def threads_take_turns_often():
 
 
 def at_once(*deeds):
-    """Call each in a thread of its own, all at the same time; raise what one of them raises."""
+    """Call each in a thread of its own, all at the same time; raise an error of any of them."""
     start = threading.Barrier(len(deeds))
 
     def run(deed):
@@ -102,7 +102,7 @@ def test_a_task_is_either_run_or_cancelled():
     assert set.union(*cancelled) | set(ran) == {*range(4000)}
 
 
-def test_each_watcher_hears_of_the_end_once():
+def test_each_watcher_is_notified_of_the_end_once():
     with weft.ThreadPool(2) as pool:
 
         def watch():
@@ -189,7 +189,7 @@ def lattice(width, height, step):
     return dsk, [(height - 1, i) for i in range(width)]
 
 
-def test_each_task_of_a_graph_runs_once_whoever_pulls():
+def test_each_task_of_a_graph_runs_once_with_any_pullers():
     ran = []
 
     def step(*args):
@@ -215,7 +215,7 @@ def test_several_threads_run_graphs_on_one_executor():
         assert at_once(*[run] * N_THREADS) == [[expected] * 20] * N_THREADS
 
 
-def test_a_failure_ends_a_run_whoever_pulls():
+def test_a_failure_ends_a_run_with_any_pullers():
     started = itertools.count()
 
     def fail(*_):
@@ -229,7 +229,7 @@ def test_a_failure_ends_a_run_whoever_pulls():
             weft.threaded.get(dsk, keys, num_workers=N_THREADS)
 
 
-def test_tasks_of_tasks_run_whoever_pulls():
+def test_tasks_of_tasks_run_with_any_pullers():
     def nested(i):
         dsk = {j: (inc, i + j) for j in range(5)}
         return sum(weft.threaded.get({("v", j): dsk[j] for j in dsk}, [("v", j) for j in dsk]))
@@ -264,8 +264,8 @@ class Parent:
         self._served.close()
 
 
-def test_what_a_worker_was_sent_is_run_or_given_back():
-    # While it runs, it is asked for reports, for values, and for what it has not started.
+def test_tasks_that_a_worker_was_sent_are_run_or_given_back():
+    # While it runs, it is asked for reports, for values, and for its unstarted tasks.
     parent = Parent()
     messages = parent.messages()
     try:
@@ -302,7 +302,7 @@ def test_what_a_worker_was_sent_is_run_or_given_back():
         parent.end()
 
 
-def test_the_record_of_what_runs_is_written_by_all_slots(tmp_path):
+def test_the_record_of_running_attempts_is_written_by_all_slots(tmp_path):
     record = StartedRecord(tmp_path / "started", N_THREADS)
 
     def note(slot):

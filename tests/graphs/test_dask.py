@@ -1,4 +1,4 @@
-"""What dask hands to a scheduler: nodes, expressions, configuration, callbacks."""
+"""The inputs of a scheduler of dask: nodes, expressions, configuration, callbacks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NODES = {
 
 @pytest.mark.parametrize("get", GETS)
 @pytest.mark.parametrize("key", list(NODES))
-def test_nodes_give_what_dask_gives(key, get):
+def test_nodes_give_the_results_of_dask(key, get):
     assert get(NODES, key) == dask.get(NODES, key)
 
 
@@ -62,7 +62,7 @@ def test_a_node_that_needs_a_missing_key_is_an_error():
 
 
 @pytest.mark.parametrize("get", GETS)
-def test_collections(get):
+def test_collections_of_dask_are_computed(get):
     x = da.arange(100, chunks=10)
     assert (x**2).sum().compute(scheduler=get) == sum(i**2 for i in range(100))
     with dask.config.set(scheduler=get):
@@ -72,7 +72,7 @@ def test_collections(get):
     assert delayed.persist(scheduler=get).compute(scheduler=get) == 3
 
 
-def test_graphs_in_all_their_forms():
+def test_all_forms_of_dask_s_graphs_are_run():
     x = da.ones(10, chunks=5)
     keys = [("x", 0)]
     layers = HighLevelGraph.from_collections("x", {("x", 0): (inc, 1)}, dependencies=[])
@@ -84,7 +84,7 @@ def test_graphs_in_all_their_forms():
     )
 
 
-def test_the_pool_and_number_of_workers_of_the_configuration():
+def test_the_configured_pool_and_number_of_workers_are_used():
     names = []
 
     def note():
@@ -104,7 +104,7 @@ def test_the_pool_and_number_of_workers_of_the_configuration():
         assert sorted(weft.threaded.get(dsk, [0, 1, 2])) == [0, 1, 2]
 
 
-def test_a_client_as_the_pool_of_the_configuration():
+def test_a_client_may_be_the_configured_pool():
     with weft.Client(processes=False, n_workers=1) as client, dask.config.set(pool=client):
         assert weft.threaded.get({"a": (inc, 1)}, "a") == 2
         assert weft.multiprocessing.get({"a": (inc, 2)}, "a") == 3
@@ -145,7 +145,7 @@ def test_dicts_mean_what_they_mean_for_dask(case):
     assert weft.get(dsk, wanted, callbacks=(None,) * 5) == expected
 
 
-def test_what_is_its_own_name_is_a_literal_whoever_looks():
+def test_an_entry_that_is_its_own_key_is_a_literal_on_each_engine():
     dsk = {"x": "x", 0: 0, "y": (str, "x"), "z": (str, 0)}
     for options in ({}, {"cache": {}}):
         assert weft.get(dsk, ["x", 0, "y", "z"], **options) == ("x", 0, "x", "0")
@@ -157,7 +157,7 @@ DSK = {"a": 1, "b": (inc, "a"), "c": (inc, "b"), "d": (total, "b", "c")}
 
 
 class Note(Callback):
-    """Notes what it is shown."""
+    """A callback that records its calls."""
 
     def __init__(self):
         self.events = []
@@ -191,7 +191,7 @@ def events_of(get, **options):
     return note.events
 
 
-def test_callbacks_see_what_daskss_own_engine_shows():
+def test_callbacks_see_the_same_as_with_dask_s_own_engine():
     expected = events_of(dask.get)
     assert events_of(weft.get) == expected
     assert events_of(weft.threaded.get, num_workers=1) == expected
@@ -216,7 +216,7 @@ def test_callbacks_can_be_given_as_dask_takes_them():
     assert not keys
 
 
-def test_callbacks_learn_of_a_failure_and_are_active_afterwards():
+def test_callbacks_are_notified_of_a_failure_and_are_active_afterwards():
     note = Note()
     with note, pytest.raises(ZeroDivisionError):
         weft.threaded.get({"x": (divmod, 1, 0)}, "x")
@@ -236,7 +236,7 @@ def test_graphs_within_tasks_do_not_call_the_callbacks_of_the_outer_one():
     assert keys == ["outer"]
 
 
-def test_dask_diagnostics(capsys):
+def test_the_diagnostics_of_dask_work(capsys):
     diagnostics = pytest.importorskip("dask.diagnostics")
     x = da.ones(20, chunks=2).sum()
     with diagnostics.ProgressBar(), diagnostics.Profiler() as profiler:

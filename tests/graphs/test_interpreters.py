@@ -82,7 +82,7 @@ assert pool.submit(name.get).result() == "nobody"
 
 
 @pytest.mark.slow
-def test_threads_of_a_pool_do_not_have_the_context_of_who_happened_to_start_them():
+def test_threads_of_a_pool_do_not_have_the_context_of_the_submitting_caller():
     # As builds without interpreter lock do by default. Older ones do not know the option.
     option = "thread_inherit_context=1"
     subprocess.run([sys.executable, "-X", option, "-c", INHERITED], check=True, timeout=60)

@@ -55,7 +55,7 @@ def executor(request):
 
 @given(graphs(max_tasks=60))
 @settings(max_examples=40)
-def test_any_graph_on_any_engine(case):
+def test_any_graph_gives_the_same_results_on_any_engine(case):
     dsk, wanted = case
     expected = tuple(evaluate(dsk, key) for key in wanted)
     with ThreadPoolExecutor(3) as pool:
@@ -64,14 +64,14 @@ def test_any_graph_on_any_engine(case):
     assert weft.threaded.get(dsk, wanted, num_workers=3) == expected
 
 
-def test_a_wide_graph(executor):
+def test_a_wide_graph_is_run(executor):
     dsk, keys = crosstalk(50, 20, lambda i: i, total)
     expected = tuple(evaluate(dsk, key) for key in keys)
     for _ in range(5):
         assert weft.get(dsk, keys, executor=executor) == expected
 
 
-def test_a_multiprocessing_thread_pool():
+def test_a_multiprocessing_thread_pool_is_an_executor():
     with StandardThreadPool(2) as pool:
         assert weft.get({"x": (inc, "y"), "y": (inc, 1)}, "x", pool=pool) == 3
         assert weft.threaded.get({"x": (inc, "y"), "y": (inc, 1)}, ["x"], pool=pool) == (3,)
@@ -79,7 +79,7 @@ def test_a_multiprocessing_thread_pool():
         pool.join()
 
 
-def test_an_executor_that_does_not_say_what_runs_finds_its_futures_as_they_were():
+def test_an_executor_that_does_not_mark_running_calls_can_be_used():
     executor = Taciturn()
     n_threads = threading.active_count()
     for _ in range(20):
@@ -115,7 +115,7 @@ def test_tasks_that_become_possible_later_run_at_once():
         assert sorted(weft.get(dsk, list("abc"), executor=pool)) == [0, 1, 2]
 
 
-def test_a_long_task_holds_back_nobody():
+def test_a_long_task_does_not_hold_back_others():
     done = threading.Event()
     n_left = [200]
     lock = threading.Lock()
@@ -188,7 +188,7 @@ def test_no_nesting_of_graphs_waits_for_ever(make, is_observed):
 
 
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, weft.ThreadPool])
-def test_a_call_of_a_pool_may_ask_for_a_graph_on_it(make):
+def test_a_call_of_a_pool_may_run_a_graph_on_it(make):
     with make(1) as pool:
         assert pool.submit(nested_on, pool, pool).result(30) == 3
 
@@ -208,7 +208,7 @@ def test_a_caller_that_works_along_waits_for_more_work():
 
 
 class InSubmit(Executor):
-    """Runs calls where they are submitted, and says nothing about itself."""
+    """An executor of an unknown class that runs calls where they are submitted."""
 
     def __init__(self):
         self.n_calls = 0
@@ -237,7 +237,7 @@ class WithoutHash(ThirdParty):
 
 
 @pytest.mark.parametrize("make", [InSubmit, MySynchronous, partial(WithoutHash, "x")])
-def test_executors_of_other_makes(make):
+def test_executors_of_other_libraries_run_graphs(make):
     executor = make()
     dsk, keys = crosstalk(10, 5, lambda i: i, total)
     assert weft.get(dsk, keys, executor=executor) == weft.get(dsk, keys)
@@ -426,7 +426,7 @@ def test_nothing_of_a_run_is_left_for_the_collector(executor):
     gc.disable()
     try:
         weft.get(dsk, keys, executor=executor)
-        # Without an interpreter lock, what two threads have had goes when its maker runs or ends;
+        # Without an interpreter lock, shared objects are destroyed when their maker runs or ends;
         # until then a collection takes it for garbage.
         executor.shutdown()
         gc.set_debug(gc.DEBUG_SAVEALL)

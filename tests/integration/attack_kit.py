@@ -1,4 +1,4 @@
-"""What the tests of attacks share: a cluster with a healthy client, and an attacker."""
+"""The kit for the tests of attacks: a cluster with a healthy client, and an attacker."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Cluster:
         self.wrong: list[Any] = []
         self._over = threading.Event()
         self._client = threading.Thread(target=self._use, name="healthy client")
-        #: What was in the log and looked at.
+        #: The lines of the log that were checked.
         self._n_seen = 0
-        #: Whether more was refused than a minute has lines for.
+        #: True if more was refused than the lines allowed in a minute.
         self.was_flooded = False
 
     def _use(self) -> None:
@@ -126,13 +126,13 @@ class Cluster:
         wait_until(is_enough, 60, "rounds of the healthy client")
 
     def complaints(self) -> list[str]:
-        """The lines of the log that are not at info, and not seen before."""
+        """The lines of the log that are not at level info, and not checked before."""
         lines = self.scheduler.err.splitlines()[self._n_seen :]
         # The end of the minute in which lines are counted, on a slow machine.
         return [line for line in lines if " INFO: " not in line and SUPPRESSED not in line]
 
     def check(self, *expected: str) -> None:
-        """One line for each of `expected`; everybody else works on; nothing grew."""
+        """There is one line for each of `expected`; the others go on; memory did not grow."""
         wait_until(lambda: len(self.complaints()) >= len(expected), 30, f"{expected} in the log")
         self.works_on()
         assert self.scheduler.process.poll() is None
@@ -146,7 +146,7 @@ class Cluster:
         self.forgive()
 
     def forgive(self) -> None:
-        """Take what is in the log for looked at."""
+        """Mark all lines of the log as checked."""
         self._n_seen = len(self.scheduler.err.splitlines())
 
     def metrics(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Cluster:
                 assert isinstance(answer, m.Metrics)
                 return answer.values
 
-            # What the transport counts is looked at a few times a second.
+            # The counts of the transport are read a few times per second.
             before = ask()["cpu_seconds_total"]
             return wait_until(
                 lambda: found if (found := ask())["cpu_seconds_total"] != before else {}
@@ -170,7 +170,7 @@ class Cluster:
 
 
 class Attacker:
-    """A socket that can do the handshake, number its frames, and say anything."""
+    """A socket that can do the handshake, number its frames, and send anything."""
 
     def __init__(self, cluster: Cluster, role: Role | None = None, **options: Any) -> None:
         host, port = cluster.address.removeprefix("tcp://").rsplit(":", 1)
@@ -212,7 +212,7 @@ class Attacker:
             data = handshake.feed(chunk)
 
     def payload(self, *wire: Any) -> bytes:
-        """An envelope that is right, around anything."""
+        """A valid envelope around any content."""
         self.numbers[2] += 1
         packed: bytes = msgpack.packb([*self.numbers, list(wire)], default=_not_packable)
         return packed
@@ -248,7 +248,7 @@ class Attacker:
         return self
 
     def leave(self) -> None:
-        """Say goodbye so that it is heard."""
+        """Send a goodbye so that it is read."""
         self.say(m.Bye(reason="done"))
         # Closed with something unread, the kernel would reset the connection, goodbye and all.
         self.socket.shutdown(socket.SHUT_WR)

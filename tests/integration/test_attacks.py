@@ -1,7 +1,7 @@
-"""What strangers and misbehaving peers get from a real scheduler process, and what others notice.
+"""Strangers and misbehaving peers at a real scheduler process, and the effect on other peers.
 
 One scheduler, two workers and a client whose `map`s run, and are checked, through all of it. After
-each attack: one line in the scheduler's log, the attacker's connection closed (or the nonsense
+each attack: one line in the scheduler's log, the attacker's connection closed (or the message
 ignored and counted, where that is the design), the same process alive, its memory as before, and
 the client's next maps right.
 """
@@ -65,7 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert not cluster.was_flooded or SUPPRESSED in scheduler.err
 
 
-# --- Who does not hold the token ------------------------------------------------------------------
+# --- Peers without the token ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_stranger_is_refused(
 
 
 class NewerHandshake(ClientHandshake):
-    """Of a release that speaks other versions only."""
+    """A peer of a release with other protocol versions only."""
 
     def start(self) -> bytes:
         hello = bytearray(super().start())
@@ -131,7 +131,7 @@ def test_recorded_handshake_is_of_no_use(cluster: Cluster) -> None:
     [
         (b"\x00\xff\x1b[31mred\nWARNING forged line\n" * 5000, "began with"),
         (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "it speaks HTTP"),
-        # Before the handshake there are no frames, and no lengths to believe.
+        # Before the handshake there are no frames, and no lengths to trust.
         (frame_header((1 << 32) - 1, [1 << 63]), "began with b'WFr1'"),
     ],
     ids=["garbage", "http", "frame"],
@@ -170,7 +170,7 @@ def test_flood_of_connections_is_bounded_and_its_lines_too(cluster: Cluster) -> 
     with contextlib.ExitStack() as stack:
         for _ in range(MAX_UNAUTHENTICATED + 100):
             attacker = stack.enter_context(Attacker(cluster))
-            # Otherwise it would pass for somebody who has looked whether the port is open.
+            # Otherwise it would look like a check whether the port is open.
             attacker.send(b"WEFT")
         assert cluster.process.num_fds() <= n_files + MAX_UNAUTHENTICATED + 20
         cluster.works_on()
@@ -184,7 +184,7 @@ def test_flood_of_connections_is_bounded_and_its_lines_too(cluster: Cluster) -> 
     cluster.check()
 
 
-# --- Frames of somebody who does ------------------------------------------------------------------
+# --- Frames of peers with the token ---------------------------------------------------------------
 
 EMPTY_ARRAYS = (
     b"\x95\x00\x00\x01\x00"
@@ -259,12 +259,14 @@ FRAMES: dict[str, tuple[bytes, str]] = {
 }
 
 
-#: The others of the slow ones have their turn in `test_all_at_once`.
+#: The others of the slow ones have their turn in `test_all_attacks_at_once_are_refused`.
 ONE_BY_ONE = [name for name in FRAMES if name not in {"stops in a payload", "stops in a header"}]
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-def test_bad_frame_costs_one_line_and_its_connection(cluster: Cluster, name: str) -> None:
+def test_bad_frame_causes_one_log_line_and_closes_its_connection(
+    cluster: Cluster, name: str
+) -> None:
     data, line = FRAMES[name]
     with Attacker(cluster, Role.CLIENT) as attacker:
         attacker.send(data)
@@ -272,7 +274,7 @@ def test_bad_frame_costs_one_line_and_its_connection(cluster: Cluster, name: str
         cluster.check(line)
 
 
-def test_all_at_once(cluster: Cluster) -> None:
+def test_all_attacks_at_once_are_refused(cluster: Cluster) -> None:
     with contextlib.ExitStack() as stack:
         attackers = [stack.enter_context(Attacker(cluster, Role.CLIENT)) for _ in FRAMES]
         n_before = cluster.metrics()["protocol_errors_total"]
@@ -290,7 +292,7 @@ def test_all_at_once(cluster: Cluster) -> None:
         cluster.check()
 
 
-# --- Messages of somebody who is registered -------------------------------------------------------
+# --- Messages of registered peers -----------------------------------------------------------------
 
 Registration = Callable[[], Message]
 
@@ -332,7 +334,9 @@ FORBIDDEN["unknown function"][2][0].function_blobs = [b"good", None]  # type: ig
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_forbidden_message_costs_one_line_and_its_connection(cluster: Cluster, name: str) -> None:
+def test_forbidden_message_causes_one_log_line_and_closes_its_connection(
+    cluster: Cluster, name: str
+) -> None:
     role, registration, messages, line = FORBIDDEN[name]
     with Attacker(cluster, role) as attacker:
         attacker.register(registration())
@@ -406,7 +410,7 @@ def test_names_cannot_forge_lines(cluster: Cluster) -> None:
     assert cluster.complaints() == []
 
 
-# --- What is ignored and counted ------------------------------------------------------------------
+# --- Messages that are ignored and counted --------------------------------------------------------
 
 
 def test_client_may_be_wrong_about_keys(cluster: Cluster) -> None:
@@ -470,7 +474,7 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
             dropped += message.attempts
         assert set(dropped) == set(never)
         assert cluster.metrics()["reports_stale_total"] == n_before + 3 * n + 1
-        # It was given real work meanwhile, which is placed again when it leaves.
+        # It was assigned real tasks meanwhile, which are placed again when it leaves.
         attacker.leave()
     cluster.check()
 
@@ -495,8 +499,8 @@ def test_worker_that_breaks_the_rules_loses_its_work_to_others(cluster: Cluster)
     assert cluster.metrics()["workers_lost_total"] == n_before + 1
 
 
-def test_endless_frames_hold_nobody_up(cluster: Cluster) -> None:
-    """A flood of messages that are right, from a client that reads no answer."""
+def test_endless_frames_do_not_delay_other_clients(cluster: Cluster) -> None:
+    """A flood of valid messages, from a client that reads no answer."""
     with Attacker(cluster, Role.CLIENT) as attacker:
         attacker.register(client())
         for _ in range(200):
@@ -514,7 +518,7 @@ def test_after_all_that_the_scheduler_is_as_it_was(cluster: Cluster) -> None:
 
     def is_calm() -> bool:
         found = cluster.metrics()
-        # The two workers and their supervisor, the client, and who asks.
+        # The two workers and their supervisor, the client, and the one that asks.
         return bool(
             (found["workers"]["running"], found["clients"], found["connections"]) == (2, 1, 5)
             and not found["tasks"]["no_worker"]

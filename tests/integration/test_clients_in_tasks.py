@@ -1,4 +1,4 @@
-"""A task that asks for a client, or uses a future, is told what to do instead."""
+"""A task that asks for a client, or uses a future, gets an error with advice."""
 
 from __future__ import annotations
 

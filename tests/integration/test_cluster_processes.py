@@ -1,4 +1,4 @@
-"""Real processes, real kills: what a user of a whole cluster sees."""
+"""Real processes and real kills, as a user of a whole cluster sees them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_program_that_closes_nothing_ends_clean(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
 
 
-def test_what_tasks_print_is_seen(tmp_path):
+def test_the_output_of_tasks_is_shown(tmp_path):
     code = (
         "import sys, weft\n"
         "with weft.Client(n_workers=1) as c:\n"
@@ -278,7 +278,7 @@ def test_a_second_signal_does_not_wait_for_running_tasks(tmp_path):
 
 
 def test_a_process_of_the_command_ends_by_itself_when_stdout_is_closed(tmp_path):
-    """A scheduler whose output goes nowhere must not die of it."""
+    """A scheduler whose output cannot be written must not die of that."""
     read, write = os.pipe()
     env = os.environ | {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "weft", "scheduler", "--port", "0", "--no-dashboard"]

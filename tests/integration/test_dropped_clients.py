@@ -1,4 +1,4 @@
-"""Clients that nobody closes, with the clusters that they started."""
+"""Clients that are never closed, with the clusters that they started."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_a_cell_that_is_run_again_does_not_pile_up_clusters(wait_until):
 @pytest.mark.parametrize(
     "code",
     [
-        # Nobody holds it, and it is there.
+        # There is no reference to it, and it is open.
         "weft.Client({})\nprint(weft.Client.current().submit(abs, -1).result())",
         # It is gone before its futures.
         "f = weft.Client({}, set_as_default=False).submit(abs, -1)\nprint(f.result())",
-        # Nobody has any use for it.
+        # There is no reference to it or to its futures.
         "weft.Client({}, set_as_default=False)\nprint(1)",
     ],
 )
@@ -56,7 +56,7 @@ def test_a_cluster_may_be_closed_by_two_at_once():
         watch.tell_to_stop = tell_to_stop
         tell_to_stop()
         second.start()
-        second.join(0.2)  # it waits for us, or does it all
+        second.join(0.2)  # it waits for this process, or does everything itself
 
     watch.tell_to_stop = let_the_second_come_in
     cluster.close()

@@ -23,7 +23,7 @@ def rows():
 
 
 def zeros():
-    return bytes(300_000_000)  # pages that nobody touches before the pickle is made
+    return bytes(300_000_000)  # pages that are not touched before the pickle is made
 
 
 def array():
@@ -31,7 +31,7 @@ def array():
 
 
 class LooksSmall:
-    """Its pickle is not what its size lets expect."""
+    """An object whose pickle is much larger than its size."""
 
     def __sizeof__(self):
         return 200_000
@@ -49,7 +49,7 @@ def test_a_pickle_that_does_not_fit_is_an_error_with_the_sizes(client, task):
 
 
 def test_an_array_of_that_size_is_served():
-    # A worker of its own: what earlier tasks leave to the allocator would count.
+    # A worker of its own, because memory that earlier tasks left to the allocator would count.
     with weft.Client(n_workers=1, threads_per_worker=1, memory_limit="400MB") as client:
         assert client.submit(array).result(60).nbytes == 200_000_000
 

@@ -52,7 +52,7 @@ def test_a_call_waits_for_a_map_of_another_client(lender, borrower):
         assert nested.result(30) == total.result(30) + 1
 
 
-def test_what_was_borrowed_may_be_released_at_once(lender, borrower):
+def test_a_borrowed_future_may_be_released_at_once(lender, borrower):
     for n in range(100):
         future = lender.submit(inc, n, pure=False)
         other = borrower.submit(inc, future, pure=False)
@@ -70,7 +70,7 @@ def test_clients_that_borrow_from_each_other_go_on(lender, borrower):
         assert future.result(30) == start + 21
 
 
-def test_what_was_borrowed_is_given_back(lender, borrower, wait_until):
+def test_borrowed_futures_are_given_back(lender, borrower, wait_until):
     future = lender.submit(inc, 1)
     assert borrower.submit(inc, future).result(30) == 3
     del future
@@ -78,7 +78,7 @@ def test_what_was_borrowed_is_given_back(lender, borrower, wait_until):
     wait_until(lambda: not lender.futures)
 
 
-def test_a_large_argument_beside_a_borrowed_one(lender, borrower):
+def test_a_large_argument_is_shared_beside_a_borrowed_future(lender, borrower):
     large = bytes(3 << 20)
     for n in range(5):
         future = lender.submit(inc, n)
@@ -106,7 +106,7 @@ def test_a_borrower_that_is_closed_waits_for_nothing(cluster, lender):
     with weft.Client(cluster, set_as_default=False) as borrower:
         engine = borrower._engine
         loan = Loan(engine, [])
-        loan._unconfirmed[engine] = None  # nobody will confirm it
+        loan._unconfirmed[engine] = None  # no confirmation will come
         engine.post(loan)
         future = borrower.submit(inc, 1)
     assert future.status == "cancelled"

@@ -1,4 +1,4 @@
-"""Processes that are there and say nothing: suspended ones, and one that cannot speak."""
+"""Processes that live and send nothing: suspended ones, and one that cannot send."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_suspended_scheduler_is_noticed_and_found_again(tmp_path):
         assert "Traceback" not in master.err + workers.err
 
 
-def test_a_scheduler_that_stays_suspended_fails_what_waits_for_it(tmp_path):
+def test_a_scheduler_that_stays_suspended_fails_pending_futures(tmp_path):
     with (
         scheduler(*TIMEOUT, folder=tmp_path) as master,
         weft.Client(connection_file=file_of(master), reconnect_timeout=1.0) as client,

@@ -1,4 +1,4 @@
-"""Large arguments on real clusters: what is sent, kept and recovered."""
+"""Large arguments on real clusters: they are sent once, kept and recovered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = [
 
 
 def change(x, i):
-    """Use the argument up: nobody else may notice."""
+    """Change the argument, which must not affect other calls."""
     first = float(x[0])
     x[:] = i
     return first, float(x[-1]), os.getpid()
@@ -98,7 +98,7 @@ def test_an_argument_of_20_calls_is_sent_about_once(options, how, wait_until):
         # In process nothing is encoded, and so nothing is counted.
         if options["processes"]:
             assert NBYTES < connection.bytes_out - before < 1.1 * NBYTES
-            # Looked at a few times a second: all of it, in the end.
+            # The counters are read a few times per second.
             wait_until(lambda: metrics_of(cluster)["bytes_total"]["out"] > NBYTES)
             # Twice, if it was asked back before it began.
             assert metrics_of(cluster)["bytes_total"]["out"] < 2.1 * NBYTES
@@ -109,7 +109,7 @@ def test_an_argument_of_20_calls_is_sent_about_once(options, how, wait_until):
         assert all(w["nbytes"] == 0 for w in workers_of(client).values())
 
 
-def test_each_worker_gets_it_once_wherever_the_calls_must_run(wait_until):
+def test_each_worker_gets_an_argument_once_for_restricted_calls_too(wait_until):
     with LocalCluster(n_workers=2) as cluster, weft.Client(cluster) as client:
         client.wait_for_workers(2)
         x = number()
@@ -156,7 +156,7 @@ def test_a_shared_argument_is_made_again_when_its_worker_dies(tmp_path, wait_unt
         wait_until(lambda: not tasks_of(client))
 
 
-async def test_an_asynchronous_client_shares_them_as_well():
+async def test_an_asynchronous_client_shares_arguments_as_well():
     async with weft.Client(n_workers=1, processes=False, asynchronous=True) as client:
         x = number()
         futures = [client.submit(change, x, i) for i in range(5)]

@@ -40,7 +40,7 @@ def check_that_it_failed(future, client):
 
 @pytest.mark.shares_resources
 @pytest.mark.parametrize("n", [10, 300_000])
-def test_every_way_of_asking_finds_the_same_error(client, n):
+def test_each_way_of_reading_an_unpicklable_result_gives_the_same_error(client, n):
     ok = client.submit(abs, -1)
     for i, ask in enumerate(
         [
@@ -61,10 +61,10 @@ def test_every_way_of_asking_finds_the_same_error(client, n):
 
 
 @pytest.mark.shares_resources
-def test_a_large_one_can_be_used_where_it_is(client):
+def test_a_large_unpicklable_result_can_be_used_on_its_worker(client):
     bad = client.submit(with_lock, 300_000)
     assert client.submit(lambda d: len(d["ballast"]), bad).result(20) == 300_000
-    assert bad.exception() is None  # nobody tried to bring it here
+    assert bad.exception() is None  # no call has fetched it
     assert client.gather([bad], errors="skip") == []
     check_that_it_failed(bad, client)
     assert client.submit(lambda d: d["lock"].locked(), bad).result(20) is False

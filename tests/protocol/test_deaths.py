@@ -59,14 +59,14 @@ def test_a_cause_that_goes_on_is_reported_less_and_less_often():
     ]
 
 
-def test_a_cause_that_has_stopped_is_news_when_it_comes_again():
+def test_a_cause_that_has_stopped_is_logged_at_once_when_it_comes_again():
     log = DeathLog("ended")
     assert log.note("a", "exit code 3", 0.0)
     assert log.due(5.0) == []
     assert log.note("a", "exit code 3", 6.0)
 
 
-def test_what_is_counted_is_reported_at_the_end():
+def test_counted_deaths_are_reported_at_the_end():
     log = DeathLog("ended")
     log.note("a", "exit code 3", 0.0)
     log.note("a", "exit code 3", 1.0)

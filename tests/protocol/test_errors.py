@@ -1,4 +1,4 @@
-"""The exception tree: every class survives a process border and says something useful."""
+"""The exception tree: every class can be pickled, and its text names the facts."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def test_every_field_is_in_the_text(error):
 
 
 @pytest.mark.parametrize("cls", subclasses(WeftError))
-def test_docstring_says_what_happened_and_what_to_do(cls):
+def test_docstring_has_the_event_and_the_advice(cls):
     assert cls.__doc__ is not None
     what_happened, what_to_do = cls.__doc__.split("\n\n")[:2]
     assert what_happened.endswith(".")
     assert what_to_do.strip().split("\n")[0] != "Args:"
 
 
-def test_families():
+def test_errors_are_subclasses_of_the_builtins_that_callers_catch():
     assert issubclass(errors.ConnectTimeout, TimeoutError)
     assert issubclass(errors.WorkerStartTimeout, TimeoutError)
     assert issubclass(errors.TaskCancelled, concurrent.futures.CancelledError)
@@ -122,7 +122,7 @@ def test_timeouts_do_not_pass_their_fields_off_as_errno():
     assert errors.WorkerStartTimeout(4, 1, 30.0).errno is None
 
 
-def test_story_comes_one_item_a_line():
+def test_story_has_one_line_per_item():
     error = errors.InvalidTransition("k", "memory", "waiting", iter(["first", "second"]))
     assert str(error).splitlines()[1:] == ["  first", "  second"]
     assert error.story == ("first", "second")

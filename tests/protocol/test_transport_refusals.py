@@ -1,4 +1,4 @@
-"""What strangers and attackers get: one line in the log, and nobody else notices."""
+"""Strangers and attackers: each causes one line in the log, and other peers are not affected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData
 from weft.protocol.wire.payload import Payload
 
-# --- Who is not let in ----------------------------------------------------------------------------
+# --- Peers that are refused -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_tls_without_a_pin_is_bound_by_the_token(run: Run) -> None:
         ("tls", b"WEFT" + bytes(100), "TLS"),
     ],
 )
-def test_garbage_before_the_handshake(
+def test_garbage_before_the_handshake_is_refused(
     run: Run,
     tmp_path: Path,
     log: pytest.LogCaptureFixture,
@@ -184,7 +184,7 @@ def test_slow_handshake_is_ended_by_its_deadline(
     assert "0.5 s" in line or "0.5 seconds" in line
 
 
-def test_who_leaves_without_a_word_is_not_worth_a_line(
+def test_a_peer_that_leaves_without_a_message_is_not_logged(
     run: Run, stream_address: str, log: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -210,7 +210,7 @@ def test_flood_of_silent_connections_is_bounded(
         at = await server.start(stream_address, max_unauthenticated=4)
         healthy = await Healthy().start(at)
         silent = [await raw(at) for _ in range(4)]
-        # Each of these is turned away at once: the four are still there, for five seconds.
+        # Each of these is refused at once, because the four stay connected for five seconds.
         for _ in range(2):
             assert await hung_up(*await raw(at)) == b""
         with pytest.raises(CommError):
@@ -276,7 +276,7 @@ def test_refusals_are_logged_ten_at_a_time(run: Run, log: pytest.LogCaptureFixtu
     assert lines(log)[-1].endswith("15 more connections refused")
 
 
-# --- What authenticated peers must not do ---------------------------------------------------------
+# --- Faults of authenticated peers ----------------------------------------------------------------
 
 HALF = frame([GetData.code, 1, ["k"]])
 ATTACKS: dict[str, tuple[bytes, str]] = {
@@ -357,7 +357,7 @@ class Jumps:
         self._jumped += seconds
 
 
-def test_who_was_held_up_himself_reads_before_he_takes_a_frame_for_stopped(
+def test_a_process_that_was_held_up_reads_before_it_counts_a_frame_as_stopped(
     log: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -368,7 +368,7 @@ def test_who_was_held_up_himself_reads_before_he_takes_a_frame_for_stopped(
         whole = frame([GetData.code, 1, ["x"]])
         writer.write(whole[:-1])
         await turns(lambda: server.connections and server.connections[0]._progress)  # type: ignore[attr-defined]
-        # A task holds the interpreter lock for so long; the timer is overdue, the rest unread.
+        # A task holds the interpreter lock for that long; the timer is overdue, the rest unread.
         for _ in range(4):
             clock.jump(1000)
             for _ in range(3):
@@ -382,7 +382,7 @@ def test_who_was_held_up_himself_reads_before_he_takes_a_frame_for_stopped(
     assert lines(log) == []
 
 
-def test_who_was_held_up_himself_lets_a_handshake_go_on(log: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_was_held_up_lets_a_handshake_go_on(log: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         clock = Jumps(asyncio.get_running_loop())
         server = Server()
@@ -410,8 +410,8 @@ def test_who_was_held_up_himself_lets_a_handshake_go_on(log: pytest.LogCaptureFi
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="there is no such option")
-def test_the_kernel_does_not_end_the_connection_of_who_reads_late(run: Run) -> None:
-    """It would count the time in which a peer is there and takes nothing."""
+def test_the_kernel_does_not_end_the_connection_of_a_late_reader(run: Run) -> None:
+    """TCP_USER_TIMEOUT would count the time in which a living peer reads nothing."""
 
     async def main() -> None:
         server = Server()
@@ -426,7 +426,9 @@ def test_the_kernel_does_not_end_the_connection_of_who_reads_late(run: Run) -> N
     run(main())
 
 
-def test_connection_lost_in_the_middle_of_a_frame(run: Run, log: pytest.LogCaptureFixture) -> None:
+def test_connection_lost_in_the_middle_of_a_frame_is_an_error(
+    run: Run, log: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         server = Server()
         at = await server.start("tcp://127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""What the tests of connections share: a server, a healthy neighbour, and raw sockets."""
+"""The kit for the tests of connections: a server, a healthy neighbour, and raw sockets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Run a coroutine on a new loop that must end with no task and without having complained."""
+    """Run a coroutine on a new loop that must end without tasks and without reported errors."""
     complaints: list[dict[str, Any]] = []
 
     def run(main: Coroutine[Any, Any, None]) -> None:
@@ -46,7 +46,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
         async def whole() -> None:
             await asyncio.wait_for(main, 60)
-            # What is being closed needs some turns.
+            # Connections that are being closed need some turns.
             for _ in range(5):
                 await asyncio.sleep(0)
             assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -54,7 +54,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         try:
             loop.run_until_complete(whole())
         finally:
-            # After a failure only: uvloop does not close while somebody waits for a socket.
+            # After a failure only: uvloop does not close while a coroutine waits for a socket.
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
@@ -99,7 +99,7 @@ def lines(log: pytest.LogCaptureFixture) -> list[str]:
 
 
 class End:
-    """A handler that keeps what it hears."""
+    """A handler that keeps the messages that it gets."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -145,7 +145,7 @@ class End:
 
 
 class Echo(End):
-    """Sends back what comes."""
+    """Sends each message back."""
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         super().on_messages(connection, messages)
@@ -153,7 +153,7 @@ class Echo(End):
 
 
 class Server:
-    """A listener that echoes; one handler a connection."""
+    """A listener that echoes; one handler per connection."""
 
     def __init__(self, make: Callable[[], End] = Echo) -> None:
         self.ends: list[End] = []
@@ -215,7 +215,7 @@ async def raw(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def hung_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """What the server still says, until it has closed the connection."""
+    """The bytes that the server sends before it closes the connection."""
     said = b""
     try:
         while more := await reader.read(1 << 16):
@@ -246,7 +246,7 @@ def frame(*messages: Any, numbers: Sequence[int] = (0, 0, 1, 0)) -> bytes:
 
 
 async def turns(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something is so that nobody tells."""
+    """Let the loop turn until a condition holds of which there is no notification."""
     for _ in range(100_000):
         if condition():
             return

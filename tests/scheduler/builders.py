@@ -1,4 +1,4 @@
-"""What the tests of the scheduler's core are written with: a board to play events on, and graphs.
+"""The kit for the tests of the scheduler's core: a board to play events on, and graphs.
 
 Nothing is mocked: `Board` holds the real core, turns short calls into events, drains the out-boxes
 after each, and validates the core. A test reads: build, one event, compare what went out.
@@ -79,13 +79,13 @@ class Board:
         self.state = SchedulerState(7, **{"max_idle_functions": 0, **options})
         self.now = 100.0
         self.actions: list[Action] = []
-        #: What went out after the last event.
+        #: The messages that went out after the last event.
         self.out: Out = {}
         self._n_peers = 0
 
     # -- events -----------------------------------------------------------------------------------
     def play(self, event: Event) -> Out:
-        """Let one event happen; return what went out, by peer."""
+        """Let one event happen; return the messages that went out, by peer."""
         self.state.handle(event, self.now)
         validate(self.state)
         self.out = dict(self.state.outboxes)
@@ -165,12 +165,12 @@ class Board:
     def finish(
         self, peer: int, *keys: str, nbytes: int = 8, us: int = 1000, blob: bytes | None = b"result"
     ) -> Out:
-        """Let a worker finish tasks that it was given."""
+        """Let a worker finish tasks that were assigned to it."""
         attempts = [self.attempt(key) for key in keys]
         return self.send(peer, finished(attempts, nbytes=nbytes, us=us, blob=blob))
 
     def raise_(self, peer: int, *keys: str) -> Out:
-        """Let tasks that a worker was given raise."""
+        """Let tasks that were assigned to a worker raise."""
         attempts = [self.attempt(key) for key in keys]
         return self.send(
             peer,
@@ -217,7 +217,7 @@ def finished(
 
 
 def assigned(out: Out, peer: int) -> dict[str, int]:
-    """Return {key: attempt} of what a worker is sent to run."""
+    """Return {key: attempt} of the tasks that a worker is sent to run."""
     return {
         key: attempt
         for message in out.get(peer, [])

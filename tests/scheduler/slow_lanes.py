@@ -134,7 +134,7 @@ _send_draft = assignment._send_draft
 
 
 def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
-    """Move each finished task to memory, wake who waited, tell who wants it."""
+    """Move each finished task to memory, wake its dependents, notify the clients that want it."""
     rows = []
     for row, attempt in enumerate(message.attempts):
         task = ws.processing.get(attempt)

@@ -1,4 +1,4 @@
-"""What clients and workers can make the scheduler remember is bounded in bytes."""
+"""The memory that clients and workers can make the scheduler use is bounded in bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transitions.py: functions stay a while after their last task, and which go first.
+"""transitions.py: functions stay a while after their last task, and are dropped in order of use.
 
 `Board` validates after each event that exactly the functions without a task are idle, that they are
 within the limits, and that their bytes are counted right.
@@ -23,7 +23,7 @@ def idle(board: Board) -> list[str]:
 
 
 def dropped_functions(out: Out, peer: int) -> list[bytes]:
-    """Return the functions that a worker is told to forget."""
+    """Return the functions that a worker is asked to forget."""
     return [
         function
         for message in out.get(peer, [])
@@ -33,7 +33,7 @@ def dropped_functions(out: Out, peer: int) -> list[bytes]:
 
 
 def use(board: Board, client: int, *functions: str) -> list[Out]:
-    """Submit one task a function and release it, one function after the other."""
+    """Submit one task per function and release it, one function after the other."""
     outs = []
     for function in functions:
         board.send(client, graph(f"task-of-{function}", function=function))
@@ -41,7 +41,7 @@ def use(board: Board, client: int, *functions: str) -> list[Out]:
     return outs
 
 
-def test_what_was_used_longest_ago_goes_first():
+def test_the_function_used_longest_ago_is_dropped_first():
     board = Board(max_idle_functions=2)
     client, worker = board.client(), board.worker()
     first, second, third = use(board, client, "f", "g", "h")
@@ -104,7 +104,7 @@ def test_a_dropped_function_is_sent_anew():
     assert assignment(out, worker).function_blobs == [b"pickle"]
 
 
-def test_only_workers_that_have_a_function_are_told_to_drop_it():
+def test_only_workers_that_have_a_function_are_asked_to_drop_it():
     board = Board(max_idle_functions=0)
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
@@ -115,7 +115,7 @@ def test_only_workers_that_have_a_function_are_told_to_drop_it():
     assert list(out) == [chosen]
 
 
-def test_a_worker_that_left_is_told_nothing():
+def test_a_worker_that_left_is_sent_nothing():
     board = Board(max_idle_functions=1)
     client, worker = board.client(), board.worker()
     use(board, client, "f")
@@ -145,7 +145,7 @@ def test_idle_functions_are_kept_up_to_their_limit_of_bytes():
     assert board.state.idle_functions_nbytes == half + 1
 
 
-def test_one_large_function_may_push_out_several_which_is_told_in_one_message():
+def test_one_large_function_may_push_out_several_in_one_message():
     board = Board(max_idle_functions=64)
     client, worker = board.client(), board.worker()
     for name in "abc":

@@ -1,4 +1,4 @@
-"""membership.py: a worker that leaves finishes what it runs, and gets nothing more."""
+"""membership.py: a worker that leaves finishes its running tasks, and gets no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def board() -> Board:
     return Board()
 
 
-def test_what_a_leaving_worker_has_not_started_goes_elsewhere_at_once(board):
+def test_unstarted_tasks_of_a_leaving_worker_go_elsewhere_at_once(board):
     client, worker = board.client(), board.worker("w")
     board.send(client, graph("a b c"))
     out = board.send(worker, LEAVING)
@@ -25,7 +25,7 @@ def test_what_a_leaving_worker_has_not_started_goes_elsewhere_at_once(board):
     running, *rest = [board.attempt(key) for key in "abc"]
     out = board.send(worker, m.AttemptsReturned(attempts=rest))
     assert assigned(out, other) == {"b": board.attempt("b"), "c": board.attempt("c")}
-    # What runs is not placed again, and its result counts.
+    # Running tasks are not placed again, and their results count.
     assert board.where("a") == worker
     out = board.send(worker, finished([running]))
     assert told(out, client, m.ResultsReady) == ["a"]
@@ -85,7 +85,7 @@ def test_clients_do_not_count_a_leaving_worker_and_its_name_is_free(board):
     assert [ws.name for ws in board.state.workers.values()] == ["w", "w"]
 
 
-def test_what_only_a_lost_leaving_worker_ran_is_placed_again(board):
+def test_a_task_of_a_leaving_worker_that_is_lost_is_placed_again(board):
     client, worker, other = board.client(), board.worker("w"), None
     board.send(client, graph("a"))
     board.send(worker, LEAVING)

@@ -125,7 +125,9 @@ def test_without_a_choice_256_mib_may_wait_for_a_peer_that_does_not_read():
     assert config.max_outbox_nbytes == 256 << 20
 
 
-async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line_and_why(tmp_path, caplog):
+async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line_and_the_reason(
+    tmp_path, caplog
+):
     async with running(f"unix://{tmp_path}/s", max_outbox_nbytes=8 << 20) as server:
         greedy, connection = await a_client(server)
         (far,) = server._listeners[0].connections
@@ -341,7 +343,7 @@ async def test_a_stop_whose_caller_is_cancelled_goes_on(tmp_path):
         await end.closed()
 
 
-def test_messages_are_measured_by_what_they_hold():
+def test_messages_are_measured_by_their_content():
     small = KeysData(request=1, keys=["a"], results=[None], missing=[])
     for large in (
         KeysData(request=1, keys=["a" * 10_000], results=[None], missing=[]),

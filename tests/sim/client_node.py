@@ -1,4 +1,4 @@
-"""A client process: the real core and table, and a user who submits, shares, cancels and lets go.
+"""A client process: the real core and table, and a user who submits, shares, cancels and releases.
 
 The user's actions go through one queue, as in `client/shell/engine.py`: the table is changed at
 once, by the user's thread, and the core sees the operation a little later. What the user then sees
@@ -58,13 +58,13 @@ class Future:
 
     state: FutureState
     spec: Spec
-    #: It, or something that it needs, was not submitted by this client: it may be unknown.
+    #: It, or one of its inputs, was not submitted by this client: it may be unknown.
     is_borrowed: bool
     seen: str = "pending"
 
 
 class UserWatcher(Watcher):
-    """Notes what it is told, and that it is told once."""
+    """A watcher that records its notifications, and checks that each comes once."""
 
     __slots__ = ("awaited", "node")
 
@@ -80,7 +80,7 @@ class UserWatcher(Watcher):
                 f"{state!r} was told twice, or to somebody who never asked"
             )
             self.awaited.remove(state)
-            # It may be pending again by now: its only copy was lost in the same breath.
+            # It may be pending again by now, because its only copy was lost at the same time.
             if self.wants_data:
                 assert state.has_data or state.failure is not None, f"{state!r} has no data"
 
@@ -109,7 +109,7 @@ class ClientNode:
 
     # -- the user ---------------------------------------------------------------------------------
     def act(self) -> None:
-        """Do something that users do."""
+        """Do a random operation of a user."""
         rng, plan = self.world.rng, self.sim.plan
         specs = self.sim.graph.specs
         if not self.is_alive:
@@ -130,7 +130,7 @@ class ClientNode:
             )
 
     def submit(self, specs: list[Spec]) -> None:
-        """Submit tasks, and what they need that this client does not hold."""
+        """Submit tasks, and those of their inputs that this client does not hold."""
         order: dict[Spec, None] = {}
         held = {future.spec: future for future in self.futures}
         stack = [(spec, False) for spec in reversed(specs)]
@@ -173,7 +173,7 @@ class ClientNode:
             hashes = [spec.spec_hash for spec in batch if spec.spec_hash is not None] or None
             states, replaced = self.table.attach(keys, hashes)
             for state, spec in zip(states, batch, strict=True):
-                # A failed future whose key was submitted again says nothing about that key.
+                # The failure of a future whose key was submitted again does not apply to that key.
                 borrowed = any(
                     f.is_borrowed or f.state.status in FAILED
                     for f in self.futures
@@ -246,7 +246,7 @@ class ClientNode:
         force = self.world.chance(self.sim.plan.p_force)
         for future in futures:
             state = future.state
-            # Large data may be lost, and be on its way again, when the core hears of this.
+            # Large data may be lost, and be on its way again, when the core handles this.
             if state.failure is None and not state.has_data:
                 self.sim.cancelled[future.spec.key] = None
                 if force:
@@ -304,7 +304,7 @@ class ClientNode:
         self.futures = []
 
     def release_all(self) -> None:
-        """Let go of every future."""
+        """Release every future."""
         self._release(list(self.futures))
 
     # -- the session ------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ class ClientNode:
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
-        """Validate the core, and what the user sees of each future."""
+        """Validate the core, and the user's view of each future."""
         validate(self.core)
         for future in self.futures:
             state = future.state
@@ -386,7 +386,7 @@ class ClientNode:
             if state.blob is not None:
                 value = unpacked(state.blob)
                 assert value == future.spec.value, f"{state!r} has a wrong value"
-                # As if the user had read it: from now on it stays as it is.
+                # As if the user had read it: from now on it does not change.
                 state.value = value
                 state.blob = None
             elif future.seen == "finished" and status != "finished":
@@ -415,19 +415,19 @@ class ClientNode:
             assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why
         elif kind == "data-lost":
             if "cannot reach each other" in state.failure[2]:
-                # They were refused again and again, and for longer than a death goes unnoticed.
+                # They were refused repeatedly, and for longer than a death goes unnoticed.
                 assert any(worker_id.startswith("worker") for worker_id in sim.refused), why
                 assert self.world.now > sim.plan.heartbeat * MISSED_HEARTBEATS, why
             else:
                 released = any(key in sim.released for key in spec.ancestors)
-                # A new scheduler, and one that gave up waiting for us, has not what is over.
+                # A new scheduler, and one at which the lease ended, does not have finished tasks.
                 forgot = sim.n_restarts or sim.scheduler.core.counters.clients_expired
                 borrowed = future.is_borrowed or any(
                     f.is_borrowed and f.spec.key in spec.ancestors for f in self.futures
                 )
                 # A task that another client submitted on such an input has failed for all.
                 borrowed = borrowed or any(key in sim.borrowing for key in spec.ancestors)
-                # What another client ended by force may be gone when we submit what reads it.
+                # An input that another client cancelled by force may be gone when it is read.
                 forced = any(key in sim.forced for key in spec.ancestors)
                 assert forgot or forced or (borrowed and released), why
         else:
@@ -439,7 +439,7 @@ class ClientNode:
 
 
 def _alike(one: Spec, other: Spec) -> bool:
-    """Whether two tasks may be rows of one `map`."""
+    """Return whether two tasks may be rows of one `map`."""
     return (
         one.function == other.function
         and (one.spec_hash is None) == (other.spec_hash is None)

@@ -1,7 +1,7 @@
-"""Random graphs of symbolic tasks, and the serial interpreter that says how each must end.
+"""Random graphs of symbolic tasks, and the serial interpreter that computes how each must end.
 
 A task's value is a hash of its function, its arguments and the values of its dependencies: so a
-wrong, stale or mixed-up input anywhere shows in the value of everything behind it.
+wrong, stale or mixed-up input anywhere changes the value of all its dependents.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def function_id(name: str) -> bytes:
 
 
 def value_of(function: str, args: Blob, inputs: list[bytes]) -> bytes:
-    """Compute what a task returns."""
+    """Compute the result of a task."""
     digest = blake2b(function.encode(), digest_size=12)
     digest.update(_pickle_of(args))
     for value in inputs:
@@ -137,14 +137,14 @@ class Graph:
             spec.can_finish = spec.can_finish and dependency.can_finish
         spec.ancestors[spec.key] = None
         if spec.n_raises > spec.retries:
-            # Which of its executions are heard of, and so counted, is not the task's to say.
+            # The task cannot decide which of its executions are reported, and so counted.
             spec.culprits[spec.key] = None
         spec.can_finish = spec.can_finish and spec.n_raises < ALWAYS
         spec.value = value_of(spec.function, spec.args, [d.value for d in spec.dependencies])
 
 
 def _dependencies(shape: str, index: int, n: int, rng: Random) -> list[int]:
-    """Choose what task `index` depends on, by the shape of the graph."""
+    """Choose the dependencies of task `index`, by the shape of the graph."""
     if index == 0:
         return []
     if shape == "wide":

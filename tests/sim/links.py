@@ -1,6 +1,6 @@
 """Connections between simulated processes: FIFO both ways, delayed, stalled, and broken.
 
-Like TCP's: what arrives is a prefix of what was sent, in order, and each end learns of the end of
+As with TCP, a prefix of the sent data arrives, in order, and each end is notified of the end of
 the connection in its own time. In a part of the runs every message goes through the real frames
 (`WireState`, `FrameDecoder`), numbers and all; in the others it is copied, so that two processes
 never share an object.
@@ -23,12 +23,12 @@ from .world import World
 #: All decoders of a run may share their receive memory: each uses it at once.
 _memory = bytearray(MEMORY_BYTES)
 
-#: What is said for ever, and means nothing but that somebody is there.
+#: Messages that repeat for ever, and only show that the sender lives.
 KEEP_ALIVE = (Heartbeat, WorkersAlive)
 
 
 class Timing:
-    """How long the network takes. Seconds."""
+    """The delays of the network, in seconds."""
 
     def __init__(self, latency: float, jitter: float, p_stall: float, stall: float) -> None:
         self.latency = latency
@@ -46,17 +46,17 @@ class Timing:
 
 
 class End(Protocol):
-    """What a connection delivers to."""
+    """The receiver of a connection's messages."""
 
     def on_messages(self, link: Link, messages: list[Message]) -> None:
-        """Messages came."""
+        """Handle messages that arrived."""
 
     def on_closed(self, link: Link) -> None:
-        """The connection is gone; comes once, and not to the end that closed it."""
+        """Handle the loss of the connection; called once, and not at the end that closed it."""
 
 
 class _Side:
-    """One end, and what is on its way to it."""
+    """One end, and the frames on their way to it."""
 
     def __init__(self, end: End, *, wire: bool) -> None:
         self.end = end
@@ -71,7 +71,7 @@ class _Side:
 
 
 class Link:
-    """A connection between two ends, numbered 0 (who connected) and 1 (who accepted)."""
+    """A connection between two ends, numbered 0 (it connected) and 1 (it accepted)."""
 
     def __init__(self, world: World, timing: Timing, ends: tuple[End, End], *, wire: bool) -> None:
         self.world = world
@@ -80,12 +80,12 @@ class Link:
         self.is_broken = False
 
     def send(self, side: int, messages: Sequence[Message]) -> None:
-        """Send from one end; what is sent into a broken connection is lost."""
+        """Send from one end; messages sent into a broken connection are lost."""
         mine, other = self.sides[side], self.sides[1 - side]
         if mine.is_closed or not messages:
             return
         if mine.wire is not None:
-            # Encode first: it counts frames, whatever becomes of them.
+            # Encode first: it counts frames, even those that are lost.
             frames: list[Any] = [
                 b"".join(bytes(buffer) for buffer in frame) for frame in mine.wire.encode(messages)
             ]
@@ -131,7 +131,7 @@ class Link:
             wire.epoch, wire.session = epoch, session
 
     def break_(self, delays: tuple[float, float] | None = None) -> None:
-        """Lose some suffix of what is on its way, and let both ends know, each in its own time."""
+        """Lose a suffix of the frames on their way, and notify both ends, each at its own time."""
         if self.is_broken:
             return
         self.is_broken = True
@@ -142,12 +142,12 @@ class Link:
             while len(mine.incoming) > n_kept:
                 mine.incoming.pop()
             delay = delays[side] if delays else self.timing.draw(self.world)
-            # Not before what still arrives.
+            # Not before the frames that still arrive.
             at_least = mine.ready_at - self.world.now if mine.incoming else 0.0
             self.world.at(max(delay, at_least), self._tell_closed, side)
 
     def close(self, side: int) -> None:
-        """End the connection from one end; what it sent before still arrives."""
+        """End the connection from one end; frames that it sent before still arrive."""
         mine, other = self.sides[side], self.sides[1 - side]
         mine.is_closed = True
         if self.is_broken:

@@ -1,6 +1,6 @@
-"""What one run is like: sizes, rates and limits, drawn from its seed.
+"""The parameters of one run: sizes, rates and limits, drawn from its seed.
 
-Swarm testing: each run draws which kinds of trouble it has at all and how much of each, so that
+Swarm testing: each run draws the kinds of trouble that it has and how much of each, so that
 some runs are nothing but worker kills on a chain and others have a little of everything. A run that
 has every fault at once finds less: the faults hide each other.
 """
@@ -15,9 +15,9 @@ from .links import Timing
 
 @dataclass
 class Plan:
-    """The draw. Rates are events a second of virtual time; p_x are probabilities."""
+    """The drawn parameters. Rates are events per second of virtual time; p_x are probabilities."""
 
-    # -- what there is
+    # -- sizes
     n_clients: int
     n_workers: int
     nthreads: int
@@ -83,7 +83,7 @@ class Plan:
         """Draw a run."""
 
         def some(probability: float, low: float, high: float) -> float:
-            """Return 0 mostly, or something."""
+            """Return mostly 0, otherwise a random value."""
             value = low + (high - low) * rng.random()
             return value if rng.random() < probability else 0.0
 
@@ -113,7 +113,7 @@ class Plan:
             p_raise=some(0.3, 0.02, 0.2),
             p_flaky=some(0.3, 0.05, 0.3),
             retries=rng.choice([0, 1, 3]),
-            # Without somebody who starts workers again there would be none left.
+            # Without a supervisor that starts workers again there would be none left.
             p_poison=some(0.2 * faults, 0.01, 0.08) if supervised else 0.0,
             p_large=some(0.6, 0.1, 0.9),
             p_named=some(0.4, 0.1, 0.9),

@@ -40,7 +40,7 @@ from .world import World
 
 #: Tasks up to which everything is checked after each event; of more, only now and then.
 SMALL = 30
-#: One start of the scheduler follows another after so long, as its clock says.
+#: Time between two starts of the scheduler, by its own clock.
 EPOCH_NS = 1_000_000_000
 
 
@@ -75,12 +75,12 @@ class SchedulerNode:
 
     @property
     def hears_the_dead(self) -> bool:
-        """Something may still come from a connection that broke: even a registration."""
+        """Messages may still come from a connection that broke: even a registration."""
         return any(link.is_broken for link in self._links.values())
 
     # -- connections ------------------------------------------------------------------------------
     def accept(self, link: Link, role: Role) -> None:
-        """A peer has connected."""
+        """Handle the connection of a peer."""
         peer = self._next_peer
         self._next_peer = peer + 1
         self._links[peer] = link
@@ -101,7 +101,7 @@ class SchedulerNode:
             self._turn(is_work=not all(isinstance(message, KEEP_ALIVE) for message in messages))
 
     def _turn(self, *, is_work: bool) -> None:
-        """Handle one slice, now; what else waits has its turn a little later."""
+        """Handle one slice, now; other waiting rows have their turn a little later."""
         turns = self._turns
         turns.validate()
         taken = turns.take(turns.scale(self.world.now)) if self.is_alive else None
@@ -174,7 +174,7 @@ class SchedulerNode:
             assert n_now == n_before + 1, f"{task!r}: an exception is not counted"
 
     def session_of(self, link: Link | None) -> WorkerHandle | None:
-        """Return the worker that the scheduler has behind a connection; None = none any more."""
+        """Return the scheduler's record of the worker of a connection; None = there is none."""
         peer = None if link is None else self._peers.get(link)
         return None if peer is None else self.core.workers.get(peer)
 
@@ -187,7 +187,7 @@ class SchedulerNode:
             self._turn(is_work=True)
 
     def kill(self) -> None:
-        """The process ends, with all that it knew."""
+        """End the process; its state is lost."""
         self.is_alive = False
         for link in list(self._links.values()):
             link.break_()
@@ -236,7 +236,7 @@ class SchedulerNode:
                 self.world.note(f"{self!r} closes", action)
                 self._turns.drop(action.peer)
                 link = self._links.pop(action.peer, None)
-                # One end of a broken connection may take the other for silent before it hears.
+                # One end of a broken connection may count the other as silent before that.
                 if action.is_error and not (link is not None and link.is_broken):
                     raise AssertionError(f"the scheduler refuses a peer of ours: {action.reason}")
                 if link is not None:
@@ -261,7 +261,7 @@ class SchedulerNode:
             validate(self.core)
 
     def story(self, key: str) -> list[str]:
-        """Tell what the core remembers of a key."""
+        """Return the story that the core keeps of a key."""
         return self.core.story.of(key)
 
     def known(self, key: str) -> Any:

@@ -1,7 +1,7 @@
 """A node's session with the scheduler: the machine of the product, over a simulated link.
 
 It does what `protocol/net/session.py` does on an event loop: there is one timer and at most one
-link, and nothing that an old link still delivers reaches the next session.
+link, and messages that an old link still delivers do not reach the next session.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class SessionOwner(Protocol):
         """Begin: the session is open."""
 
     def on_messages(self, messages: list[Message]) -> None:
-        """Handle what came in an open session, heartbeats left out."""
+        """Handle messages of an open session, without heartbeats."""
 
     def on_lost(self) -> None:
-        """Give up what belonged to the session that was open. Another one may follow."""
+        """Drop the state of the session that was open. Another one may follow."""
 
 
 class SimulatedSession:
@@ -65,7 +65,7 @@ class SimulatedSession:
         self.link: Link | None = None
         self.machine = Session(policy, self.world.rng.random)
         self._n_received = 0
-        #: For when the timer is set. The world forgets no event: one of another time is void.
+        #: The time for which the timer is set. An event of another time is ignored.
         self._timer_due = math.inf
         self.machine.start(self.world.now)
         self._drain()
@@ -75,7 +75,7 @@ class SimulatedSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the scheduler has accepted the registration, as far as the node knows."""
+        """Return whether the scheduler's acceptance of the registration has arrived."""
         return self.machine.phase == "open"
 
     def send(self, messages: list[Message]) -> None:
@@ -85,7 +85,7 @@ class SimulatedSession:
             self.link.send(0, messages)
 
     def leave(self, farewell: list[Message]) -> None:
-        """End: send a last frame if there is a session, and close; nothing follows."""
+        """End: send a last frame if there is a session, and close; no attempt follows."""
         self.send(farewell)
         was_open = self.is_open
         self.machine.end()
@@ -97,13 +97,13 @@ class SimulatedSession:
                 link.break_()
 
     def abort(self) -> None:
-        """End as the process does: what is on its way may be lost, and nothing follows."""
+        """End as the process does: frames on their way may be lost, and no attempt follows."""
         self.machine.end()
         self._abandon()
 
-    # -- what the simulation and the link deliver -------------------------------------------------
+    # -- events of the simulation and the link ----------------------------------------------------
     def on_connected(self, link: Link) -> None:
-        """The scheduler accepted the connection."""
+        """Handle the scheduler's acceptance of the connection."""
         if self.machine.phase == "over":
             link.break_()
         elif self.owner.when_awake(self.on_connected, link):
@@ -112,7 +112,7 @@ class SimulatedSession:
             self._drain()
 
     def on_refused(self) -> None:
-        """No scheduler listens there."""
+        """Handle the refusal: no scheduler listens there."""
         if self.owner.when_awake(self.on_refused) and self.machine.phase == "connecting":
             self.machine.on_failed(CommError("refused"), self.world.now)
             self._drain()
@@ -141,7 +141,7 @@ class SimulatedSession:
             self.machine.on_closed(CommClosed("the connection ended"), self.world.now)
             self._drain()
 
-    # -- what the machine asks for ----------------------------------------------------------------
+    # -- actions of the machine -------------------------------------------------------------------
     def _on_timer(self, due: float) -> None:
         if due != self._timer_due or not self.owner.when_awake(self._on_timer, due):
             return
@@ -187,7 +187,7 @@ class SimulatedSession:
             self._timer_due = due
             if due < math.inf:
                 # Heartbeats go on for ever and keep no run going; a delay between two attempts
-                # ends, and something comes of it.
+                # ends, and leads to an event.
                 delay = max(due - self.world.now, 0.0)
                 is_work = self.machine.phase == "waiting"
                 self.world.at(delay, self._on_timer, due, is_work=is_work)

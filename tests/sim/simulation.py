@@ -1,8 +1,8 @@
 """One run: real cores in a simulated world, first with faults, then healed, then empty.
 
-Three phases. *Trouble*: users work, faults come at the plan's rates; nothing may ever contradict an
-invariant. *Healing*: no more faults, what is missing is added; everything that is wanted must come
-to its end. *Leaving*: all clients go; nothing may remain anywhere.
+Three phases. *Trouble*: users work, faults come at the plan's rates; no event may break an
+invariant. *Healing*: no more faults, missing processes are added; every wanted task must come
+to its end. *Leaving*: all clients leave; no task or value may remain anywhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_EVENTS = 400_000
 
 
 class SimulationFailed(AssertionError):
-    """A run went wrong. The text says how to repeat it."""
+    """Raised when a run fails. The text has the command that repeats it."""
 
 
 class Simulation:
@@ -73,18 +73,18 @@ class Simulation:
         self.released: dict[str, None] = {}
         #: Keys that a client submitted on inputs that it had not submitted itself.
         self.borrowing: dict[str, None] = {}
-        #: Who was refused by a worker's data port.
+        #: Processes that were refused by a worker's data port.
         self.refused: dict[str, None] = {}
         self.scheduler = SchedulerNode(self.world, self.plan, 1)
 
-    # -- what nodes ask for -----------------------------------------------------------------------
+    # -- requests of nodes ------------------------------------------------------------------------
     def new_id(self, kind: str) -> str:
-        """Return an id that nobody else has."""
+        """Return a new id."""
         self._n_ids += 1
         return f"{kind}-{self._n_ids}"
 
     def new_address(self) -> str:
-        """Return an address that nobody else ever had."""
+        """Return a new address."""
         return f"tcp://10.0.0.1:{self.new_id('port')}"
 
     def nbytes(self, key: str) -> int:
@@ -123,7 +123,7 @@ class Simulation:
         return worker
 
     def on_start(self, worker: WorkerNode, task: WorkerTask, spec: Spec) -> None:
-        """A task's function is being called."""
+        """Note that a task's function is being called."""
         self.world.note(f"{worker!r} executes", (task.key, task.attempt))
         assert task.attempt not in self.executed, f"attempt {task.attempt} is executed twice"
         self.executed[task.attempt] = spec.key
@@ -139,7 +139,7 @@ class Simulation:
         beside[task.attempt] = (worker, worker.session.link)
 
     def _given_up(self, attempt: int, link: Link | None) -> bool:
-        """Whether the scheduler expects nothing of an attempt that is being executed.
+        """Return whether the scheduler expects no report of an attempt that is being executed.
 
         It still counts the thread, or has lost the worker's session.
         """
@@ -147,11 +147,11 @@ class Simulation:
         return ws is None or attempt in ws.zombies
 
     def on_stop(self, worker: WorkerNode, task: WorkerTask) -> None:
-        """An execution has ended, or its process has."""
+        """Note that an execution has ended, or its process."""
         del self._executing[task.key][task.attempt]
 
     def raises(self, spec: Spec) -> bool:
-        """Whether an execution that ends now raises."""
+        """Return whether an execution that ends now raises."""
         n = self.n_raised.get(spec.key, 0)
         if n < spec.n_raises:
             self.n_raised[spec.key] = n + 1
@@ -327,7 +327,7 @@ class Simulation:
         self.world.probes["break"] += 1
         delays = None
         if self.world.chance(self.plan.p_half_open):
-            # One end does not notice for long; a node may take the scheduler for silent first.
+            # One end does not notice for long; a node may count the scheduler as silent first.
             late = self.world.rng.random() * 2 * self.plan.heartbeat * MISSED_HEARTBEATS
             delays = (late, 0.0) if self.world.chance(0.5) else (0.0, late)
         self.world.note(f"the link of {node!r} breaks", delays)
@@ -363,7 +363,7 @@ class Simulation:
             w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}
         ]:
             self._step()
-        # Somebody who may run anything: what was unrunnable no longer is.
+        # A worker that may run anything, so that no task stays unrunnable.
         everything = {"gpu": 2.0, "mem": 1.5}
         for name in ("w0", "w1", "nobody", "w9"):
             supervisor = self.supervisors[0] if self.supervisors else None
@@ -376,7 +376,7 @@ class Simulation:
         self._check_agreement()
 
     def _rest(self) -> None:
-        """Go on until nothing is under way but timers, and nothing more comes of them."""
+        """Go on until only timers are under way, and these lead to no further events."""
         world = self.world
         deadline = world.now + PATIENCE_S
         quiet_since = world.now
@@ -392,7 +392,7 @@ class Simulation:
         ) and all(client.lost_at is None for client in self.scheduler.core.clients.values())
 
     def _check_ends(self) -> None:
-        """Every wanted key has its value or the failure that it deserves."""
+        """Check that every wanted key has its value or the expected failure."""
         for client in self.clients:
             if not client.is_alive:
                 continue
@@ -422,7 +422,7 @@ class Simulation:
         return "\n".join(lines)
 
     def _check_agreement(self) -> None:
-        """At rest all processes agree about who wants and who has what."""
+        """Check that, at rest, all processes agree about wanted keys and their holders."""
         core = self.scheduler.core
         validate_scheduler(core)
         for client in self.clients:
@@ -439,8 +439,8 @@ class Simulation:
             mine = client.wants()
             odd = [key for key in theirs if key not in mine]
             assert not odd, f"the scheduler thinks that {client!r} wants {odd}"
-            # What failed is of no use to anybody. What is over is not told to a scheduler that is
-            # new, gave up waiting, or missed the last submission of what an earlier one had made.
+            # A failed task is not needed. A finished one is not reported to a scheduler that is
+            # new, gave up waiting, or missed the last submission of a result of an earlier one.
             forgot = (
                 self.n_restarts
                 or core.counters.clients_expired
@@ -449,7 +449,7 @@ class Simulation:
             over = (*FAILED, "finished") if forgot else FAILED
             odd = [key for key in mine if key not in theirs]
             odd = [key for key in odd if client.table.states[key].status not in over]
-            # A forced cancel ends the wishes of others too, not what they have got before.
+            # A forced cancel ends the wants of others too, but keeps results that they have.
             odd = [key for key in odd if key not in self.cancelled]
             assert not odd, f"the scheduler does not know that {client!r} wants {odd}"
         assert len(core.workers) == len(self.workers), "all workers are registered"
@@ -539,7 +539,7 @@ class Simulation:
 
 
 def _names(text: str, key: str) -> bool:
-    """Whether a text is about this key and not one that begins like it."""
+    """Return whether a text is about this key and not about one that begins like it."""
     return any(
         f"{left}{key}{right}" in text for left in (" ", "'") for right in (" ", "'", ":", ",")
     )

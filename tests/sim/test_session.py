@@ -41,7 +41,7 @@ def test_a_node_leaves_a_silent_scheduler_and_comes_back():
     assert sim.world.probes["scheduler silent"] == 1
     run_until(sim, lambda: worker.session.is_open)
     assert worker.session.machine.number == 2
-    # What the old link delivers at last does not reach the new session.
+    # Messages that the old link still delivers do not reach the new session.
     run_for(sim, 1000.0)
     assert worker.session.is_open
     assert worker.session.machine.number == 2

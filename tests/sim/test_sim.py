@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 N_BATCHES = 10
 SEEDS_PER_BATCH = 20
 
-#: What must have come about somewhere in the seeds, or they show less than they seem to.
+#: Situations that some seeds must reach, or the tests prove less than they seem to.
 EXPECTED = {
     "break",
     "cancel",
@@ -85,7 +85,7 @@ def missing() -> set[str]:
     return {name for name in EXPECTED if not _probes[name]}
 
 
-def test_replay():
+def test_a_seed_can_be_replayed():
     """Repeat the seed of WEFT_SIM_SEED."""
     Simulation(int(os.environ.get("WEFT_SIM_SEED", "0"))).run()
 
@@ -118,7 +118,7 @@ def run_until_failure(n: int) -> str:
 
 
 @pytest.mark.slow
-def test_a_lost_wake_up_is_found_and_told_with_the_command_that_repeats_it():
+def test_a_lost_wake_up_is_found_and_reported_with_the_command_that_repeats_it():
     with patch.object(recovery, "replace_lost", lambda _state, _lost: None):
         report = run_until_failure(40)
     assert "replay: WEFT_SIM_SEED=" in report

@@ -18,7 +18,7 @@ from .world import World
 
 
 class Recorder:
-    """An end of a connection that remembers what it heard."""
+    """An end of a connection that keeps the messages that it got."""
 
     def __init__(self) -> None:
         self.heard: list[int] = []
@@ -60,7 +60,7 @@ def test_a_link_delivers_everything_in_order(wire, seed, n):
 
 @pytest.mark.parametrize("wire", [False, True])
 @given(seed=st.integers(0, 1000), n=st.integers(0, 30), when=st.floats(0, 3))
-def test_a_broken_link_delivers_a_prefix_and_both_ends_hear_of_it_once(wire, seed, n, when):
+def test_a_broken_link_delivers_a_prefix_and_both_ends_are_notified_once(wire, seed, n, when):
     world, link, left, right = connected(seed, wire=wire)
     for request in range(n):
         world.at(0.1 * request, link.send, 0, [GetData(request=request, keys=["k"])])
@@ -70,7 +70,7 @@ def test_a_broken_link_delivers_a_prefix_and_both_ends_hear_of_it_once(wire, see
     assert left.n_closed == right.n_closed == 1
 
 
-def test_what_is_sent_before_a_close_arrives_and_the_closing_end_hears_nothing():
+def test_messages_before_a_close_arrive_and_the_closing_end_gets_no_event():
     world, link, left, right = connected(1, wire=True)
     link.send(0, [GetData(request=1, keys=[])])
     link.close(0)

@@ -1,8 +1,8 @@
-"""A worker process and its supervisor: the real core, with hands that do what the executor does.
+"""A worker process and its supervisor: the real core, with a simulated executor.
 
-Each slot takes tasks from its chunk, one after the other, and tells what it did at the end of the
-chunk or when the last time is long ago, as `worker/executor.py` does. Values are kept in a store
-under the attempt that made them; what is not there when a task starts or ends is a bug.
+Each slot takes tasks from its chunk, one after the other, and reports them at the end of the
+chunk or when the last report is long ago, as `worker/executor.py` does. Values are kept in a store
+under the attempt that made them; a value that is missing when a task starts or ends is a bug.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class WorkerNode:
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
         self.supervisor: SupervisorNode | None = None
         self._flush_scheduled = False
-        #: {holder: who takes its answer}
+        #: {holder: callable that takes its answer}
         self._asked: dict[str, Callable[[KeysData | None], None]] = {}
-        #: What each slot executes.
+        #: The tasks that each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
-        #: Runs that a slot that sleeps has not seen.
+        #: `Run` actions that a sleeping slot has not handled.
         self._woken = [False] * sim.plan.nthreads
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
@@ -94,7 +94,7 @@ class WorkerNode:
             self.world.at(seconds, self.thaw)
 
     def thaw(self) -> None:
-        """Go on, with what came meanwhile first, in order (SIGCONT)."""
+        """Go on, first with the events that came meanwhile, in order (SIGCONT)."""
         self.is_frozen = False
         deferred, self._deferred = self._deferred, []
         for what, args in deferred:
@@ -116,7 +116,7 @@ class WorkerNode:
         if self.sim.by_address.get(self.address) is self:
             del self.sim.by_address[self.address]
         self.session.abort()
-        self.thaw()  # what waited for an answer learns that there is none
+        self.thaw()  # callers that waited for an answer are notified that there is none
         if self.supervisor is not None:
             self.supervisor.on_exit(self, reason, running)
 
@@ -128,7 +128,7 @@ class WorkerNode:
             self.kill("left")
 
     def drain(self, seconds: float) -> None:
-        """Leave when what runs has ended, within some time (SIGTERM)."""
+        """Leave when the running tasks have ended, within some time (SIGTERM)."""
         if self.is_alive and self.session.is_open and not self.core.is_leaving:
             self.world.probes["drain"] += 1
             self._handle(Leave("drained"))
@@ -347,7 +347,7 @@ class WorkerNode:
                     assert attempt in self.store, f"{self!r}: {record!r} is not in the store"
 
     def check_at_rest(self) -> None:
-        """At rest the store holds nothing that the core does not know."""
+        """Check that, at rest, the store holds only values of the core's records."""
         core = self.core
         known = [*core.by_attempt, *core.released]
         left = [attempt for attempt in self.store if attempt not in known]
@@ -358,7 +358,7 @@ class WorkerNode:
 
 
 class SupervisorNode:
-    """Watches workers: says that they are alive, says why they died, starts others."""
+    """Watches workers: reports that they are alive and why they died, and starts others."""
 
     def __init__(self, sim: Simulation, supervisor_id: str) -> None:
         self.sim = sim
@@ -372,12 +372,12 @@ class SupervisorNode:
         return self.supervisor_id
 
     def watch(self, worker: WorkerNode) -> None:
-        """Take charge of a worker."""
+        """Watch a worker."""
         self.workers[worker.worker_id] = worker
         worker.supervisor = self
 
     def on_exit(self, worker: WorkerNode, reason: str, running: list[int]) -> None:
-        """A worker's process ended."""
+        """Handle the end of a worker's process."""
         del self.workers[worker.worker_id]
         self._reports.append(
             WorkerExited(worker_id=worker.worker_id, reason=reason, running=running)
@@ -425,7 +425,7 @@ class SupervisorNode:
         """See `SessionOwner`."""
 
     def on_messages(self, messages: list[Message]) -> None:
-        """See `SessionOwner`: nothing that comes is for a supervisor of this world."""
+        """See `SessionOwner`: no message is for a supervisor of this world."""
 
     def on_lost(self) -> None:
         """See `SessionOwner`."""

@@ -1,8 +1,8 @@
-"""One virtual world: a clock, a heap of things to come, one seeded source of chance, and a record.
+"""One virtual world: a clock, a heap of future events, one seeded source of chance, and a record.
 
 Everything that happens in a simulated run is an entry of the heap, in the order of (time, number).
 Nothing here or behind it may look at the real clock, draw from another source of chance, or iterate
-over a set: then a seed says everything about its run.
+over a set, so that a seed determines its run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class World:
 
     Args:
         seed: of the run.
-        traced: whether to keep `trace`, a checksum of all that happened.
+        traced: whether to keep `trace`, a checksum of all events.
     """
 
     def __init__(self, seed: int, *, traced: bool = False) -> None:
@@ -33,9 +33,9 @@ class World:
         self.now = 0.0
         self.trace = 0
         self.n_events = 0
-        #: Events in the heap that are more than keeping alive: what is under way.
+        #: Number of events in the heap without ticks and heartbeats.
         self.n_busy = 0
-        #: How often each rare situation and each fault came about.
+        #: Number of times that each rare situation and each fault occurred.
         self.probes: Counter[str] = Counter()
         #: Nodes whose core handled something in the present event.
         self.touched: dict[Any, None] = {}
@@ -47,9 +47,9 @@ class World:
     def at(
         self, delay: float, what: Callable[..., None], *args: Any, is_work: bool = True
     ) -> float:
-        """Let `what(*args)` happen after `delay` seconds; returns when that is.
+        """Call `what(*args)` after `delay` seconds; return the time of the call.
 
-        `is_work=False` marks what happens for ever (ticks, heartbeats): it keeps no run going.
+        `is_work=False` marks events that repeat for ever (ticks, heartbeats) and keep no run going.
         """
         when = self.now + delay
         self._n_scheduled += 1
@@ -58,18 +58,18 @@ class World:
         return when
 
     def step(self) -> None:
-        """Let the next thing happen."""
+        """Do the next event."""
         self.now, _, is_work, what, args = heapq.heappop(self._heap)
         self.n_busy -= is_work
         self.n_events += 1
         what(*args)
 
     def chance(self, probability: float) -> bool:
-        """Throw a coin."""
+        """Draw a truth value."""
         return probability > 0 and self.rng.random() < probability
 
     def note(self, what: str, about: Any = "") -> None:
-        """Put something on record. `about` must not change any more."""
+        """Add an entry to the record. `about` must not change any more."""
         self._record.append((self.now, what, about))
         if self._traced:
             line = f"{self.now:.9f} {what} {about!r}"

@@ -23,7 +23,7 @@ from .troubles import Troubles
 
 N_CLIENTS = 2
 TICK_S = 0.05
-#: How long a client may take to report once it was asked to.
+#: Time that a client gets to report after it was asked to.
 REPORT_S = 30
 
 
@@ -61,13 +61,13 @@ class Watched:
         self.join()
 
     def join(self) -> None:
-        """Wait until all that it has printed is read."""
+        """Wait until all of its output was read."""
         self._reader.join(REPORT_S)
 
 
 @dataclass
 class Outcome:
-    """What became of one round."""
+    """The outcome of one round."""
 
     seed: int
     tasks: int

@@ -22,7 +22,7 @@ from .graph import Call
 #: Calls are submitted in bursts, so that submission, too, meets trouble.
 BURST = 100
 PAUSE_S = 0.3
-#: How often a client prints how far it is.
+#: How often a client prints its progress.
 TELL_S = 0.5
 #: Missing or wrong results that are named one by one.
 MAX_NAMED = 100
@@ -57,7 +57,7 @@ _saying = threading.Lock()
 
 
 class Run:
-    """What has come so far."""
+    """The results that have come so far."""
 
     def __init__(self, expected: list[str]) -> None:
         self.expected = expected
@@ -90,10 +90,10 @@ class Run:
         try:
             say(report=report)
         finally:
-            os._exit(0)  # also if nobody reads any more
+            os._exit(0)  # also if the reader has ended
 
     def tell(self) -> None:
-        """Print now and then how many results are there."""
+        """Print the number of results now and then."""
         while not self.is_over:
             say(done=len(self.done))
             threading.Event().wait(TELL_S)

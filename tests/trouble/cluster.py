@@ -18,7 +18,7 @@ from .proxy import Proxy
 
 N_WORKERS = 3
 N_THREADS = 2
-#: Seconds that processes have to end when they are told to.
+#: Seconds that processes get to end after the request.
 GRACE_S = 20
 
 
@@ -49,7 +49,7 @@ class Host:
         return self._first_child if self._first_child in children else None
 
     def workers(self) -> list[psutil.Process]:
-        """Its worker processes. One that was killed is there until it is waited for."""
+        """Its worker processes. A killed one is listed until it is reaped."""
         supervisor = self.supervisor()
         return [p for p in self.family()[1:] if p != supervisor and _is_running(p)]
 
@@ -103,7 +103,7 @@ class Cluster:
         self._started.append(host.daemon)
 
     def start_client(self, number: int, arguments: list[str]) -> subprocess.Popen[str]:
-        """Start a client's process, which talks to the scheduler by way of the proxy."""
+        """Start a client's process, which reaches the scheduler through the proxy."""
         from tests.deploy.daemons import ROOT, environment
 
         assert self.proxy is not None

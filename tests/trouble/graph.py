@@ -1,7 +1,7 @@
-"""What the clients of a round compute: a graph that a seed draws, and the functions in it.
+"""The work of the clients of a round: a graph that a seed draws, and its functions.
 
 The value of a task is a digest of its number and its inputs' values, so a serial run, which neither
-sleeps nor fails, knows every result. The functions run on workers, which import this module.
+sleeps nor fails, computes every result. The functions run on workers, which import this module.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: The kinds of a task beside the plain one, and which part of all tasks is of that kind.
+#: The kinds of a task beside the plain one, and the fraction of all tasks of that kind.
 KINDS = {"flaky": 0.03, "failing": 0.004, "cutting": 0.01, "impure": 0.03}
-#: Which part of the tasks has a large value, and of how many bytes.
+#: The fraction of the tasks with a large value, and the bytes of such a value.
 LARGE_PART = 0.03
 LARGE_NBYTES = (70_000, 4_000_000)
 #: Inputs are mostly among the tasks that were drawn last, so that there are chains.
@@ -94,7 +94,7 @@ def draw(seed: int, client: int, n: int) -> list[Call]:
 
 
 def value_of(seed: int, number: int, nbytes: int, inputs: tuple[bytes, ...]) -> bytes:
-    """Return what a task returns: a digest, repeated if the value is to be large."""
+    """Return the value of a task: a digest, repeated if the value is to be large."""
     digest = hashlib.blake2b(struct.pack("<qq", seed, number), digest_size=32)
     for value in inputs:
         digest.update(value)
@@ -164,7 +164,7 @@ def failing(number: int, milliseconds: int, *inputs: bytes) -> None:
 def cutting(
     spared: tuple[int, ...], seed: int, number: int, milliseconds: int, nbytes: int, *inputs: bytes
 ) -> bytes:
-    """Cut the connections of this worker to other data ports, in the midst of what they carry.
+    """Cut the connections of this worker to other data ports, in the middle of their data.
 
     Connections to `spared` ports are those to the scheduler, which the proxy cuts.
     """

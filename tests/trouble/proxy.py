@@ -112,7 +112,7 @@ class Proxy:
     def reset(self, party: str, which: float | None = None) -> int:
         """Reset all connections of a party, or the one at this part of its list; return how many.
 
-        What was under way, in either direction, is lost.
+        Data under way, in either direction, is lost.
         """
 
         async def do() -> int:
@@ -156,7 +156,7 @@ class Proxy:
         return [pairs[int(which * len(pairs))]]
 
     def heal(self) -> None:
-        """Let everything through."""
+        """Pass everything on."""
 
         async def do() -> None:
             self._refusing.clear()

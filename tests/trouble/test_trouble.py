@@ -1,4 +1,4 @@
-"""The command itself: a short round, and what it says of a result that is not as it should be."""
+"""The command itself: a short round, and its report of a missing or wrong result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a running cluster: drawn from a seed, one thing every 0.3 to 2 seconds."""
+"""Faults of a running cluster: drawn from a seed, one every 0.3 to 2 seconds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RESTARTED_S = (0.0, 3.0)
 
 
 class Troubles:
-    """Does the next thing whenever it is due. One number of the seed's stream decides each step,
+    """Causes the next fault whenever it is due. One number of the seed's stream decides each step,
     however many processes there are when it comes, so that a seed stands for one plan.
     """
 
@@ -53,7 +53,7 @@ class Troubles:
         self.done: Counter[str] = Counter()
 
     def step(self) -> None:
-        """Do what is due by now."""
+        """Cause the faults that are due by now."""
         now = time.monotonic()
         self._cluster.look()
         self.mend(now)
@@ -67,7 +67,7 @@ class Troubles:
                 self._say(f"{kind}: {what}")
 
     def mend(self, now: float) -> None:
-        """Let go on who was suspended for long enough, and start hosts that are due."""
+        """Continue processes that were suspended for long enough, and start hosts that are due."""
         for process, until in list(self._suspended.items()):
             if now >= until:
                 del self._suspended[process]
@@ -83,7 +83,7 @@ class Troubles:
                 self._cluster.start(host)
 
     def heal(self) -> None:
-        """End all trouble, and start what is not there."""
+        """End all trouble, and start the hosts that do not run."""
         self._suspended.clear()
         self._cluster.resume_all()
         assert self._cluster.proxy is not None

@@ -1,6 +1,6 @@
 """Builders of messages for the tests of the worker's core, and an executor by hand.
 
-Nothing is mocked: the core is the real one, and `Hands` does what a slot's thread does, one step at
+Nothing is mocked: the core is the real one, and `Hands` acts as a slot's thread, one step at
 a time and when the test asks for it.
 """
 
@@ -120,10 +120,10 @@ def locate(*rows: Location) -> LocatedKeys:
 
 
 class Hands:
-    """A core, and what its shell holds: threads that run by hand, a store, requests to peers.
+    """A core with the parts of its shell: threads that run by hand, a store, requests to peers.
 
-    After each event the core is validated, and so are the facts that only a shell knows: the inputs
-    of a task that starts are in the store, and that nothing is forgotten that is in use.
+    After each event the core is validated, and so are facts of the shell: the inputs
+    of a task that starts are in the store, and no value in use is forgotten.
     """
 
     def __init__(self, nthreads: int = 1) -> None:
@@ -136,7 +136,7 @@ class Hands:
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
-        #: Holders of which the shell expects nothing any more.
+        #: Holders whose requests the shell has given up.
         self.given_up: list[str] = []
         self.n_runs = 0
 
@@ -276,7 +276,7 @@ class Hands:
         return self.handle(CopiesNotFetched(holder, self._take(holder).request))
 
     def asked(self, holder: str) -> list[str]:
-        """Return the keys that a peer is being asked for."""
+        """Return the keys that were requested from a peer."""
         return next((f.keys for f in self.fetches.values() if f.holder == holder), [])
 
     def _take(self, holder: str) -> Fetch:

@@ -140,7 +140,7 @@ def slow_lanes() -> Iterator[None]:
 
 
 def shown(state: WorkerState) -> list[Any]:
-    """Return all that two equal cores have in common."""
+    """Return a description that is equal for two equal cores."""
     records = [*state.by_key.values(), *state.cancelled.values(), *state.released.values()]
     return [
         sorted(

@@ -87,7 +87,7 @@ class Bench:
         )
 
     def listen(self) -> list[Message]:
-        """Take what the executor said, waiting until it said something."""
+        """Take the executor's messages, waiting until there are some."""
         assert self.woken.wait(10)
         self.woken.clear()
         messages, _ = self.executor.drain()
@@ -147,7 +147,7 @@ def bench(make_bench: Callable[..., Bench]) -> Bench:
 
 
 class Gate:
-    """Lets a test stop a task where it is. Found by name, because arguments are pickled."""
+    """Lets a test block a task. Found by name, because arguments are pickled."""
 
     gates: ClassVar[dict[str, Gate]] = {}
 
@@ -236,7 +236,7 @@ def test_a_small_array_that_rides_along_is_a_copy(bench, gate):
     assert loads(message.results[0]).sum() == 0
 
 
-def test_nothing_of_a_task_lives_on_in_an_idle_thread(bench):
+def test_no_object_of_a_task_lives_on_in_an_idle_thread(bench):
     import gc
     import weakref
 
@@ -250,7 +250,7 @@ def test_nothing_of_a_task_lives_on_in_an_idle_thread(bench):
         made.append(weakref.ref(thing))
         return thing
 
-    # By reference, so that the test sees what was made.
+    # By reference, so that the test sees the object that was made.
     bench.send(bench.task(inc, 1, wanted=0))
     bench.listen_for(1)
     message = bench.task(inc, wanted=0)
@@ -316,7 +316,7 @@ def test_a_wanted_result_whose_reduction_raises_system_exit_is_an_error(bench):
     assert "LeavesWhenPickled): its pickling raised SystemExit: 3" in str(error)
 
 
-def test_an_unwanted_one_serves_local_tasks_and_fails_where_it_is_fetched(bench):
+def test_an_unwanted_unpicklable_result_serves_local_tasks_and_fails_where_it_is_fetched(bench):
     bench.run(make_lock, key="x", wanted=0)
     bench.run(len, Ref("x"))
     bench.listen_for(2)
@@ -368,7 +368,7 @@ def test_a_function_is_unpickled_once(bench):
     assert bench.results[4] == 1
 
 
-# --- What tasks may be and see --------------------------------------------------------------------
+# --- Kinds of tasks, and their context ------------------------------------------------------------
 
 
 async def double_later(x):
@@ -411,7 +411,7 @@ def test_fetched_values_are_unpickled_by_the_task_that_needs_them(bench):
 
 
 class Unwilling:
-    """Pickles, and raises where it is unpickled."""
+    """An object that can be pickled, and raises where it is unpickled."""
 
     def __reduce__(self):
         return refuse, ()
@@ -426,7 +426,7 @@ async def wait_for(x):
 
 
 @pytest.mark.parametrize("function", [inc, wait_for])
-def test_an_argument_that_cannot_be_unpickled_is_said_to_be_one(bench, function):
+def test_the_note_of_an_argument_that_cannot_be_unpickled_names_it(bench, function):
     bench.run(function, 1)
     bench.listen_for(1)
     bench.run(function, [Unwilling()], key="k")
@@ -451,7 +451,7 @@ def test_an_input_that_cannot_be_unpickled_is_named_as_the_result_of_another_tas
     assert "an argument of task k, a call of inc, which is the result of another task," in note
 
 
-def test_what_a_task_raises_is_its_own(bench):
+def test_an_exception_of_a_task_has_one_note_with_key_and_worker(bench):
     bench.run(refuse, key="k")
     (note,) = bench.error(1).__notes__
     assert note.startswith("weft: task k on w1")
@@ -477,7 +477,7 @@ def test_a_long_task_does_not_hold_back_those_behind_it(make_bench, gate):
     bench.listen_for(51 + 41)
 
 
-def test_the_store_counts_what_tasks_return_until_it_is_dropped(bench):
+def test_the_store_counts_results_of_tasks_until_they_are_dropped(bench):
     bench.run(bytes, 100_000)
     bench.run(bytes, 300_000)
     bench.listen_for(2)
@@ -488,7 +488,7 @@ def test_the_store_counts_what_tasks_return_until_it_is_dropped(bench):
     assert bench.store.nbytes == reported[1]
 
 
-def test_what_has_not_started_is_given_back_exactly(bench, gate):
+def test_unstarted_tasks_are_given_back_exactly(bench, gate):
     for i in range(20):
         bench.run(inc, i)
     bench.listen_for(20)
@@ -529,7 +529,7 @@ def test_giving_back_races_with_running_and_nothing_is_lost_or_done_twice(make_b
     assert sorted(ran + [attempt - 1 for attempt in returned]) == list(range(n))
 
 
-def test_stopping_gives_up_what_has_not_started(bench, gate):
+def test_stopping_gives_up_unstarted_tasks(bench, gate):
     bench.send(bench.task(pass_gate, "g"), bench.task(inc, 1))
     assert gate.entered.wait(10)
     bench.executor.handle(SchedulerLost())
@@ -543,7 +543,7 @@ def test_stopping_gives_up_what_has_not_started(bench, gate):
 # --- Which attempts are running -------------------------------------------------------------------
 
 
-def test_the_file_says_which_attempts_are_being_executed(make_bench, gate, tmp_path: Path):
+def test_the_file_lists_the_attempts_being_executed(make_bench, gate, tmp_path: Path):
     path = tmp_path / "started"
     record = StartedRecord(path, 2)
     bench = make_bench(2, record)

@@ -37,5 +37,5 @@ def test_an_array_is_not_copied_and_fits(limit):
     assert why_too_large(np.empty(limit, dtype=np.uint8), limit, limit) == ""
 
 
-def test_what_cannot_be_pickled_is_left_to_who_pickles_it(limit):
+def test_the_size_check_ignores_values_that_cannot_be_pickled(limit):
     assert why_too_large([threading.Lock()], limit, limit) == ""

@@ -61,7 +61,7 @@ class Ref:
 
 
 class Scheduler:
-    """Accepts workers, keeps what they say, and says what the test says."""
+    """Accepts workers, keeps their messages, and sends those of the test."""
 
     def __init__(self, security: Security):
         self.security = security
@@ -202,7 +202,7 @@ async def running(address: str, security: Security, tmp_path: Path) -> AsyncIter
             if worker._executor is not None:
                 validate(worker.executor.state)
                 assert len(worker.executor.store) == 0
-        # Whose thread looked names up.
+        # Its thread looked names up.
         await asyncio.get_running_loop().shutdown_default_executor()
 
 
@@ -252,7 +252,7 @@ async def test_tasks_run_and_data_moves_between_workers(scheme, security, tmp_pa
 # --- Registration ---------------------------------------------------------------------------------
 
 
-async def test_a_worker_says_what_it_is_and_that_it_lives(cluster):
+async def test_a_worker_registers_with_its_properties_and_sends_heartbeats(cluster):
     worker = await cluster.start(
         name="w", nthreads=3, memory_limit=1 << 30, resources={"gpu": 1.0}, supervisor_id="s1"
     )
@@ -299,7 +299,7 @@ async def test_a_worker_waits_for_a_scheduler_that_is_not_there_yet(security, tm
     await scheduler.stop()
 
 
-async def test_find_is_asked_at_each_attempt(cluster, security, tmp_path):
+async def test_find_is_called_at_each_attempt(cluster, security, tmp_path):
     asked = []
 
     def find():
@@ -481,7 +481,7 @@ def make_lock():
     return threading.Lock()
 
 
-async def test_the_data_port_gives_what_is_there_and_says_what_is_not(cluster, security):
+async def test_the_data_port_sends_values_that_are_here_and_lists_missing_keys(cluster, security):
     scheduler = cluster.scheduler
     worker = await cluster.start()
     scheduler.send(
@@ -553,13 +553,13 @@ async def test_a_key_that_a_peer_does_not_have_is_reported(cluster):
 
 
 @pytest.mark.parametrize("peer", ["goes away", "is silent, and lost to the scheduler"])
-async def test_a_peer_that_owes_an_answer_and_is_gone_is_reported(cluster, security, peer):
+async def test_a_peer_that_is_lost_before_its_answer_is_reported(cluster, security, peer):
     scheduler = cluster.scheduler
     b = await cluster.start(name="b")
     closed = asyncio.Event()
 
     class Silent:
-        """Accepts, hears, and never answers."""
+        """Accepts connections, reads, and never answers."""
 
         def on_messages(self, connection: Connection, messages: list[Message]) -> None:
             if peer == "goes away":

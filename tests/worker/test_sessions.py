@@ -1,4 +1,4 @@
-"""A worker's sessions with its scheduler, and readers that do not read: what goes wrong when."""
+"""A worker's sessions with its scheduler, and readers that do not read."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_stop_in_the_middle_of_a_handshake_is_no_warning_to_the_schedule
     assert cluster.scheduler.registrations == []
 
 
-async def test_a_worker_that_cannot_be_measured_still_says_that_it_lives(cluster, monkeypatch):
+async def test_a_worker_that_cannot_be_measured_still_sends_heartbeats(cluster, monkeypatch):
     def exhausted() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -246,7 +246,7 @@ async def a_worker_with_data(cluster, n_bytes):
     return worker
 
 
-async def test_who_reads_late_gets_everything_in_order(cluster, security):
+async def test_a_late_reader_gets_everything_in_order(cluster, security):
     worker = await a_worker_with_data(cluster, 4 << 20)
     asker, connection = await ask(worker, security)
     connection._transport.pause_reading()
@@ -273,7 +273,7 @@ def test_requests_of_64_mib_may_wait_for_a_reader():
     assert serving._MAX_WAITING_BYTES == 64 << 20
 
 
-async def test_who_asks_and_never_reads_is_cut_off_with_one_line(
+async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line(
     cluster, security, monkeypatch, caplog
 ):
     monkeypatch.setattr("weft.worker.serving._MAX_WAITING_BYTES", 10_000)

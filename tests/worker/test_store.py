@@ -1,4 +1,4 @@
-"""The store: values as objects and packed, and what they weigh."""
+"""The store: values as objects and packed, and their sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.worker.store import Store
 
 
 class Once:
-    """Counts how often it is unpickled."""
+    """An object that counts how often it is unpickled."""
 
     n = 0
 
@@ -52,7 +52,7 @@ def test_bytes_are_counted_for_each_attempt_and_in_all():
     assert store.nbytes == 38
 
 
-def test_dropped_values_are_returned_and_those_that_are_not_here_ignored():
+def test_dropped_values_are_returned_and_unknown_attempts_ignored():
     store = Store()
     value = [1]
     store.put([1, 2], [value, "b"], [10, 20])

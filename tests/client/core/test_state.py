@@ -258,7 +258,7 @@ def test_a_future_attached_while_a_release_is_queued_keeps_the_key(bench):
     assert bench.state("a").n_references == 1
 
 
-def test_a_key_that_was_let_go_and_comes_again_is_a_new_state(bench):
+def test_a_key_that_was_released_and_submitted_again_is_a_new_state(bench):
     first = bench.task("a")
     state = first.state
     bench.do(first)
@@ -313,7 +313,7 @@ def test_the_same_key_twice_in_one_map_is_one_task(bench):
 # --- Results and watchers -------------------------------------------------------------------------
 
 
-def test_a_watcher_is_told_once_for_each_batch(bench):
+def test_a_watcher_is_notified_once_for_each_batch(bench):
     columns = bench.columns(["a", "b", "c"])
     watcher = Listener(wants_data=False)
     bench.do(columns, Watch(watcher, columns.states))
@@ -325,7 +325,7 @@ def test_a_watcher_is_told_once_for_each_batch(bench):
     assert c.watchers is None
 
 
-def test_what_is_done_already_is_told_at_once(bench):
+def test_a_watcher_of_a_done_state_is_notified_at_once(bench):
     bench.do(bench.task("a"))
     bench.hear(ready(["a"]))
     watcher = Listener(wants_data=True)
@@ -333,7 +333,7 @@ def test_what_is_done_already_is_told_at_once(bench):
     assert (messages, actions) == ([], [Notify(watcher, [bench.state("a")])])
 
 
-def test_several_watchers_of_one_state_and_one_that_leaves(bench):
+def test_several_watchers_of_one_state_are_notified_except_one_that_left(bench):
     bench.do(bench.task("a"))
     state = bench.state("a")
     one, two, three = (Listener(wants_data=False) for _ in range(3))
@@ -367,7 +367,7 @@ def test_a_late_result_is_not_taken_for_that_of_a_new_task_of_the_same_name(benc
     assert bench.state("mine").blob == b"new mine"
 
 
-def test_releasing_what_somebody_waits_for_ends_the_wait(bench):
+def test_releasing_a_watched_future_ends_the_wait(bench):
     task = bench.task("a")
     watcher = Listener(wants_data=True)
     state = task.state
@@ -403,21 +403,21 @@ def test_the_answer_to_a_cancel_does_not_hit_the_task_that_comes_next(bench):
     assert bench.state("a").status == "pending"
 
 
-def test_cancelled_by_somebody_else(bench):
+def test_a_task_that_another_client_cancels_is_cancelled_here(bench):
     bench.do(bench.task("a"))
     bench.hear(KeysCancelled(keys=["a"], reason="why"))
     assert bench.state("a").failure == ["cancelled", "a", "why"]
     assert bench.do(bench.state("a")) == [ReleaseKeys(keys=["a"])]
 
 
-def test_what_nobody_can_run_is_said_once(bench):
+def test_a_task_that_no_worker_can_run_causes_one_warning(bench):
     bench.do(bench.task("a"), bench.task("b"))
     _, actions = bench.hear(KeysUnrunnable(keys=["a"], reason="no GPU"))
     assert actions == [Warn("task 'a' waits for a worker that can run it: no GPU")]
     assert bench.hear(KeysUnrunnable(keys=["b"], reason="no GPU")) == ([], [])
 
 
-def test_keys_of_others_are_asked_for(bench):
+def test_keys_of_other_clients_are_requested(bench):
     state = bench.table.find_or_make("theirs")
     assert bench.do(Want([state])) == [WantKeys(keys=["theirs"])]
     bench.hear(KeysUnknown(keys=["theirs"]))
@@ -425,7 +425,7 @@ def test_keys_of_others_are_asked_for(bench):
     assert state.failure[0] == "data-lost"
 
 
-def test_a_wanted_key_can_be_submitted_all_the_same(bench):
+def test_a_wanted_key_can_be_submitted_nevertheless(bench):
     state = bench.table.find_or_make("a")
     task = bench.task("a")
     want, submit = bench.do(Want([state]), task)
@@ -433,7 +433,7 @@ def test_a_wanted_key_can_be_submitted_all_the_same(bench):
     assert submit.keys == ["a"]
 
 
-def test_an_answer_goes_to_who_asked(bench):
+def test_an_answer_goes_to_the_watcher_that_asked(bench):
     watcher = Listener(wants_data=False)
     (message,) = bench.do(AskInfo(watcher))
     assert isinstance(message, GetClusterInfo)
@@ -465,7 +465,7 @@ def test_large_results_are_fetched_in_one_request_from_their_holder(large):
     assert large.states[2].blob == b"3"
 
 
-def test_large_results_are_not_fetched_before_somebody_asks(bench):
+def test_large_results_are_not_fetched_before_they_are_requested(bench):
     columns = bench.columns(["a"])
     watcher = Listener(wants_data=False)
     bench.do(columns, Watch(watcher, columns.states))
@@ -499,13 +499,13 @@ def test_an_unreachable_holder_is_asked_through_the_scheduler(large):
 
 
 def test_a_result_that_was_lost_is_fetched_anew_although_the_first_holder_owes_an_answer(large):
-    """Its holder is suspended, say: the connection is open and silent for a minute."""
+    """For example, its holder is suspended: the connection is open and silent for a minute."""
     first = large.fetch.request
     assert large.hear(KeysPending(keys=["a", "b", "c"])) == ([], [])
     assert [s.status for s in large.states] == ["pending"] * 3
     _, (fetch,) = large.hear(in_memory(["a", "b"], holder="tcp://w:2"))
     assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["a", "b"])
-    # What the first one answers after all, or that it does not, is nobody's business any more.
+    # A late answer of the first holder, or none, has no effect any more.
     assert large.handle(ResultsFetched(first, ["a", "b", "c"], [b"1", b"2", b"3"])) == ([], [])
     assert large.handle(ResultsNotFetched(first, "silent")) == ([], [])
     _, (told,) = large.handle(ResultsFetched(fetch.request, ["a", "b"], [b"1", b"2"]))
@@ -517,7 +517,7 @@ def test_a_result_whose_first_holder_is_lost_is_fetched_from_the_other_one(large
     assert (fetch.holder, fetch.keys) == ("tcp://w:2", ["b"])
     _, (told,) = large.handle(ResultsFetched(large.fetch.request, ["a", "c"], [b"1", b"3"]))
     assert told == Notify(large.watcher, [large.state("a"), large.state("c")])
-    # News of where it is already being fetched from changes nothing.
+    # A message that names the holder from which it is being fetched already has no effect.
     assert large.hear(in_memory(["b"], holder="tcp://w:2")) == ([], [])
 
 
@@ -544,7 +544,7 @@ def test_a_finished_result_that_is_lost_is_pending_until_it_is_there_again(bench
     assert (state.status, state.location[0]) == ("finished", "tcp://w:2")
 
 
-def test_data_that_is_never_where_it_should_be_is_lost_in_the_end(bench):
+def test_data_that_no_holder_ever_has_is_lost_in_the_end(bench):
     columns = bench.columns(["a"])
     watcher = Listener(wants_data=True)
     bench.do(columns, Watch(watcher, columns.states))
@@ -572,8 +572,8 @@ def test_a_holder_out_of_reach_is_asked_about_once_a_tick_after_some_time(large)
     assert large.sent(ClientTick()) == [WantKeys(keys=["a", "b", "c"])]
 
 
-def test_what_is_made_again_and_again_between_two_ticks_is_not_given_up(large):
-    """Its holders died one after the other; so long there is nothing wrong with it."""
+def test_data_that_is_recomputed_repeatedly_between_two_ticks_is_not_given_up(large):
+    """Its holders died one after the other, which does not mean that the data is lost."""
     (ask,) = large.sent(ResultsNotFetched(large.fetch.request, "no route"))
     for _ in range(2 * MAX_ROUNDS):
         messages, _ = large.hear(
@@ -600,14 +600,14 @@ def test_bytes_under_way_are_limited(bench):
 # --- The connection -------------------------------------------------------------------------------
 
 
-def test_what_is_submitted_without_a_connection_follows_later():
+def test_tasks_submitted_without_a_connection_are_sent_later():
     bench = Bench()
     assert bench.do(bench.task("a"), bench.task("b", "a"), bench.columns(["c"])) == []
     (message,) = bench.connect()
     assert message.keys == ["a", "b", "c"]
 
 
-def test_after_a_loss_wants_are_stated_and_only_the_unknown_is_submitted_again(bench):
+def test_after_a_loss_wanted_keys_are_sent_and_only_unknown_ones_submitted_again(bench):
     bench.do(bench.task("known"), bench.task("unknown"), bench.task("done"))
     bench.hear(ready(["done"]))
     assert bench.sent(Disconnected()) == []
@@ -623,18 +623,18 @@ def test_after_a_loss_wants_are_stated_and_only_the_unknown_is_submitted_again(b
     assert bench.state("done").blob == b"result of done"
 
 
-def test_released_dependencies_come_back_with_what_needs_them(bench):
+def test_released_dependencies_are_submitted_again_with_their_dependents(bench):
     a, b, c = bench.task("a"), bench.task("b", "a"), bench.task("c", "b")
     bench.do(a, b, c, a.state, b.state)
     bench.sent(Disconnected())
-    # Whether the releases were heard nobody knows.
+    # It is not known whether the releases were read.
     assert bench.connect() == [WantKeys(keys=["c"])]
     (submit, *releases), _ = bench.hear(KeysUnknown(keys=["c"]))
     assert submit.keys == ["a", "b", "c"]
     assert releases[-1] == ReleaseKeys(keys=["a", "b"])
 
 
-def test_a_chain_of_any_length_comes_back(bench):
+def test_a_chain_of_any_length_is_submitted_again(bench):
     n = 20_000
     tasks = [bench.task("k0")]
     tasks += [bench.task(f"k{i}", f"k{i - 1}") for i in range(1, n)]
@@ -648,7 +648,7 @@ def test_a_chain_of_any_length_comes_back(bench):
     assert keys == [f"k{i}" for i in range(n)]
 
 
-def test_a_release_while_there_is_no_connection_is_said_later(bench):
+def test_a_release_while_there_is_no_connection_is_sent_later(bench):
     task = bench.task("a")
     bench.do(task)
     bench.sent(Disconnected())
@@ -656,7 +656,7 @@ def test_a_release_while_there_is_no_connection_is_said_later(bench):
     assert bench.connect()[0] == ReleaseKeys(keys=["a"])
 
 
-def test_a_release_is_said_again_unless_it_was_seen_to_be_heard(bench):
+def test_a_release_is_sent_again_unless_the_scheduler_has_read_it(bench):
     a, b = bench.task("a"), bench.task("b")
     bench.do(a, b)
     bench.do(a.state)
@@ -693,7 +693,7 @@ def test_giving_up_fails_everything_pending_and_everything_later(bench):
     assert bench.state("later").status == "lost"
 
 
-def test_closing_wakes_everybody(bench):
+def test_closing_wakes_all_watchers(bench):
     bench.do(bench.task("a"))
     watcher, asking = Listener(wants_data=True), Listener(wants_data=False)
     bench.handle(Operations([Watch(watcher, [bench.state("a")]), AskInfo(asking)]))

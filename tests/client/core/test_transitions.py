@@ -1,4 +1,4 @@
-"""The table of moves: nothing else happens to a state, and the fused lanes are moves of it."""
+"""The table of moves: a state makes no other moves, and the fused lanes make the same ones."""
 
 from __future__ import annotations
 

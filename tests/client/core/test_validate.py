@@ -1,4 +1,4 @@
-"""Each invariant of the client's core is seen to be broken when it is."""
+"""For each invariant of the client's core, a state that breaks it by hand."""
 
 from __future__ import annotations
 

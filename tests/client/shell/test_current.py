@@ -1,4 +1,4 @@
-"""Which client is meant where none is named."""
+"""The current client, which is used when none is named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_closed_default_client_gives_its_place_back(scheduler):
         Client.current()
 
 
-def test_a_client_that_nobody_holds_does_not_get_its_place_back(scheduler):
+def test_a_client_without_references_does_not_become_the_default_again(scheduler):
     Client(scheduler, name="first")
     with pytest.warns(ResourceWarning, match="'first'"):
         second = Client(scheduler)

@@ -1,4 +1,4 @@
-"""Large results, fetched from the workers that have them, and what is said if that fails."""
+"""Large results, fetched from the workers that have them, and the log lines if that fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.protocol.errors import CommError
 from weft.protocol.wire.messages import FetchKeys
 
 
-def test_a_worker_out_of_reach_is_said_once_with_address_and_reason(client, scheduler, caplog):
+def test_a_worker_out_of_reach_is_logged_once_with_address_and_reason(client, scheduler, caplog):
     scheduler.holder = f"{scheduler.scheduler_address}.nowhere"
     futures = client.map(bytes, [100_000, 200_000])
     assert [len(part) for part in client.gather(futures, timeout=20)] == [100_000, 200_000]
@@ -31,7 +31,7 @@ def test_a_worker_out_of_reach_is_said_once_with_address_and_reason(client, sche
     assert scheduler.n_fetches == 0
 
 
-def test_a_worker_that_ends_while_nothing_is_asked_is_no_news(client, scheduler, caplog):
+def test_a_worker_that_ends_while_no_request_is_open_is_not_logged(client, scheduler, caplog):
     found = dict(as_completed(client.map(bytes, [100_000]), with_results=True))
     assert [*found.values()] == [bytes(100_000)]
     scheduler.disappear()
@@ -48,7 +48,7 @@ def core():
 
 
 def finished(core, key, address, nbytes=1):
-    """Make a finished result at a worker, of which the data is wanted."""
+    """Make a finished result at a worker, whose data is wanted."""
     state = core.table.states.get(key) or core.table.find_or_make(key)
     state.phase = SENT
     state.location = (address, nbytes)
@@ -57,7 +57,7 @@ def finished(core, key, address, nbytes=1):
     return state
 
 
-def test_a_result_that_nobody_passes_on_fails_with_the_reason_of_its_worker(core):
+def test_a_result_that_the_scheduler_does_not_relay_fails_with_the_reason_of_its_worker(core):
     for round_ in range(1, MAX_ROUNDS + 1):
         state = finished(core, "big", "tcp://w:1", 70 << 20)
         issue(core)

@@ -19,7 +19,7 @@ def small_slices(monkeypatch):
 
 @pytest.fixture
 def turns(client):
-    """What the loop does: numbers of rows that its core gets, and what other code notes."""
+    """A record of the loop's steps: numbers of rows that its core gets, and notes of other code."""
     core = client._engine.core
     handle = core.handle
     turns = []
@@ -40,7 +40,7 @@ def turns(client):
 
 
 class Held:
-    """While this is entered, the client's loop stands still."""
+    """While this is entered, the client's loop is blocked."""
 
     def __init__(self, client):
         self.loop = client._engine.loop

@@ -19,7 +19,7 @@ def test_a_dropped_client_leaves_with_a_warning(scheduler, wait_until):
     assert client.submit(abs, -1).result(20) == 1
     with pytest.warns(ResourceWarning, match=DROPPED):
         del client
-    # Its thread and its connection are gone too, or the test would fail for what it leaves behind.
+    # Its thread and its connection have ended too, or the test would fail because of them.
     wait_until(lambda: engine.is_closed)
 
 
@@ -45,7 +45,7 @@ def test_a_warning_that_is_an_error_changes_nothing(scheduler, wait_until, monke
     wait_until(lambda: engine.is_closed)
 
 
-def test_its_futures_keep_what_they_need(scheduler, wait_until):
+def test_futures_of_a_dropped_client_keep_its_engine(scheduler, wait_until):
     scheduler.is_holding = True
     client = Client(scheduler, set_as_default=False)
     engine, future = client._engine, client.submit(abs, -1)
@@ -85,7 +85,7 @@ def test_the_default_client_lives_until_another_takes_its_place(scheduler, wait_
         Client.current()
 
 
-def test_which_of_several_clients_is_meant_must_be_said(scheduler):
+def test_with_several_clients_and_no_default_the_current_one_must_be_named(scheduler):
     with (
         Client(scheduler, set_as_default=False) as one,
         Client(scheduler, set_as_default=False),

@@ -23,7 +23,7 @@ SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
 
 class Line:
-    """Accepts clients; `on_registered` decides what becomes of each."""
+    """Accepts clients; `on_registered` decides about each."""
 
     def __init__(self) -> None:
         self.address = "inproc://scheduler-of-links"
@@ -87,7 +87,7 @@ class Line:
 
 
 class Link:
-    """A link with what it needs of an engine."""
+    """A link, and the parts of an engine that it uses."""
 
     def __init__(self, line: Line, reconnect_timeout_s: float = 20.0) -> None:
         self.line = line
@@ -179,7 +179,7 @@ async def test_a_bug_in_the_search_is_reported_to_pending_futures(line, bench, c
 
 
 def test_a_coroutine_posted_while_the_loop_closes_is_cancelled(monkeypatch):
-    """It was posted too late to be started, and its caller would wait for ever."""
+    """It was posted too late to be started; if it was not cancelled, its caller would wait."""
     closing, posted = threading.Event(), threading.Event()
     loop = asyncio.new_event_loop()
     close = loop.close
@@ -193,7 +193,7 @@ def test_a_coroutine_posted_while_the_loop_closes_is_cancelled(monkeypatch):
 
     def post_and_tell(*args: Any) -> Any:
         handle = post(*args)
-        # `stop` posts as well, and may come back from it only when the loop is closing.
+        # `stop` posts as well, and may return from that only when the loop is closing.
         if threading.current_thread() is caller:
             posted.set()
         return handle

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
         (["--version"], ["weft", "Python"]),
     ],
 )
-def test_help_teaches(arguments, words, tmp_path):
+def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
     done = run(*arguments, folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert [word for word in words if word not in done.stdout] == []
@@ -117,7 +117,7 @@ def test_an_address_needs_no_scheme(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_scheduler_says_how_to_connect_and_leaves_nothing_behind(number, tmp_path):
+def test_a_scheduler_prints_how_to_connect_and_leaves_no_file_behind(number, tmp_path):
     with scheduler("--dashboard-address", "127.0.0.1:0", folder=tmp_path) as started:
         path = file_of(started)
         assert path.parent == tmp_path / "run" / "weft"
@@ -160,12 +160,12 @@ def test_the_default_port_falls_back_to_a_free_one(tmp_path):
     ):
         one.wait_for("connect ")
         two.wait_for("connect ")
-        # At least one of them cannot have 8786, whoever else runs on this machine.
+        # At least one of them cannot have 8786, whichever other programs run on this machine.
         assert "port 8786 is taken, using a free one" in one.err + two.err
         assert len({address_of(one), address_of(two), file_of(one), file_of(two)}) == 4
 
 
-def test_pages_fall_back_to_a_free_port_and_say_so(tmp_path):
+def test_pages_fall_back_to_a_free_port_and_the_log_names_it(tmp_path):
     with (
         daemon("scheduler", "--port", "0", folder=tmp_path) as one,
         daemon("scheduler", "--port", "0", folder=tmp_path) as two,
@@ -203,7 +203,7 @@ NOBODYS_HOST = "203.0.113.1"
 
 
 @pytest.mark.parametrize("host", [NOBODYS_HOST, "0.0.0.0", "[::]", "x" * 64, ""])
-def test_a_worker_at_no_address_of_its_own_is_one_line(host, tmp_path):
+def test_a_worker_host_that_is_no_address_of_this_machine_is_one_line(host, tmp_path):
     with scheduler(folder=tmp_path):
         done = run("worker", "--host", host, folder=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
@@ -231,7 +231,7 @@ sys.exit(run_daemon(SupervisorConfig(find, [WorkerSpec("w", 0, options)], sys.ar
 
 
 def test_a_worker_that_cannot_listen_ends_its_family_with_one_error(tmp_path):
-    """What is found out late: the address went away after the command had looked at it."""
+    """An error that is found late: the address disappeared after the command had checked it."""
     with scheduler(folder=tmp_path) as started:
         done = run(str(tmp_path), folder=tmp_path, code=WORKERS_WITH_A_BAD_PORT)
         assert done.returncode == 2
@@ -279,7 +279,7 @@ def test_a_wrong_token_is_refused_in_one_line(tmp_path):
         assert "refused" in started.wait_for("refused")
 
 
-def test_a_worker_waits_no_longer_for_a_scheduler_than_it_was_told_to(tmp_path):
+def test_a_worker_waits_no_longer_for_a_scheduler_than_configured(tmp_path):
     token_file = tmp_path / "token"
     token_file.write_text(new_token())
     token_file.chmod(0o600)
@@ -291,11 +291,11 @@ def test_a_worker_waits_no_longer_for_a_scheduler_than_it_was_told_to(tmp_path):
             WEFT_TOKEN_FILE=str(token_file),
         )
     assert done.returncode == EXIT_NO_SCHEDULER
-    # An attempt of the usual length would have waited for 10 s and said so.
+    # An attempt of the usual length would have waited for 10 s, and its error would name that time.
     assert "no scheduler answered within 0.2 s: no answer" in done.stderr
 
 
-def test_a_family_of_workers_says_once_that_the_scheduler_is_gone_and_once_that_it_is_back(
+def test_a_family_of_workers_logs_the_loss_of_the_scheduler_once_and_its_return_once(
     tmp_path,
 ):
     with scheduler("--name", "one", folder=tmp_path) as first:
@@ -364,7 +364,7 @@ def test_a_tls_cluster_computes_and_its_results_come_from_the_workers(tmp_path, 
             parts = client.map(bytes, [200_000, 300_000])
             assert client.submit(lambda *p: sum(map(len, p)), *parts).result(timeout=30) == 500_000
             assert [len(part) for part in client.gather(parts)] == [200_000, 300_000]
-            # The scheduler would not pass this on: the client reaches the workers by itself.
+            # The scheduler would not relay this, so the client reaches the workers directly.
             n = MAX_RELAYED_BYTES + 1
             assert len(client.submit(bytes, n).result(timeout=60)) == n
     assert caplog.text == ""
@@ -413,7 +413,7 @@ def test_workers_that_come_back_meet_new_ones_and_clients_as_one_cluster(tmp_pat
         ):
             old.wait_for("the scheduler is back")
             new.wait_for("registered")
-            # The scheduler would not pass these on: both workers are reached by each other, too.
+            # The scheduler would not relay these, so the workers reach each other directly, too.
             n = MAX_RELAYED_BYTES + 1
             there = client.submit(bytes, n, workers="old")
             here = client.submit(bytes, n + 1, workers="new")

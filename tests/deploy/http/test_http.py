@@ -68,7 +68,7 @@ def pages(cluster):
 
 
 @pytest.mark.parametrize(("path", "word"), [("/healthz", "ok\n"), ("/readyz", "ready\n")])
-def test_probes_need_no_token_and_say_nothing_else(pages, path, word):
+def test_probes_need_no_token_and_return_no_other_information(pages, path, word):
     answer, text = pages.ask(path)
     assert (answer.status, text) == (200, word)
     assert "Server" not in answer.headers
@@ -133,7 +133,7 @@ def test_an_unknown_path_is_one_line(pages):
     assert (answer.status, text) == (404, "404 Not Found\n")
 
 
-def test_metrics_count_what_happened(pages):
+def test_metrics_count_the_events_of_the_cluster(pages):
     answer, text = pages.ask("/metrics", authorized=True)
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -235,7 +235,7 @@ def test_a_scheduler_that_does_not_answer_is_not_ready(cluster, pages, monkeypat
 
 
 def test_pages_beyond_this_machine_are_https(tmp_path):
-    # 127.0.0.1 is reachable by that name too, and nobody else's network is needed.
+    # 127.0.0.1 is reachable by that name too, without any other network.
     with scheduler("--dashboard-address", "0.0.0.0:0", folder=tmp_path) as started:
         found = ConnectionFile.read(file_of(started))
         assert found.dashboard.startswith("https://")
@@ -283,7 +283,7 @@ async def test_a_connection_that_sends_no_whole_request_is_closed(sent):
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
         for _, writer in pairs:
             writer.write(sent)
-        # Nothing is answered; the end comes by itself.
+        # The server sends no answer, and closes the connection.
         for reader, writer in pairs:
             assert await reader.read() == b""
             writer.close()

@@ -99,7 +99,7 @@ async def test_an_asynchronous_cluster_computes_and_ends(options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS)
-async def test_a_closed_cluster_is_said_to_be_closed(options):
+async def test_using_a_closed_cluster_raises_an_error_about_that(options):
     cluster = LocalCluster(n_workers=1, **options)
     cluster.close()
     with pytest.raises(CommClosed, match="the LocalCluster was closed") as caught:
@@ -199,7 +199,7 @@ def test_workers_whose_family_died_are_started_again(victim, how, protocol, capl
 
 
 @pytest.mark.slow
-def test_workers_that_die_again_and_again_fail_what_waits_for_them(caplog, monkeypatch):
+def test_workers_that_die_repeatedly_fail_the_tasks_that_wait_for_them(caplog, monkeypatch):
     monkeypatch.setattr("weft.deploy.local.watching._MAX_DEATHS", 1)
     monkeypatch.setattr(LocalCluster, "_configure_workers", _configure_and_kill)
     with (
@@ -233,7 +233,7 @@ def test_a_worker_that_lost_only_its_connection_comes_back(options, wait_until):
         loop_thread = cluster.loop_thread or LoopThread()
         if cluster.loop_thread is None:
             loop_thread.start()
-        # Somebody listens where the worker does, so it must be gone: its session is ended.
+        # Another process listens at the worker's address, so the worker has ended.
         loop_thread.run_coroutine(_register_worker(cluster, address=there))
         wait_until(lambda: list(cluster.workers) == [there])
         assert client.submit(abs, -1).result(timeout=30) == 1
@@ -304,7 +304,7 @@ def test_the_token_is_in_memory_only():
 @pytest.mark.slow
 def test_the_main_module_is_not_run_again(tmp_path):
     script = tmp_path / "script.py"
-    # No `if __name__ == "__main__"`: what multiprocessing's spawn cannot bear.
+    # There is no `if __name__ == "__main__"`, which multiprocessing's spawn would need.
     script.write_text(
         "import weft\n"
         "print('here')\n"
@@ -318,7 +318,7 @@ def test_the_main_module_is_not_run_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_error_of_the_start_carries_what_the_process_said():
+def test_an_error_of_the_start_carries_the_output_of_the_process():
     child = Child("nonsense")
     with pytest.raises(ChildFailed) as caught:
         child.wait_ready(30)
@@ -349,7 +349,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_caller():
 def test_a_forked_copy_of_the_owner_does_not_end_the_cluster():
     with LocalCluster(n_workers=1) as cluster, cluster.get_client() as client:
         pid = cluster._pid
-        cluster._pid = -1  # what a forked process sees: its own pid is another one
+        cluster._pid = -1  # as in a forked process, whose own pid is another one
         cluster.close()
         cluster._pid = pid
         assert client.submit(abs, -1).result(timeout=30) == 1
@@ -402,7 +402,7 @@ daemon.run_embedded(child.Parent(theirs.detach(), os.dup(2)))
 
 
 @pytest.mark.slow
-def test_a_scheduler_whose_owner_is_gone_does_not_warn_of_what_follows(tmp_path):
+def test_a_scheduler_whose_owner_is_gone_does_not_warn_of_the_lost_workers(tmp_path):
     done = run(folder=tmp_path, code=BEREAVED)
     assert "a worker is lost while it lives" in done.stderr
     assert "after its end" not in done.stderr

@@ -56,7 +56,7 @@ class MyList(list):
         pytest.param({"x": (inc, 0), 0: 0}, 1, id="its own number is a literal"),
     ],
 )
-def test_the_forms_of_a_graph(dsk, expected):
+def test_all_forms_of_a_graph_are_read(dsk, expected):
     value = weft.get(dsk, "x")
     assert value == expected
     assert type(value) is type(expected)
@@ -78,7 +78,7 @@ def test_results_are_nested_like_the_keys(keys, expected):
     assert weft.get(dsk, keys) == expected
 
 
-def test_what_nobody_needs_is_not_read():
+def test_tasks_that_no_key_needs_are_not_read():
     calls = []
     dsk = {"x": (inc, 1), "y": (calls.append, 1), "z": ("not", "looked at")}
     assert weft.get(dsk, "x") == 2
@@ -189,12 +189,12 @@ def test_a_long_cycle_is_shortened():
 
 
 @pytest.mark.parametrize("dsk", [None, 5, [("x", 1)], "x", object(), dict])
-def test_what_is_no_mapping_is_refused(dsk):
+def test_a_graph_that_is_no_mapping_is_refused(dsk):
     with pytest.raises(weft.GraphError, match="a graph is a mapping of keys to tasks, not"):
         weft.get(dsk, "x")
 
 
 @pytest.mark.parametrize("keys", [{"x"}, {"x": 1}, bytearray(b"x"), [["x"], {}]])
-def test_what_is_no_key_is_refused(keys):
+def test_a_key_without_a_hash_is_refused(keys):
     with pytest.raises(weft.GraphError, match="cannot be a key: ask for one key, or for a list"):
         weft.get({"x": 1}, keys)

@@ -57,7 +57,7 @@ def test_the_last_that_became_possible_is_the_first_to_run():
     assert order in (["x", "a", "c", "b"], ["x", "b", "a", "c"])
 
 
-def test_a_value_that_nobody_needs_is_not_kept():
+def test_a_value_that_no_task_needs_is_not_kept():
     task = GraphTask("x")
     task.dependencies = []
     finish(task, "value", [], [])

@@ -47,7 +47,7 @@ def test_the_error_shows_the_users_frames_and_the_key(get):
 
 
 @pytest.mark.parametrize("get", GETS)
-def test_what_has_not_started_is_not_run(get):
+def test_after_a_failure_no_other_task_starts(get):
     calls = []
     dsk = {"bad": (user_function, 1)} | {("x", i): (calls.append, i) for i in range(100)}
     dsk["all"] = (list, ["bad", *[("x", i) for i in range(100)]])
@@ -143,7 +143,7 @@ def test_a_call_that_does_not_fail_again_raises_what_it_raised():
 
 @pytest.mark.parametrize("bad", [5, "threads", ThreadPoolExecutor, object()])
 @pytest.mark.parametrize("name", ["executor", "pool"])
-def test_what_is_no_executor_is_refused(bad, name):
+def test_an_object_that_is_no_executor_is_refused(bad, name):
     with pytest.raises(weft.WrongExecutor, match=r"give an instance|is no concurrent\.futures"):
         weft.get({"x": (inc, 1)}, "x", **{name: bad})
 
@@ -185,7 +185,7 @@ def test_an_executor_that_takes_nothing_is_an_error():
 
 
 class Dropping(ThirdParty):
-    """Cancels what it was given."""
+    """An executor that cancels all calls."""
 
     def __init__(self):
         super().__init__()
@@ -194,7 +194,9 @@ class Dropping(ThirdParty):
     def submit(self, fn, /, *args, **kwargs):
         self.n_calls += 1
         if self.n_calls == 1:
-            return super().submit(fn, *args, **kwargs)  # who asks where it runs its calls
+            return super().submit(
+                fn, *args, **kwargs
+            )  # the caller that asks where it runs its calls
         future = Future()
         future.cancel()
         return future

@@ -25,7 +25,7 @@ from weft.graphs.drivers.submitting import run_submitting
 
 
 class InSubmit(weft.SynchronousExecutor):
-    """Runs its calls in `submit`, which weft cannot know before it has tried."""
+    """An executor that runs its calls in `submit`, which weft cannot know before it has tried."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_tables_are_right_at_each_call(get, options, case):
 
 
 @pytest.mark.parametrize("n_workers", [1, 4])
-def test_tasks_are_pulled_as_if_nobody_looked(n_workers):
+def test_with_callbacks_tasks_are_pulled_and_not_submitted_one_by_one(n_workers):
     class Counting(ThreadPoolExecutor):
         n_calls = 0
 
@@ -106,7 +106,7 @@ def test_a_task_is_shown_while_it_runs_and_when_it_has_ended(pool):
         checker.ended.clear()
 
 
-def test_what_fails_has_begun_and_not_ended(pool):
+def test_a_failed_task_is_shown_to_begin_and_not_to_end(pool):
     dsk = {"a": (inc, 1), "b": (divmod, "a", 0), "c": (inc, "b")}
     for options in ({}, {"executor": pool}, {"executor": ThirdParty()}, {"executor": InSubmit()}):
         checker = Checker()
@@ -119,7 +119,7 @@ def test_what_fails_has_begun_and_not_ended(pool):
 
 @pytest.mark.parametrize("when", ["on_pretask", "on_posttask"])
 @pytest.mark.parametrize("is_inside", [False, True])
-def test_what_a_callback_raises_ends_the_run(pool, when, is_inside):
+def test_an_error_of_a_callback_ends_the_run(pool, when, is_inside):
     class Enough(BaseException):
         pass
 
@@ -161,7 +161,7 @@ def test_a_graph_within_a_task_has_callbacks_of_its_own(pool):
 
 
 def test_a_callback_can_run_a_graph_on_the_threads_of_the_one_it_looks_at(pool):
-    """These leave, since nobody looks at what they do; so results do not pile up either."""
+    """The pullers leave, because the caller does not show events; so results do not pile up."""
     results, called = [], []
 
     def call(_):
@@ -179,7 +179,7 @@ def test_a_callback_can_run_a_graph_on_the_threads_of_the_one_it_looks_at(pool):
     assert len(called) == 300
 
 
-def test_a_key_that_equals_nothing():
+def test_a_key_that_does_not_equal_itself_is_shown():
     key = float("nan")
     checker = Checker()
     assert weft.get({key: (inc, 1)}, key, callbacks=checker.callbacks) == 2

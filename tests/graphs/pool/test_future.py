@@ -1,4 +1,4 @@
-"""`PoolFuture`: a standard future, whoever meets whom."""
+"""`PoolFuture`: a standard future, also when threads meet at any instruction."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_running_is_seen_from_outside_and_from_inside():
 @pytest.mark.parametrize(
     "error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()]
 )
-def test_whatever_is_raised_is_the_outcome(error):
+def test_any_exception_of_the_function_is_the_outcome(error):
     future = finished(fail, error)
     assert future.exception() is error
     with pytest.raises(type(error)) as caught:
@@ -113,7 +113,7 @@ def test_a_failed_future_is_in_no_cycle():
         gc.enable()
 
 
-def test_what_it_was_called_with_goes_when_the_result_comes():
+def test_function_and_arguments_are_dropped_when_the_result_is_set():
     class Thing:
         pass
 
@@ -133,7 +133,7 @@ def test_what_it_was_called_with_goes_when_the_result_comes():
 
 
 @pytest.mark.parametrize("method", ["result", "exception"])
-def test_timeout(method):
+def test_result_times_out_while_the_task_goes_on(method):
     future = pending()
     for timeout in (0, 0.01):
         with pytest.raises(concurrent.futures.TimeoutError):
@@ -143,7 +143,7 @@ def test_timeout(method):
     assert future.result(0) == 0
 
 
-def test_cancel():
+def test_cancelling_fails_the_future():
     future = pending(fail, AssertionError("it was cancelled"))
     assert future.cancel()
     assert future.cancel()
@@ -247,7 +247,7 @@ def test_a_pool_future_is_not_pickled_or_copied():
             copy.copy(future)
 
 
-def test_executors_that_wrap_the_pool_can_set_it(caplog):
+def test_executors_that_wrap_the_pool_can_set_the_outcome(caplog):
     future = pending()
     assert future.set_running_or_notify_cancel()
     assert future.running()
@@ -276,7 +276,7 @@ def test_executors_that_wrap_the_pool_can_set_it(caplog):
         cancelled.set_result(1)
 
 
-def test_wait_finds_what_is_done():
+def test_wait_finds_futures_that_are_done():
     bad, good, gone, late = finished(fail, ValueError()), finished(), pending(), pending()
     gone.cancel()
     assert wait([good, bad, gone]) == ({good, bad, gone}, set())
@@ -292,7 +292,7 @@ def test_wait_finds_what_is_done():
 
 
 @pytest.mark.parametrize("return_when", ["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"])
-def test_wait_is_woken(return_when, wait_until):
+def test_wait_is_woken_by_an_outcome(return_when, wait_until):
     """Together with a standard future: their locks are taken in one order."""
     standard, first, bad, last = futures = [
         Future(),
@@ -332,7 +332,7 @@ def test_as_completed_yields_in_the_order_of_finishing(wait_until):
     assert found == order
 
 
-async def test_asyncio_awaits_it():
+async def test_asyncio_can_await_a_pool_future():
     loop = asyncio.get_running_loop()
     done = finished(abs, -1)
     later, bad, cancelled, given_up = [
@@ -363,7 +363,7 @@ async def test_asyncio_awaits_it():
 
 
 class Scene:
-    """A future, one more (`other`), and all that can be done with them; each may meet each."""
+    """A future, one more (`other`), and all operations on them; each may meet each other one."""
 
     def __init__(self):
         self.n_calls = 0
@@ -409,7 +409,7 @@ class Scene:
         assert future.done() or future.running() or "pending" in repr(future) or future.done()
 
     def look(self):
-        """What was once done, stays so, whichever way one asks."""
+        """A future that is done stays done, by each way of asking."""
         was_done = False
         for ask in (
             lambda: self.future.done(),
@@ -421,7 +421,7 @@ class Scene:
             was_done = is_done
 
     def end(self, meeting):
-        """Let everything end that the meeting began, and see that it went well."""
+        """Let everything end that the meeting began, and check the results."""
         self.run()
         meeting.let_go_on()
         self.other.run()
@@ -446,7 +446,7 @@ PAIRS += [("add_callback", "cancel"), ("add_callback", "ask_result")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_whoever_meets_whom_at_any_instruction(first, second):
+def test_a_worker_and_a_watcher_may_meet_at_any_instruction(first, second):
     def try_step(step):
         scene = Scene()
         meeting = Meeting(step, pool_future, getattr(scene, first), getattr(scene, second))
@@ -457,8 +457,8 @@ def test_whoever_meets_whom_at_any_instruction(first, second):
 
 
 @pytest.mark.parametrize("ask", ["done", "result", "exception"])
-def test_nobody_sees_an_outcome_that_is_not_settled(ask):
-    """While somebody who began to watch holds the lock, the state stands still for everybody."""
+def test_no_thread_sees_an_outcome_that_is_not_settled(ask):
+    """While a thread that began to watch holds the lock, the state does not change."""
 
     def is_done(future):
         if ask == "done":
@@ -492,14 +492,14 @@ def test_nobody_sees_an_outcome_that_is_not_settled(ask):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["cancel", "add_callback", "glance"])
-def test_an_interrupted_watcher_stops_nobody(first):
+def test_an_interrupted_watcher_does_not_block_others(first):
     """Ctrl-C at any instruction of the main thread leaves the worker and other watchers free."""
 
     def try_step(step):
         scene = Scene()
         was_reached = interrupt(step, pool_future, getattr(scene, first))
         assert scene.called in ([], [scene.future])
-        # Nobody can say whether what was interrupted took effect.
+        # It is not known whether the interrupted call took effect.
         scene.called.clear()
         scene.cancels.clear()
         meeting = Meeting(0, pool_future, scene.ask_result, scene.look)
@@ -516,7 +516,7 @@ def test_an_interrupted_watcher_stops_nobody(first):
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.randoms(use_true_random=False), st.integers(2, 6))
-def test_many_threads_at_many_futures(random, n_threads):
+def test_many_threads_watch_many_futures(random, n_threads):
     """Each thread does everything, in an order of its own; exactly one runs each future."""
     scenes = [Scene() for _ in range(10)]
     deeds = ["cancel", "add_callback", "ask_result", "wait_for_all", "list_completed", "look"]

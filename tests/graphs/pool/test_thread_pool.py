@@ -1,4 +1,4 @@
-"""`weft.ThreadPool`: an executor for anybody who used the standard one."""
+"""`weft.ThreadPool`: an executor that can replace the standard one."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_task_that_raises_leaves_the_thread_alive(error):
         assert n_threads(pool) == 1
 
 
-def test_a_callback_that_ends_the_thread_does_not(caplog):
+def test_a_callback_that_raises_system_exit_leaves_the_thread_alive(caplog):
     with ThreadPool(1) as pool:
         gate = threading.Event()
         future = pool.submit(gate.wait, LIMIT_S)
@@ -146,7 +146,7 @@ def test_a_callback_that_ends_the_thread_does_not(caplog):
     assert "Exception in worker" in caplog.text
 
 
-def test_max_workers():
+def test_max_workers_limits_the_threads_and_is_checked():
     assert ThreadPool()._max_workers == n_cores() >= 1
     assert ThreadPool(3)._max_workers == 3
     for n in (0, -1):
@@ -193,7 +193,7 @@ def test_threads_are_started_when_needed_and_used_again():
         )
 
 
-def test_a_long_task_holds_nobody_back():
+def test_a_long_task_does_not_hold_back_others():
     """As many tasks as threads run at a time, however the threads came to be idle or busy."""
     n = 4
     with ThreadPool(n) as pool:
@@ -246,8 +246,8 @@ def test_a_pool_that_has_ended_is_in_no_cycle():
         gc.enable()
 
 
-def test_no_more_threads_can_be_started(monkeypatch):
-    """The limit of the system is out of reach of a test; what start() raises there is this."""
+def test_a_pool_goes_on_when_no_more_threads_can_be_started(monkeypatch):
+    """A test cannot reach the limit of the system; this is the error of start() there."""
     with ThreadPool(2) as pool:
         with monkeypatch.context() as context:
             context.setattr(
@@ -310,7 +310,7 @@ def test_an_initializer_that_fails_breaks_the_pool(caplog):
 # --- The end --------------------------------------------------------------------------------------
 
 
-def test_shutdown_finishes_what_was_submitted(pool, gate):
+def test_shutdown_finishes_submitted_tasks(pool, gate):
     futures = [pool.submit(abs, -1) for _ in range(100)]
     pool.shutdown(wait=False)
     with pytest.raises(RuntimeError, match="after shutdown"):
@@ -324,7 +324,7 @@ def test_shutdown_finishes_what_was_submitted(pool, gate):
     assert not any(worker.thread.is_alive() for worker in pool._crew.workers)
 
 
-def test_shutdown_may_cancel(pool, gate):
+def test_shutdown_may_cancel_tasks_that_have_not_started(pool, gate):
     futures = [pool.submit(int) for _ in range(100)]
     pool.shutdown(wait=False, cancel_futures=True)
     assert all(future.cancelled() for future in futures)
@@ -380,7 +380,7 @@ def test_ctrl_c_while_the_block_waits_for_its_tasks():
 
 
 @pytest.mark.parametrize("n_tasks", [0, 100])
-def test_a_pool_that_nobody_knows_ends_its_threads(n_tasks):
+def test_a_pool_without_references_ends_its_threads(n_tasks):
     pool = ThreadPool(2)
     thread = pool.submit(threading.current_thread).result(LIMIT_S)
     futures = [pool.submit(abs, -1) for _ in range(n_tasks)]
@@ -488,7 +488,7 @@ def test_map_with_a_buffer_reads_as_results_are_taken(pool):
 
 
 @pytest.mark.parametrize("end", ["error", "timeout", "close"])
-def test_map_cancels_what_nobody_wants(end):
+def test_map_cancels_calls_whose_results_are_not_wanted(end):
     gate = threading.Event()
     called = []
     first = int if end == "close" else gate.wait if end == "timeout" else abs
@@ -518,7 +518,7 @@ def test_map_drops_results_that_were_taken(pool):
     assert len([*results]) == 2
 
 
-def test_map_with_an_iterable_that_fails_cancels_what_it_began(pool, gate):
+def test_map_with_an_iterable_that_fails_cancels_its_calls(pool, gate):
     def numbers():
         yield 1
         yield 2
@@ -541,7 +541,7 @@ def test_wait_and_as_completed_with_other_executors(pool):
         assert wait(futures, LIMIT_S) == ({*futures}, set())
 
 
-async def test_asyncio_runs_calls_in_it(pool):
+async def test_asyncio_runs_calls_in_the_pool(pool):
     loop = asyncio.get_running_loop()
     calls = [loop.run_in_executor(pool, abs, -i) for i in range(100)]
     assert await asyncio.gather(*calls) == [*range(100)]
@@ -555,7 +555,9 @@ async def test_asyncio_runs_calls_in_it(pool):
 def in_a_fork(check):
     """Call `check` in a fork of this process; return 0 if it went well."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads: the very thing to be tested
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # threads, because they are the subject of the test
         pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -602,7 +604,7 @@ def test_the_child_of_a_fork_has_threads_of_its_own(pool, gate):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_the_child_of_a_worker_thread(pool):
+def test_a_child_forked_by_a_worker_thread_has_threads_of_its_own(pool):
     def check():
         assert pool.submit(abs, -1).result(10) == 1
 
@@ -642,7 +644,7 @@ MEETINGS += [("submit", "submit", 0), ("submit", "shutdown", 0)]
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second", "n_warm"), MEETINGS)
 def test_submit_meets_others_at_any_instruction(first, second, n_warm):
-    """What was accepted is run; there are not too many threads; they all end."""
+    """Accepted calls are run; there are not too many threads; they all end."""
 
     def try_step(step):
         futures = []
@@ -759,8 +761,8 @@ def frantic():
 @pytest.mark.slow
 @pytest.mark.usefixtures("frantic")
 @pytest.mark.parametrize("n_workers", [1, 3])
-def test_many_submitters(n_workers):
-    """Each cancels, waits, adds callbacks and gathers; the pool is shut down under their hands."""
+def test_many_threads_submit_to_one_pool(n_workers):
+    """Each thread cancels, waits, adds callbacks and gathers, while the pool is shut down."""
     pool = ThreadPool(n_workers)
     counts = [0] * 6
     called = []
@@ -811,7 +813,7 @@ STEP = st.sampled_from(
 @settings(max_examples=30)
 @given(st.integers(1, 3), st.lists(STEP, max_size=40), st.sampled_from(["wait", "cancel", "drop"]))
 def test_any_program_gets_what_it_would_from_calls(n_workers, steps, end):
-    """Each step concerns the latest future; each future knows what is expected of it."""
+    """Each step concerns the latest future; each future has its expected outcome."""
     pool = ThreadPool(n_workers)
     expected = {}
     called = []

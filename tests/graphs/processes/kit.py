@@ -1,4 +1,4 @@
-"""Graphs in worker processes for the tests, and what their tasks call."""
+"""Graphs in worker processes for the tests, and the functions of their tasks."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def surroundings() -> Any:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there that is not a zombie."""
+    """Return whether the process lives and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

@@ -19,7 +19,7 @@ from weft.graphs.processes.encoding import Encoded, Unpacked
 
 
 def call_of(key: Any, *args: Any) -> Any:
-    """What every task of these graphs calls: an expression of what it was made from."""
+    """The function of every task of these graphs: returns an expression of its arguments."""
     return (key, *args)
 
 
@@ -122,7 +122,7 @@ class World:
         rng: decides everything that is not fixed.
         n_workers: all of them come, at some time.
         chunksize: see `ProcessRun`.
-        durations_s: what tasks take; chosen from by number.
+        durations_s: durations of tasks; chosen from by number.
         sizes: of values, likewise. From 100 on they are large.
         reporting: how often a worker reports after a task that does not end a chunk.
         is_watched: see `ProcessRun`.
@@ -175,7 +175,7 @@ class World:
         return self._sizes[number % len(self._sizes)]
 
     def go(self) -> None:
-        """Run everything; fail if it stops before."""
+        """Run everything; fail if it stops before the end."""
         while self.run.n_unfinished or any(w.inbox or w.outbox for w in self.workers):
             steps: list[Any] = []
             for worker in self.workers:
@@ -197,7 +197,7 @@ class World:
                 self.rng.choice(steps)()
         for worker, slot in zip(self.workers, self.run.workers, strict=True):
             assert not worker.running
-            # What is still there is about to be dropped with the next message.
+            # Values that are left are about to be dropped with the next message.
             assert {*worker.values} == {*slot.drops}
 
     def advance(self) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 class Telltale:
-    """Makes a file when it is pickled."""
+    """An object that makes a file when it is pickled."""
 
     def __init__(self, path):
         self.path = path
@@ -61,7 +61,7 @@ def test_the_tables_are_right_at_each_call(case):
         assert len(checker.begun) == checker.n_tasks
 
 
-def test_results_stay_where_they_are_if_nobody_asks_for_them(tmp_path):
+def test_results_stay_in_their_worker_unless_they_are_requested(tmp_path):
     path = str(tmp_path / "pickled")
     dsk = {"a": (telltale, path), "b": (type_name, "a")}
     checker = Checker(on_posttask=None, has_results=False)
@@ -83,7 +83,9 @@ def test_results_that_cannot_be_pickled_are_kept_from_callbacks_and_caches(caplo
         assert get(dsk, "c", callbacks=checker.callbacks) == 3
         assert not caplog.records
         checker = Checker(has_results=False)
-        checker.check = lambda: None  # who counts results does not see all that has ended
+        checker.check = lambda: (
+            None
+        )  # a count of results does not include all tasks that have ended
         results = {}
         callback = (None, None, None, lambda key, result, *_: results.update({key: result}), None)
         assert get(dsk, "c", callbacks=[callback]) == 3
@@ -146,7 +148,7 @@ def test_a_task_behind_others_is_shown_while_it_runs(tmp_path):
 
 
 def test_tasks_that_are_given_back_begin_once(tmp_path):
-    """One waits for all others, which are behind it in its worker."""
+    """One task waits for all others, which are behind it in its worker."""
     path = str(tmp_path / "others")
 
     def on_posttask(key):
@@ -159,7 +161,7 @@ def test_tasks_that_are_given_back_begin_once(tmp_path):
     assert len(checker.begun) == 41
 
 
-def test_what_fails_has_begun_and_not_ended():
+def test_a_failed_task_is_shown_to_begin_and_not_to_end():
     dsk = {"a": (inc, 1), "b": (kit.boom, "a"), "c": (inc, "b")}
     for on_posttask in (None, lambda key: None):
         checker = Checker(on_posttask=on_posttask, has_results=False)
@@ -178,7 +180,7 @@ def test_what_fails_has_begun_and_not_ended():
     assert checker.is_errored
 
 
-def test_what_a_callback_raises_ends_the_run():
+def test_an_error_of_a_callback_ends_the_run():
     class Enough(Exception):
         pass
 
@@ -196,7 +198,7 @@ def test_what_a_callback_raises_ends_the_run():
     assert get(dsk, [*dsk])[:2] == (1, 2)
 
 
-def test_what_callbacks_cost_is_measured():
+def test_the_cost_of_callbacks_is_measured():
     """As small as can be, so that the benchmark goes on to run."""
     rows = bench_callbacks.run(tasks=[20], repeat=1, nbytes=8_000, peers=False)
     assert [engine for _, engine, _ in rows] == ["weft threads", "weft processes"] * 2

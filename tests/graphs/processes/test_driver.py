@@ -111,8 +111,8 @@ def test_tasks_run_in_the_number_of_processes_that_was_asked_for(tmp_path):
     assert len({*get(dsk, ["a", "b"], num_workers=2)}) == 2
 
 
-def test_a_long_task_holds_back_nobody(tmp_path):
-    # Whatever is on a chunk with the first one, it ends only when all others have.
+def test_a_long_task_does_not_hold_back_others(tmp_path):
+    # The first one ends only when all others have, those of its own chunk too.
     last = str(tmp_path / "last")
     dsk = {("x", i): (inc, i) for i in range(200)}
     dsk["last"] = (touch, last, [("x", i) for i in range(200)])
@@ -123,9 +123,9 @@ def test_a_long_task_holds_back_nobody(tmp_path):
     assert get(dsk, ["first", "long", *keys, "last"], num_workers=3)[1] == 2
 
 
-def test_what_follows_a_short_task_does_not_wait_for_a_long_one_behind_it(tmp_path):
+def test_dependents_of_a_short_task_do_not_wait_for_a_long_one_behind_it(tmp_path):
     # "source" and one of its dependents go to one worker; the other dependents can go elsewhere
-    # only when that worker has told that "source" is done, and given them back.
+    # only when that worker has reported that "source" is done, and given them back.
     done = str(tmp_path / "done")
     dsk = {"source": (inc, 0), "long": (wait_for, done, "source")}
     dsk |= {("x", i): (add, "source", i) for i in range(20)}
@@ -154,7 +154,7 @@ def test_arrays_do_not_go_through_sockets(caplog, n_consumers):
 
 def test_arrays_that_move_go_through_shared_memory(caplog):
     caplog.set_level(logging.DEBUG, logger="weft.client")
-    # Each of them needs what two workers have made.
+    # Each of them needs values of two workers.
     dsk = {("a", i): (array, float(i), MIB) for i in range(16)}
     dsk |= {("t", i): (total, *[("a", j) for j in range(16)]) for i in range(8)}
     dsk["out"] = (same, ("a", 3))
@@ -246,7 +246,7 @@ def test_after_a_failure_nothing_else_starts(tmp_path):
     assert len([*tmp_path.iterdir()]) < 20
 
 
-def test_what_cannot_be_pickled_is_named_before_anything_runs(tmp_path):
+def test_an_unpicklable_argument_is_named_before_anything_runs(tmp_path):
     ran = tmp_path / "ran"
     dsk = {"a": (touch, str(ran)), ("b", 1): (same, ["a", {"conn": threading.Lock()}])}
     with pytest.raises(SerializationError) as caught:
@@ -270,7 +270,7 @@ def test_a_result_that_cannot_be_pickled_is_named():
     assert (caught.value.key, caught.value.type_name) == ("lock", "_thread.lock")
 
 
-def test_a_result_that_cannot_be_pickled_may_be_used_where_it_is():
+def test_a_result_that_cannot_be_pickled_may_be_used_in_its_worker():
     dsk = {("lock", i): (lock, i) for i in range(20)}
     dsk |= {("free", i, j): (is_free, ("lock", i)) for i in range(20) for j in range(3)}
     keys = [("free", i, j) for i in range(20) for j in range(3)]
@@ -342,7 +342,7 @@ def test_errors_can_be_met_again_in_the_caller():
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "fails_there"
 
 
-def test_an_error_that_does_not_happen_again_is_raised_all_the_same():
+def test_an_error_that_does_not_happen_again_is_raised_nevertheless():
     home = os.getpid()
 
     def fails_elsewhere():
@@ -357,8 +357,8 @@ def test_an_error_that_does_not_happen_again_is_raised_all_the_same():
 # --- Surroundings ---------------------------------------------------------------------------------
 
 
-def test_what_tasks_print_is_printed(capfd):
-    shutdown()  # those that there are print to where they were started
+def test_the_output_of_tasks_is_printed(capfd):
+    shutdown()  # running workers print to the place where they were started
     get({("x", i): (say, f"line {i}") for i in range(3)}, [("x", i) for i in range(3)])
     assert sorted(capfd.readouterr().out.split("\n")) == ["", "line 0", "line 1", "line 2"]
 

@@ -1,4 +1,4 @@
-"""What is sent for a task."""
+"""The payload of a task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BIG = 100_000
 
 
 class Reader:
-    """Reads payloads as a worker does."""
+    """A reader of payloads, as in a worker."""
 
     def __init__(self, encoded):
         self.encoded = encoded
@@ -36,7 +36,7 @@ class Reader:
         references.current.tables = self.tables
 
     def call(self, key, **values):
-        """Make the call of a task, given the values of those that it needs."""
+        """Make the call of a task with the given inputs."""
         for name, value in values.items():
             self.tables.values[self.task_of[name].number] = value
         task = self.task_of[key]
@@ -77,7 +77,7 @@ def test_a_task_is_a_few_bytes():
         ((int, "a"), 5),
     ],
 )
-def test_calls_are_what_they_were(task, expected):
+def test_calls_are_unchanged_by_encoding(task, expected):
     if isinstance(expected, list) and isinstance(expected[-1], tuple):
         task = (same, ["a", 1, (tuple, ["a", ({"x"}.copy,)])])
         expected = [5, 1, (5, {"x"})]
@@ -85,7 +85,7 @@ def test_calls_are_what_they_were(task, expected):
     assert Reader(encoded).call("t", a=5) == expected
 
 
-def test_what_cannot_be_imported_is_sent_apart_and_once():
+def test_functions_that_cannot_be_imported_are_sent_apart_and_once():
     class Local:
         pass
 
@@ -178,7 +178,7 @@ def test_the_culprit_is_named():
         assert caught.value.type_name == "_thread.lock"
 
 
-def test_what_is_too_deep_is_an_error_and_no_crash():
+def test_arguments_nested_too_deeply_are_an_error_and_no_crash():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -250,7 +250,7 @@ def test_calls_in_arguments_are_made_from_left_to_right():
     assert noted == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_cannot_be_pickled_is_found_where_the_user_has_put_it():
+def test_the_error_gives_the_path_to_the_object_that_cannot_be_pickled():
     lock = threading.Lock()
     for task, path in (
         ((same, ["a", [1, lock]]), r"args\[0\]\[1\]\[1\]"),

@@ -1,4 +1,4 @@
-"""Graphs in the processes of an executor that somebody else has made."""
+"""Graphs in the processes of a user's executor."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_workers_that_do_not_come_are_not_waited_for(executor, tmp_path):
     finally:
         (tmp_path / "go").touch()
     busy.result()
-    # Nothing of ours is left in its queue.
+    # No call of weft is left in its queue.
     assert executor.submit(inc, 1).result() == 2
 
 
@@ -149,14 +149,14 @@ def test_a_process_of_the_executor_that_dies_is_an_error_that_names_the_task(kin
 
 
 class Busy(Executor):
-    """Comes to no call."""
+    """An executor that never runs a call."""
 
     def submit(self, fn, /, *args, **kwargs):
         return Future()
 
 
 class Reaped:
-    """A process whose exit code is known when it was asked for it so often."""
+    """A process whose exit code becomes known at the n-th query."""
 
     def __init__(self, code, n_before=0):
         self.code, self.n_before = code, n_before
@@ -167,7 +167,7 @@ class Reaped:
         return None if self.n_before >= 0 else self.code
 
 
-def test_who_died_first_is_to_blame_though_another_was_heard_of_and_reaped_before():
+def test_the_process_that_died_first_is_blamed_though_another_was_reaped_before():
     crew = ExecutorCrew(Busy(), 2)
     try:
         here, there = socket.socketpair()
@@ -214,7 +214,7 @@ class Elsewhere(Executor):
         return self.inner.submit(fn, *args, **kwargs)
 
 
-def test_processes_that_cannot_connect_are_told_apart_before_anything_runs(tmp_path):
+def test_processes_that_cannot_connect_are_recognised_before_anything_runs(tmp_path):
     executor = Elsewhere()
     with pytest.raises(Unreachable):
         get({"a": (touch, str(tmp_path / "ran"))}, "a", executor=executor)
@@ -222,7 +222,7 @@ def test_processes_that_cannot_connect_are_told_apart_before_anything_runs(tmp_p
     executor.inner.shutdown()
 
 
-def test_a_folder_with_a_path_too_long_for_a_socket_is_told_apart_as_well(tmp_path, monkeypatch):
+def test_a_folder_with_a_path_too_long_for_a_socket_is_recognised_as_well(tmp_path, monkeypatch):
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     monkeypatch.setattr(shared_directory, "_bases", lambda: [str(folder)])
@@ -232,7 +232,7 @@ def test_a_folder_with_a_path_too_long_for_a_socket_is_told_apart_as_well(tmp_pa
 
 
 class WithStrangers(Executor):
-    """Before each call, somebody else connects, and says something wrong or nothing at all."""
+    """Before each call, another process connects, and sends wrong bytes or none."""
 
     def __init__(self):
         self.inner = ThreadPoolExecutor(2)
@@ -248,7 +248,7 @@ class WithStrangers(Executor):
         return self.inner.submit(fn, invitation)
 
 
-def test_who_does_not_know_the_secret_is_no_worker():
+def test_a_process_without_the_secret_does_not_become_a_worker():
     executor = WithStrangers()
     # Threads are reached by a socket as well; this is how interpreters of one process are.
     dsk = {("x", i): (inc, i) for i in range(100)}
@@ -261,7 +261,7 @@ def test_who_does_not_know_the_secret_is_no_worker():
         stranger.close()
 
 
-def test_a_worker_does_not_serve_who_does_not_know_the_secret(tmp_path):
+def test_a_worker_does_not_serve_a_process_without_the_secret(tmp_path):
     import tempfile
 
     with (
@@ -315,7 +315,7 @@ def test_ctrl_c_ends_a_run_and_leaves_the_executor_usable(tmp_path, wait_until):
             wait_until(lambda: len([*tmp_path.glob("begun*")]) == 2, 30)
             program.send_signal(signal.SIGINT)
             assert program.stdout.readline() == "interrupted\n"
-            # Not `communicate`: it does not know what `readline` has read and not returned.
+            # Not `communicate`, which would lose the data that `readline` has read ahead.
             assert program.stdout.read() == "2\n"
             assert program.stderr is not None
             assert program.stderr.read() == ""
@@ -324,7 +324,7 @@ def test_ctrl_c_ends_a_run_and_leaves_the_executor_usable(tmp_path, wait_until):
 
 
 def test_a_process_that_comes_when_the_run_is_over_is_free_at_once():
-    """If it was forked it has the listening socket too, so closing that tells it nothing."""
+    """A forked process has the listening socket too, so closing that does not end the wait."""
     context = multiprocessing.get_context("fork")
     with warnings_of_fork(), ProcessPoolExecutor(1, mp_context=context) as pool:
         dsk = {f"x{i}": (inc, i) for i in range(8)}

@@ -39,7 +39,7 @@ def test_messages_survive_every_cut(messages, cuts):
     assert arrived == messages
 
 
-def test_both_ways(ends):
+def test_messages_travel_both_ways(ends):
     link, channel = ends
     link.send(1, "a", [2])
     assert channel.receive() == [(1, "a", [2])]
@@ -71,7 +71,7 @@ def test_the_parent_does_not_wait_for_a_worker_that_does_not_read(ends):
     assert received == [(1, large), (2,)]
 
 
-def test_the_end_is_seen_at_both_ends(ends):
+def test_the_end_of_a_connection_is_noticed_at_both_ends(ends):
     link, channel = ends
     channel.send(1)
     assert channel.hang_up()
@@ -99,7 +99,7 @@ def test_a_forked_process_does_not_keep_a_connection_open(ends):
     os.waitpid(pid, 0)
 
 
-def test_pickles_are_what_they_seem():
+def test_messages_are_length_and_pickle():
     header, data = _encoded((1, None))
     assert int.from_bytes(header, "little") == len(data)
     assert pickle.loads(data) == (1, None)

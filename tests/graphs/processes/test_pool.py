@@ -1,4 +1,4 @@
-"""Weft's own worker processes: kept, made anew, and never left behind."""
+"""Weft's own worker processes: kept, replaced, and always ended."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_workers_are_kept_and_more_are_started_when_needed(tmp_path):
     assert pids(1, tmp_path) < four
 
 
-def test_shutdown_ends_them_and_others_come(tmp_path):
+def test_shutdown_ends_the_workers_and_the_next_run_starts_others(tmp_path):
     before = pids(2, tmp_path)
     shutdown()
     assert not any(map(alive, before))
@@ -75,7 +75,7 @@ def test_workers_that_left_are_replaced(tmp_path, wait_until):
     assert not pids(2, tmp_path) & before
 
 
-def test_a_worker_leaves_when_nobody_needs_it(wait_until):
+def test_a_worker_exits_when_no_run_needs_it(wait_until):
     program = subprocess.Popen(
         [sys.executable, "-c", QUIET], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -101,7 +101,7 @@ time.sleep(60)
 """
 
 
-#: Workers leave while nobody looks, with an unread word of theirs in the socket.
+#: Workers exit between two runs, with an unread message of theirs in the socket.
 QUIET_AND_AGAIN = """
 import psutil
 from tests.graphs.processes.kit import get, pid_of
@@ -309,20 +309,20 @@ def test_ctrl_c_ends_a_run_and_its_workers(tmp_path, wait_until, is_terminal):
         program.stdout.readline()
         wait_until(lambda: len([*tmp_path.glob("pid*")]) == 2)
         workers = [int(path.read_text()) for path in tmp_path.glob("pid*")]
-        if is_terminal:  # the whole process group gets it
+        if is_terminal:  # the whole process group gets the signal
             os.killpg(program.pid, signal.SIGINT)
         else:
             program.send_signal(signal.SIGINT)
         assert program.stdout.readline() == "interrupted\n"
         assert not any(map(alive, workers))
-        # Not `communicate`: it does not know what `readline` has read and not returned.
+        # Not `communicate`, which would lose the data that `readline` has read and not returned.
         assert program.stdout.read() == "2\n"
         assert program.stderr is not None
         assert program.stderr.read() == ""
     assert program.wait(30) == 0
 
 
-def test_a_worker_takes_over_what_its_parent_has(tmp_path, monkeypatch):
+def test_a_worker_takes_over_the_settings_of_its_parent(tmp_path, monkeypatch):
     context = own_worker.Context.of_this_process()
     assert context.folder == os.getcwd()
     folder = os.getcwd()

@@ -1,4 +1,4 @@
-"""The directory on shared memory: private, and gone when its owner is, however that ended."""
+"""The directory on shared memory: private, and removed after each kind of end of its owner."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_close_removes_all_and_may_come_twice():
     assert len(os.listdir("/dev/fd")) == n_files
 
 
-def test_close_after_somebody_removed_it():
+def test_close_after_the_directory_was_removed_is_no_error():
     made = SharedDirectory.create()
     os.rmdir(made.path)
     made.close()
@@ -123,7 +123,7 @@ def test_forgotten_directory_goes_when_the_interpreter_ends():
 
 
 @pytest.mark.slow
-def test_next_one_removes_what_a_killed_owner_left():
+def test_the_next_directory_removes_that_of_a_killed_owner():
     process = start("sys.stdin.read()")
     path = path_of(process)
     others_come()
@@ -164,7 +164,7 @@ def test_end_of_a_forked_child_removes_nothing():
         print(os.path.exists(owner.path), flush=True)
     """)
     path = path_of(process)
-    # Not `communicate`: it does not know what `readline` has read and not returned.
+    # Not `communicate`, which would lose the data that `readline` has read and not returned.
     assert process.stdout.read() == "True\n"
     process.communicate(timeout=60)
     assert not os.path.exists(path)

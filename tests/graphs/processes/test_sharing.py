@@ -1,4 +1,4 @@
-"""Values through shared memory: they come as they went, and nothing of them stays."""
+"""Values through shared memory: they arrive unchanged, and leave no file behind."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_arrow_table_round_trips(directory):
     assert back.equals(table)
 
 
-# --- what goes where ------------------------------------------------------------------------------
+# --- blob or segment ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [1, (1, 2), "text", b"x" * 1000, [np.arange(1000.0)] * 3])
@@ -208,7 +208,7 @@ def test_small_value_stays_in_the_blob(directory, value):
         b"x" * SHARED_NBYTES,
         "ä" * SHARED_NBYTES,
         list(range(100_000)),
-        [np.full(1000, float(i)) for i in range(600)],  # more buffers than pickling puts aside
+        [np.full(1000, float(i)) for i in range(600)],  # more buffers than pickling keeps apart
     ],
     ids=["array", "arrays", "bytes", "text", "numbers", "many arrays"],
 )
@@ -265,7 +265,7 @@ def test_writing_to_an_array_changes_no_other_reader(directory):
         assert (yours == 0).all()
 
 
-def test_discarded_value_stays_with_those_who_have_it(directory):
+def test_discarded_value_stays_valid_for_its_readers(directory):
     made = pack({"a": np.arange(N_LARGE)}, directory)
     value = unpack(made, directory)
     discard(made, directory)
@@ -277,7 +277,7 @@ def test_discarded_value_stays_with_those_who_have_it(directory):
 
 
 def test_shortened_file_is_refused(directory):
-    """Else reading the array would end the process."""
+    """Otherwise reading the array would end the process."""
     with packed(np.ones(N_LARGE), directory) as made:
         os.truncate(os.path.join(directory, made.segments[0].name), 5000)
         with pytest.raises(ValueError, match=r"segment|length is greater"):
@@ -437,7 +437,7 @@ def test_directory_that_is_gone_is_no_room(tmp_path):
 
 
 @pytest.mark.parametrize("beside", [b"", np.ones(N_LARGE)], ids=["small", "large"])
-def test_what_cannot_be_pickled_is_named(directory, beside):
+def test_an_object_that_cannot_be_pickled_is_named(directory, beside):
     value = {"rows": beside, "conn": [1, threading.Lock()]}
     with pytest.raises(SerializationError) as info:
         pack(value, directory, "the result of 'load'")

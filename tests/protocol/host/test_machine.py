@@ -63,7 +63,7 @@ def test_the_older_interface_is_read_too(groups):
     groups(
         "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n0::/",
         {
-            # As in a container without a namespace: the path is not there, the root is our group.
+            # As in a container without a namespace: the path does not exist, the root is our group.
             "cpu/cpu.cfs_quota_us": "400000",
             "cpu/cpu.cfs_period_us": "100000",
             "memory/memory.limit_in_bytes": "2000",

@@ -83,7 +83,7 @@ async def started(address, make=Port):
     return server, address
 
 
-def test_what_is_asked_before_and_after_the_connection_is_answered_over_one_line(run, tmp_path):
+def test_requests_before_and_after_the_connection_are_answered_over_one_line(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
         asker = Asker()
@@ -113,7 +113,7 @@ def test_a_worker_out_of_reach_fails_each_request_once(run, tmp_path):
     run(main())
 
 
-def test_a_line_that_is_lost_fails_what_was_asked_and_the_next_request_opens_another(run, tmp_path):
+def test_a_line_that_is_lost_fails_its_requests_and_the_next_request_opens_another(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
@@ -130,7 +130,7 @@ def test_a_line_that_is_lost_fails_what_was_asked_and_the_next_request_opens_ano
     run(main())
 
 
-def test_a_worker_that_is_given_up_fails_what_was_asked_and_can_be_asked_anew(run, tmp_path):
+def test_a_worker_that_is_given_up_fails_its_requests_and_accepts_new_ones(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()

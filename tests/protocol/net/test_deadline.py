@@ -19,7 +19,7 @@ def _succeeds(future: asyncio.Future[int]) -> None:
     future.set_result(1)
 
 
-async def test_the_result_is_that_of_what_is_awaited() -> None:
+async def test_the_result_is_that_of_the_awaited_call() -> None:
     async def done() -> str:
         await asyncio.sleep(0)
         return "done"
@@ -27,14 +27,14 @@ async def test_the_result_is_that_of_what_is_awaited() -> None:
     assert await within(30, done()) == "done"
 
 
-async def test_the_error_is_that_of_what_is_awaited() -> None:
+async def test_the_error_is_that_of_the_awaited_call() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     _fails(future)
     with pytest.raises(CommError, match="nobody listens"):
         await within(30, future)
 
 
-async def test_what_takes_too_long_has_ended_when_the_limit_is_reported() -> None:
+async def test_a_call_that_takes_too_long_has_ended_when_the_limit_is_reported() -> None:
     ended = []
 
     async def endless() -> None:
@@ -49,7 +49,7 @@ async def test_what_takes_too_long_has_ended_when_the_limit_is_reported() -> Non
     assert ended
 
 
-async def test_a_cancellation_ends_what_is_awaited_first() -> None:
+async def test_a_cancellation_first_ends_the_awaited_call() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(within(30, future))
     await asyncio.sleep(0)
@@ -72,7 +72,7 @@ async def test_a_cancellation_counts_though_all_is_over_in_the_same_turn(
         await task
 
 
-async def test_what_is_of_no_use_any_more_is_cancelled_or_may_end_by_itself():
+async def test_an_abandoned_call_is_cancelled_or_may_end_by_itself():
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     ended = []

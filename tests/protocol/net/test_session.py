@@ -1,4 +1,4 @@
-"""A session on real connections: registering, losing the scheduler, coming back, leaving."""
+"""A session on real connections: registering, losing the scheduler, reconnecting, leaving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WELCOME = Welcome(epoch=7, session=1, heartbeat_ms=50, lease_ms=1000, facts={})
 
 
 class Scheduler(End):
-    """Answers each registration with what the test gives."""
+    """Answers each registration with the answer that the test sets."""
 
     answer = WELCOME
 
@@ -146,7 +146,9 @@ def test_a_lost_scheduler_is_looked_up_again_and_met_with_the_next_number(run, t
 
 
 @pytest.mark.parametrize("is_final", [True, False])
-def test_a_refusal_is_typed_and_ends_the_attempts_if_the_owner_says_so(run, tmp_path, is_final):
+def test_a_refusal_is_typed_and_ends_the_attempts_if_the_policy_calls_it_final(
+    run, tmp_path, is_final
+):
     class Strict(Policy):
         def is_final(self, error, outage, now):
             return isinstance(error, HandshakeError)
@@ -167,7 +169,7 @@ def test_a_refusal_is_typed_and_ends_the_attempts_if_the_owner_says_so(run, tmp_
     run(main())
 
 
-def test_what_fails_before_the_registration_is_a_failed_attempt(run, tmp_path):
+def test_an_error_before_the_registration_is_a_failed_attempt(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
         owner = Owner()

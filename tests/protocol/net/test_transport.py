@@ -43,7 +43,7 @@ from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData, Refused
 from weft.protocol.wire.payload import Payload
 
-# --- What works -----------------------------------------------------------------------------------
+# --- Messages -------------------------------------------------------------------------------------
 
 
 def test_messages_arrive_in_order_with_their_blobs(
@@ -73,7 +73,7 @@ def test_messages_arrive_in_order_with_their_blobs(
     assert lines(log) == []
 
 
-def test_both_ends_know_each_other(run: Run, address: str) -> None:
+def test_both_ends_have_each_other_s_address_and_role(run: Run, address: str) -> None:
     async def main() -> None:
         server = Server()
         at = await server.start(address)
@@ -113,7 +113,7 @@ def test_counters_agree_on_both_ends(run: Run, stream_address: str) -> None:
         connection.close()
         await server.ends[0].closed()
         await server.listener.close()
-        # What former connections did still counts.
+        # The counts of former connections are included.
         assert (server.listener.bytes_in, server.listener.frames_out) == before
         assert server.listener.frames_in == 3
         assert server.listener.auth_failures == 0
@@ -144,7 +144,7 @@ def test_writable_is_false_while_the_reader_is_slow(run: Run, stream_address: st
     run(main())
 
 
-def test_close_lets_out_what_was_sent(run: Run, address: str) -> None:
+def test_close_sends_the_remaining_messages(run: Run, address: str) -> None:
     async def main() -> None:
         server = Server(End)
         at = await server.start(address)
@@ -183,7 +183,7 @@ def test_abort_closes_at_once(run: Run, address: str, log: pytest.LogCaptureFixt
     assert lines(log) == []
 
 
-def test_handler_may_close_in_the_middle_of_what_comes(run: Run, address: str) -> None:
+def test_handler_may_close_between_two_received_messages(run: Run, address: str) -> None:
     class Once(End):
         def on_messages(self, connection: Connection, messages: list[Message]) -> None:
             super().on_messages(connection, messages)
@@ -253,7 +253,7 @@ def test_connecting_where_no_process_listens_is_refused(
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
-def test_server_that_never_answers(run: Run, scheme: str) -> None:
+def test_connecting_to_a_server_that_never_answers_times_out(run: Run, scheme: str) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock, pytest.raises(ConnectTimeout):
             await dial(f"{scheme}://127.0.0.1:{sock.getsockname()[1]}", End(), timeout_s=0.2)
@@ -270,7 +270,7 @@ def test_server_that_never_answers(run: Run, scheme: str) -> None:
         ("tls", b"", CommError, "cannot connect"),
     ],
 )
-def test_server_of_another_kind(
+def test_connecting_to_a_server_of_another_kind_is_an_error(
     run: Run, scheme: str, answer: bytes, error: type[Exception], text: str
 ) -> None:
     async def answer_and_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -369,7 +369,7 @@ def test_socket_file_of_a_dead_process_is_replaced(run: Run, tmp_path: Path) -> 
     async def main() -> None:
         server = Server()
         await (await Healthy().start(await server.start(f"unix://{path}"))).check()
-        # A successor's file is not ours to remove.
+        # The file of a successor must not be removed.
         path.unlink()
         path.write_text("another")
         await server.listener.close()
@@ -386,7 +386,7 @@ def test_socket_file_of_a_dead_process_is_replaced(run: Run, tmp_path: Path) -> 
     run(blocked())
 
 
-def test_what_cannot_be_listened_at(run: Run) -> None:
+def test_addresses_that_cannot_be_listened_at_are_refused(run: Run) -> None:
     async def main() -> None:
         with (
             socket.create_server(("127.0.0.1", 0)) as taken,
@@ -466,7 +466,7 @@ def test_address_is_taken_apart_and_put_together(text: str, parts: tuple[Any, ..
         "inproc://",
     ],
 )
-def test_what_is_no_address(text: str) -> None:
+def test_a_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_address(text)
 

@@ -1,4 +1,4 @@
-"""Frames that are not complete: what they may take together, and how slowly they may come."""
+"""Frames that are not complete: the limit for all of them, and the slowest allowed rate."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_many_large_frames_take_bounded_memory_and_all_arrive(run: Run, stream_a
         await server.listener.close()
 
     run(main())
-    # One frame, the limit, and what each takes before it asks; not all eight frames.
+    # One frame, the limit, and the memory that each takes before it asks; not all eight frames.
     assert 8 * MIB <= most <= (8 + 6 + n) * MIB
 
 
@@ -141,7 +141,7 @@ def test_a_frame_for_which_no_other_waits_may_be_larger_than_the_limit(run: Run)
     run(main())
 
 
-def test_what_a_lost_connection_had_sent_is_forgotten(run: Run):
+def test_the_unfinished_frame_of_a_lost_connection_is_dropped(run: Run):
     async def main() -> None:
         frames = UnfinishedFrames(limit=8 * MIB)
         server = Server()
@@ -151,7 +151,7 @@ def test_what_a_lost_connection_had_sent_is_forgotten(run: Run):
             writer.write(frame_header(10, [20 * MIB]) + bytes(10 + 4 * MIB))
         await turns(lambda: len(frames._paused) == 3)
         assert frames.nbytes <= 16 * MIB
-        # The one that holds up the others is the first to go.
+        # The one that holds up the others is closed first.
         for reader, writer in pairs:
             writer.close()
             await hung_up(reader, writer)

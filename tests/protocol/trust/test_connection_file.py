@@ -80,7 +80,7 @@ def dead_pid() -> int:
 # --- Write and read -------------------------------------------------------------------------------
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "weft.json"
     written = make()
 
@@ -92,7 +92,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert written.host == socket.gethostname()
 
 
-def test_the_file_carries_what_a_peer_needs_and_not_the_private_key(tmp_path: Path) -> None:
+def test_the_file_has_the_data_for_peers_and_not_the_private_key(tmp_path: Path) -> None:
     path = tmp_path / "weft.json"
     make().write(path)
 
@@ -131,7 +131,7 @@ def test_our_own_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["weft.json"]
 
 
-def test_a_file_of_a_scheduler_that_is_gone_is_replaced(tmp_path: Path, dead_pid: int) -> None:
+def test_a_file_of_a_scheduler_that_has_ended_is_replaced(tmp_path: Path, dead_pid: int) -> None:
     path = put(tmp_path / "weft.json", pid=dead_pid, cluster_id="f" * 32)
     make().write(path)
     assert ConnectionFile.read(path) == make(created=ConnectionFile.read(path).created)
@@ -193,7 +193,7 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp_path: Path, bits: i
         make().write(directory / "weft.json")
     assert os.listdir(directory) == []
 
-    # Where the sticky bit is set, as on /tmp, others cannot replace what is ours.
+    # Where the sticky bit is set, as on /tmp, other users cannot replace this user's files.
     directory.chmod(bits | 0o1000)
     make().write(directory / "weft.json")
     assert mode(directory / "weft.json") == 0o600
@@ -218,7 +218,9 @@ def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         {"certificate_pem": CERTIFICATE + KEY},
     ],
 )
-def test_what_could_not_be_read_is_not_written(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_data_that_could_not_be_read_back_is_not_written(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError, match="not a usable connection file"):
         make(**changes).write(tmp_path / "weft.json")
     assert os.listdir(tmp_path) == []
@@ -290,7 +292,7 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
         ConnectionFile.read(tmp_path / "link.json")
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo", 0o600)
     with pytest.raises(ConfigError, match="not a regular file"):
         ConnectionFile.read(tmp_path / "fifo")
@@ -324,7 +326,9 @@ def test_the_size_is_bounded(tmp_path: Path) -> None:
         b"9" * 10_000,
     ],
 )
-def test_what_is_not_json_is_refused_without_being_quoted(tmp_path: Path, content: bytes) -> None:
+def test_text_that_is_not_json_is_refused_without_being_quoted(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "weft.json"
     path.write_bytes(content)
     path.chmod(0o600)
@@ -668,7 +672,7 @@ def test_an_address_without_a_scheme_is_spelled_as_the_file_has_it(
     assert (found.cluster_id, found.addresses) == ("b" * 32, (meant,))
 
 
-def test_without_a_file_an_address_without_a_scheme_is_what_weft_speaks_there(
+def test_without_a_file_an_address_without_a_scheme_gets_weft_s_default_scheme(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     path = tmp_path / "token"
@@ -680,7 +684,7 @@ def test_without_a_file_an_address_without_a_scheme_is_what_weft_speaks_there(
     assert find(None, "10.0.0.1:1", environ).addresses == ("tls://10.0.0.1:1",)
 
 
-def test_the_end_of_a_tunnel_speaks_as_the_scheduler_does(tmp_path: Path) -> None:
+def test_the_end_of_a_tunnel_gets_the_scheme_of_the_scheduler(tmp_path: Path) -> None:
     path = str(put(tmp_path / "weft.json"))
     assert find(path, "localhost:9999", {}).addresses == ("tls://localhost:9999",)
 
@@ -709,7 +713,7 @@ def test_the_error_of_an_address_without_a_token_lists_the_places_searched(
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "http://127.0.0.1:1", "tcp://host", "a:b:1"])
-def test_what_is_no_address_is_refused(environ: dict[str, str], address: str) -> None:
+def test_a_text_that_is_no_address_is_refused(environ: dict[str, str], address: str) -> None:
     with pytest.raises(ConfigError, match=r"is not an address: use tcp://"):
         find(None, address, environ)
 
@@ -764,7 +768,7 @@ def test_files_of_schedulers_that_are_gone_are_skipped(
         find(None, None, environ)
     assert f"{gone} (skipped: its scheduler, process {dead_pid}, is gone" in str(caught.value)
 
-    # For another host this is not known here.
+    # For another host this cannot be known.
     far = put(default_path("far", environ), pid=dead_pid, host="far")
     assert find(None, None, environ).source == str(far)
 

@@ -35,7 +35,7 @@ def test_a_mounted_secret_can_be_trusted(mounted, monkeypatch):
     assert read_token_file(path) == token
 
 
-def test_what_others_can_write_is_never_trusted(mounted, monkeypatch):
+def test_a_file_that_others_can_write_is_never_trusted(mounted, monkeypatch):
     monkeypatch.setenv(TRUST_VARIABLE, "1")
     path, _ = mounted
     path.resolve().chmod(0o666)

@@ -34,7 +34,7 @@ def program(source, **variables):
 
 
 def send(*args):
-    """Return what a reader gets at the third time, when what can be known already is known."""
+    """Return the object of a reader at the third time, when its caches are filled."""
     for _ in range(3):
         blob, _ = dumps_arguments("f", args, {})
     return loads_arguments(blob)[0]
@@ -102,7 +102,7 @@ def test_lambda_made_for_one_call_is_not_remembered():
         ("C.a = [1]; f = lambda: C.a[0] + 10", 11),
     ],
 )
-def test_change_arrives(change, expected):
+def test_a_change_of_a_function_arrives(change, expected):
     main, space = program("""
         k = 1
         class C:
@@ -123,7 +123,7 @@ def test_attribute_of_a_function_arrives():
     assert send(Box(main.f))[0].content[0].note == "new"
 
 
-def test_what_members_share_is_shared_by_what_arrives():
+def test_objects_that_members_share_are_shared_after_unpickling():
     main, _ = program("""
         n = 0
         def helper(): return n
@@ -167,7 +167,7 @@ def test_state_that_could_change_unseen_is_left_to_cloudpickle(source):
         "class C:\n def m(self): return 1\nf = C().m",
     ],
 )
-def test_what_captures_only_constants_is_grouped(source):
+def test_functions_that_capture_only_constants_are_grouped(source):
     main, _ = program(source)
     assert is_grouped(Box(main.f))
     assert describe(send(Box(main.f))) == describe(pickle.loads(cloudpickle_dumps((Box(main.f),))))

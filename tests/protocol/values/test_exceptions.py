@@ -27,7 +27,7 @@ def caught(func, *args):
 
 
 def sent(exc):
-    """Return what a client gets, through what the wire can carry."""
+    """Return the exception that a client gets, through data that the wire can carry."""
     packed = pack_exception(exc, "load-17", "worker-3")
     return unpack_exception(msgpack.unpackb(msgpack.packb(packed)))
 
@@ -41,7 +41,7 @@ def frame_names(exc):
 
 
 class WithFields(Exception):
-    """Takes other arguments than it hands on: the default pickle of it cannot be read."""
+    """An exception whose default pickle cannot be read: __init__ takes other arguments."""
 
     def __init__(self, code, *, detail):
         super().__init__(f"code {code}")
@@ -56,7 +56,7 @@ class HoldsLock(Exception):
 
 
 class Unreadable(Exception):
-    """Can be pickled, and read on the worker, but no longer on the client."""
+    """An exception that can be pickled, and read on the worker, but no longer on the client."""
 
     readable = True
 
@@ -155,7 +155,7 @@ def test_frames_of_weft_at_the_top_are_dropped():
         def __reduce__(self):
             raise ValueError("in user code")
 
-    # From here through serialize into user code; from weft's own frame on is what a worker catches.
+    # From here through serialize into user code; a worker gets the frames from weft's own on.
     exc = caught(serialize.dumps, Raises()).__cause__
     names = frame_names(exc)
     assert names[0] != "__reduce__"
@@ -166,7 +166,7 @@ def test_frames_of_weft_at_the_top_are_dropped():
     assert frame_names(back)[-1] == "__reduce__"
 
 
-def test_who_knows_the_task_puts_its_name_into_what_a_worker_packed():
+def test_the_parent_puts_the_name_of_the_task_into_a_packed_exception():
     packed = pack_exception(caught(raiser, SystemExit(3)), "?", "?")
     got = unpack_exception(name_packed(packed, "load-17", "weft: task 'load-17' in process 5"))
     assert isinstance(got, TaskErred)
@@ -274,7 +274,7 @@ def test_exception_that_cannot_be_read_here_becomes_task_erred(monkeypatch):
     [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()],
     ids=lambda exc: type(exc).__name__,
 )
-def test_what_would_end_the_caller_fails_the_task_only(exc):
+def test_an_exception_that_would_end_the_caller_fails_the_task_only(exc):
     back = sent(caught(raiser, exc))
     assert type(back) is TaskErred
     assert back.type_name.rpartition(".")[2] == type(exc).__name__

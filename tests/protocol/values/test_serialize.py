@@ -44,7 +44,7 @@ from weft.protocol.wire.payload import Payload, blob_nbytes
 
 
 class Future:
-    """What serialize needs of the client's future."""
+    """The part of the client's future that serialize uses."""
 
     def __init__(self, key):
         self.key = key
@@ -127,14 +127,14 @@ def test_numpy_is_never_copied():
     assert np.shares_memory(back, np.frombuffer(wire.buffers[0], np.uint8))
 
 
-def test_arrays_are_writable_if_what_came_in_is():
+def test_arrays_are_writable_if_the_received_buffers_are():
     blob = dumps(np.zeros(10_000))
     assert loads(received(blob)).flags.writeable
     read_only = Payload(blob.data, [bytes(buffer) for buffer in blob.buffers])
     assert not loads(read_only).flags.writeable
 
 
-def test_transposed_and_sliced_arrays():
+def test_transposed_and_sliced_arrays_round_trip():
     array = np.arange(90_000).reshape(300, 300)
     for view in (array.T, array[::2, ::3], array[:, 5]):
         np.testing.assert_array_equal(loads(received(dumps(view))), view)
@@ -205,7 +205,7 @@ def test_payload_equality_and_size():
         hash(payload)
 
 
-def test_lambdas_closures_and_local_classes():
+def test_lambdas_closures_and_local_classes_round_trip():
     class Local:
         x = 5
 
@@ -301,7 +301,7 @@ TREES = st.recursive(
 
 
 def with_values(tree):
-    """Replace futures by walking, as the slow and obvious way."""
+    """Replace futures by walking, which is the slow and obvious way."""
     if isinstance(tree, Future):
         return f"value of {tree.key}"
     if isinstance(tree, list):
@@ -352,7 +352,7 @@ def test_future_captured_by_a_function_among_arguments_is_a_dependency_too():
     assert loads_with_dependencies(blob, ["A"])[0]() == "A"
 
 
-def test_placeholders_without_values_say_so():
+def test_placeholders_without_values_raise_an_error_about_that():
     blob, _ = dumps_with_dependencies([Future("a"), Future("b")])
     with pytest.raises(InternalError, match="without their values"):
         loads(blob)
@@ -493,7 +493,7 @@ def test_error_in_the_iterable_of_rows_is_not_a_pickling_error():
         dumps_arguments_many("f", rows())
 
 
-# --- what cannot be pickled -----------------------------------------------------------------------
+# --- objects that cannot be pickled ---------------------------------------------------------------
 
 
 class Slotted:
@@ -642,7 +642,7 @@ def test_same_content_has_the_same_id():
 
 
 def unchanged(func):
-    """Say whether a second call gave the remembered pickle."""
+    """Return whether a second call gave the remembered pickle."""
     return dumps_function(func) is dumps_function(func)
 
 
@@ -791,7 +791,7 @@ def test_number_of_remembered_functions_is_bounded():
     assert result(funcs[0]) == 0
 
 
-def test_recursive_functions():
+def test_recursive_functions_round_trip():
     def fib(n=9):
         return n if n < 2 else fib(n - 1) + fib(n - 2)
 
@@ -825,7 +825,7 @@ def test_recursive_functions():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_function_name(func, name):
+def test_functions_are_named_for_display(func, name):
     assert function_name(func) == name
 
 

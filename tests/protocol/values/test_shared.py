@@ -64,7 +64,7 @@ def test_each_copy_is_private_and_can_be_written_to():
     assert unpack(argument)[5] == 5
 
 
-def test_what_cannot_be_written_to_is_not_copied():
+def test_read_only_buffers_are_not_copied():
     array = np.arange(10_000)
     array.flags.writeable = False
     blob = dumps(array)
@@ -75,7 +75,7 @@ def test_what_cannot_be_written_to_is_not_copied():
     np.testing.assert_equal(first, array)
 
 
-def test_its_size_is_known():
+def test_the_size_of_a_shared_argument_is_known():
     argument = packed(np.ones(100_000))
     assert 800_000 < argument.nbytes < 801_000
     assert argument.nbytes <= sizeof(argument) == sys.getsizeof(argument) < 801_000

@@ -112,7 +112,7 @@ def test_at_most_a_few_hundred_objects_are_looked_at():
     Counting.looked_at = 0
     size = sizeof([[[[Counting()] * 50] * 50] * 50 for _ in range(50)])
     assert size > 50 * 50
-    assert Counting.looked_at == 0  # below the third level nothing is looked at
+    assert Counting.looked_at == 0  # objects below the third level are not visited
     assert sizeof([[Counting() for _ in range(50)] for _ in range(1000)]) > 50 * 1000 * 100
     assert 0 < Counting.looked_at <= 24 * 6
 

@@ -39,7 +39,7 @@ from weft.protocol.wire.payload import Blob, Buffer, Payload
 
 
 def received(frames: Sequence[Sequence[Buffer]]) -> list[Frame]:
-    """What a decoder makes of these frames, with payloads that stay valid."""
+    """The messages that a decoder makes of these frames, with payloads that stay valid."""
     decoder = FrameDecoder()
     result = []
     for frame in frames:
@@ -56,7 +56,7 @@ def received(frames: Sequence[Sequence[Buffer]]) -> list[Frame]:
 
 
 def exchange(messages: Sequence[Message]) -> list[Message]:
-    """What arrives of `messages`."""
+    """The messages that arrive when `messages` are sent."""
     sender, receiver = WireState(), WireState()
     frames = sender.encode(messages)
     arrived = [m for frame in received(frames) for m in receiver.decode(frame)]
@@ -273,7 +273,7 @@ def test_few_plain_blobs_stay_in_the_payload() -> None:
     assert len(WireState().encode([results(Payload(b"x" * 100, []))])[0]) == 1
 
 
-# --- What we must not send ------------------------------------------------------------------------
+# --- Messages that weft must not send -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_few_plain_blobs_stay_in_the_payload() -> None:
     ],
     ids=lambda m: type(m).__name__,
 )
-def test_what_cannot_be_sent_is_refused_and_leaves_no_trace(bad: Message) -> None:
+def test_a_message_that_cannot_be_sent_is_refused_and_leaves_no_trace(bad: Message) -> None:
     state = WireState()
     with pytest.raises(LocalProtocolError):
         state.encode([results(Payload(b"x", [b"y"])), bad])
@@ -316,7 +316,7 @@ def test_frame_beyond_the_limits_is_refused(limits: FrameLimits) -> None:
         encode_frames([results(Payload(bytes(100), [bytes(100)]))], 0, 0, 1, 0, limits)
 
 
-# --- What peers must not send ---------------------------------------------------------------------
+# --- Frames that peers must not send --------------------------------------------------------------
 
 
 def envelope(*messages: Any, numbers: Sequence[Any] = (0, 0, 1, 0)) -> bytes:
@@ -338,7 +338,7 @@ SHORT_STRINGS = (
 
 
 def altered(message: Message, **changes: Any) -> bytes:
-    """A message as only somebody else would send it."""
+    """A message as only another program would send it."""
     for name, value in changes.items():
         setattr(message, name, value)
     return envelope(message.to_wire())
@@ -469,7 +469,7 @@ def arrives_whole(message: Message) -> bool:
     ],
     ids=["arguments", "long arguments", "both", "many keys", "long rows", "longest row", "all"],
 )
-def test_message_of_unusual_rows_is_cut_to_what_arrives(sent: Message, is_cut: bool) -> None:
+def test_message_of_unusual_rows_is_cut_to_parts_that_arrive(sent: Message, is_cut: bool) -> None:
     assert arrives_whole(sent) is not is_cut
     assert max(sizes_of([sent])) <= FrameLimits().payload
     arrived = exchange([sent])
@@ -483,7 +483,7 @@ def test_long_answer_is_not_cut(nbytes: int) -> None:
     sent = KeysData(
         request=7, keys=[f"k{i}" for i in range(n)], results=[bytes(nbytes)] * n, missing=["m"] * n
     )
-    # What comes before it in the same batch has other buffers.
+    # The messages before it in the same batch have other buffers.
     before = results(Payload(b"p", [b"q"]))
     first, arrived = exchange([before, sent])
     assert fields(first) == fields(before)
@@ -590,7 +590,7 @@ def test_frame_out_of_order_is_refused(seq: int) -> None:
     assert state.seq_in == 1
 
 
-def test_acknowledgement_of_what_was_not_sent_is_refused() -> None:
+def test_acknowledgement_of_unsent_frames_is_refused() -> None:
     state = WireState()
     state.encode([Heartbeat(facts={})])
     state.encode([Heartbeat(facts={})])

@@ -178,7 +178,7 @@ def test_large_buffer_takes_no_more_memory_than_its_size() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[4 << 30], []], ids=["buffer", "payload"])
-def test_what_is_announced_takes_no_memory_before_it_comes(sizes: list[int]) -> None:
+def test_announced_data_takes_no_memory_before_it_arrives(sizes: list[int]) -> None:
     feeder = Feeder(FrameDecoder())
     tracemalloc.start()
     try:
@@ -203,7 +203,7 @@ def test_large_part_is_whole_however_its_memory_grew(size: int, keeps_views: boo
     while rest:
         view = decoder.get_buffer(-1)
         if keeps_views:
-            # A transport that still has what it was given: then the memory cannot be enlarged.
+            # A transport that still refers to the buffer: then its memory cannot be enlarged.
             views.append(view)
         n = min(len(view), len(rest), 300_000)
         view[:n] = rest[:n]

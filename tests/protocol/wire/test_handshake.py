@@ -159,7 +159,7 @@ def test_the_handshake_works_byte_by_byte() -> None:
     assert s.done
 
 
-def test_what_follows_the_handshake_is_left_to_the_frames() -> None:
+def test_bytes_after_the_handshake_are_left_to_the_frames() -> None:
     c, s = client(), server()
     stream = run_to_answer(c, s) + b"first frame"
 
@@ -204,7 +204,7 @@ def test_hkdf_agrees_with_rfc_5869() -> None:
 # --- Wrong token, role, cluster, version ----------------------------------------------------------
 
 
-def test_a_wrong_token_is_rejected_and_both_ends_say_where_it_comes_from() -> None:
+def test_a_wrong_token_is_rejected_and_both_errors_name_its_source() -> None:
     c, s = client(token=OTHER_TOKEN), server()
 
     answer = run_to_answer(c, s)
@@ -233,7 +233,7 @@ def test_a_server_says_nothing_keyed_to_a_client_without_the_token() -> None:
 
 
 def test_a_server_without_the_token_cannot_pass_for_one() -> None:
-    # It skips the check of the client's proof and answers with the best that it can make: the
+    # It skips the check of the client's proof and answers with the best proof that it can make: the
     # proof of this very exchange, under the token that it has.
     forged = run_to_answer(client(token=OTHER_TOKEN), server(token=OTHER_TOKEN))
     c = client()
@@ -318,7 +318,7 @@ def test_the_highest_common_version_is_agreed(
     assert c.version == s.version == agreed
 
 
-def test_nobody_in_between_can_talk_the_version_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_man_in_the_middle_cannot_lower_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake_messages, "PROTOCOL_MAX", 2)
     c, s = client(), server()
     s.start()
@@ -415,14 +415,14 @@ def test_a_replayed_server_is_refused() -> None:
         later.feed(server_proof)
 
 
-def test_a_client_is_not_fooled_by_its_own_messages() -> None:
+def test_a_client_refuses_its_own_messages() -> None:
     c = client()
     hello = c.start()
     with pytest.raises(HandshakeError, match="where a hello was expected"):
         c.feed(hello)
 
 
-def test_a_client_is_not_fooled_by_its_own_proof_in_a_servers_clothes() -> None:
+def test_a_client_refuses_its_own_proof_in_a_server_s_message() -> None:
     c, s = client(), server()
     s.start()
     proof = c.feed(s.feed(c.start()))
@@ -516,7 +516,7 @@ def test_a_proof_for_one_role_is_none_for_another() -> None:
         (b"\n", "began with"),
     ],
 )
-def test_who_speaks_something_else_is_told_at_its_first_bytes(
+def test_a_peer_of_another_protocol_is_recognised_by_its_first_bytes(
     make: type, first_bytes: bytes, said: str
 ) -> None:
     end = make()
@@ -600,7 +600,7 @@ def test_a_proof_with_a_reason_in_it_is_refused() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 4, HELLO_BYTES - 1])
-def test_a_truncated_hello_ends_in_an_error_that_says_so(n: int) -> None:
+def test_a_truncated_hello_ends_in_an_error_about_that(n: int) -> None:
     s = server()
     s.start()
     assert s.feed(client().start()[:n]) == b""
@@ -628,7 +628,7 @@ def test_a_truncated_proof_ends_in_an_error_that_says_so() -> None:
     assert "before it answered" in str(c.on_eof())
 
 
-def test_feeding_more_than_wanted_is_our_own_bug_and_takes_nothing() -> None:
+def test_feeding_more_bytes_than_wanted_is_a_bug_and_consumes_nothing() -> None:
     s = server()
     hello = client().start()
     with pytest.raises(LocalProtocolError, match="wanted 0"):
@@ -670,7 +670,7 @@ def test_arguments_that_would_weaken_it_are_refused(make: type, bad: dict[str, o
         make(**bad)
 
 
-def test_what_an_unproved_peer_says_about_itself_cannot_be_read() -> None:
+def test_an_unproved_peer_s_claims_about_itself_cannot_be_read() -> None:
     c, s = client(), server()
     answer = run_to_answer(c, s)
     for name in ("peer_role", "cluster_id", "version"):

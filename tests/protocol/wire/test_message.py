@@ -1,4 +1,4 @@
-"""Schema checks: what each schema name lets through, and what it refuses."""
+"""Schema checks: the values that each schema name accepts, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_tables_are_declared_of_lists_that_are_no_columns(cls: type[Message]) ->
     assert len(set(listed)) == len(listed)
     assert all(names[name] in ITEM for name in listed)
     assert set(listed).isdisjoint((*cls.columns, *cls.optional_columns))
-    # A message without columns is never cut, and then nothing says what belongs to a row.
+    # A message without columns is never cut, because nothing shows what belongs to a row.
     assert not listed or cls.columns
     if cls._index:
         assert names[cls._index] == "Ints"

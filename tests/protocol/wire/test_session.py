@@ -1,4 +1,4 @@
-"""A session by events: what a process does to reach its scheduler, to stay, and to come back."""
+"""A session by events: a process connects to its scheduler, keeps the session, and reconnects."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_an_early_tick_does_nothing():
     assert take(session) == []
 
 
-def test_what_comes_after_the_end_does_nothing():
+def test_events_after_the_end_do_nothing():
     session = opened()
     session.end()
     session.on_closed(LOST, 1.0)
@@ -261,7 +261,7 @@ def test_a_move_that_the_table_lacks_is_a_bug(method):
 
 
 class AnySession(RuleBasedStateMachine):
-    """A shell that does what it is asked, late or at once, against a scheduler of moods."""
+    """A shell that does actions, late or at once, against a scheduler with random answers."""
 
     def __init__(self):
         super().__init__()

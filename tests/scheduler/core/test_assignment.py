@@ -20,7 +20,7 @@ def keys(n: int, prefix: str = "k") -> str:
 
 
 def learn(board: Board, client: int, worker: int, us: int) -> None:
-    """Let a task of the function take so long, and be forgotten."""
+    """Let a task of the function take this long, and be forgotten."""
     board.send(client, graph("known"))
     board.finish(worker, "known", us=us)
     board.send(client, m.ReleaseKeys(keys=["known"]))
@@ -47,7 +47,7 @@ def test_backlog_is_measured_in_time_not_in_tasks(board):
     assert len(assigned(out, worker)) == 1  # nothing waits behind a long task
 
 
-def test_what_finishes_makes_room_for_what_waits(board):
+def test_a_finished_task_makes_room_for_waiting_ones(board):
     client, worker = board.client(), board.worker()
     learn(board, client, worker, us=1_000_000)
     board.send(client, graph(keys(4)))
@@ -95,7 +95,7 @@ def test_an_input_that_is_there_is_not_located(board):
     assert assignment(out, worker).located_keys == []
 
 
-def test_no_client_wants_what_is_only_an_input(board):
+def test_a_released_result_is_only_an_input(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("x"))  # keeps the worker's backlog from filling
     board.send(client, graph("a -> b", function="f", resources={"r": 1.0}))
@@ -163,7 +163,7 @@ def test_unstarted_work_is_asked_back_for_an_idle_worker_and_given_to_it(board):
     assert board.state.counters.tasks_returned == 3
 
 
-def test_what_waits_behind_a_returned_task_is_taken_back_too(board):
+def test_tasks_behind_a_returned_task_are_taken_back_too(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("x", "a -> b", "b -> c"))
     attempts = {key: board.attempt(key) for key in "abc"}
@@ -173,7 +173,7 @@ def test_what_waits_behind_a_returned_task_is_taken_back_too(board):
     assert all(board.attempt(key) > attempt for key, attempt in attempts.items())
 
 
-def test_a_return_of_what_is_not_there_is_stale(board):
+def test_a_return_of_an_unknown_attempt_is_stale(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.finish(worker, "a")
@@ -181,7 +181,7 @@ def test_a_return_of_what_is_not_there_is_stale(board):
     assert board.state.counters.reports_stale == 2
 
 
-def test_higher_priority_goes_first_within_what_is_queued(board):
+def test_a_queued_task_of_higher_priority_goes_first(board):
     client, worker = board.client(), board.worker()
     learn(board, client, worker, us=1_000_000)
     board.send(client, graph(keys(3)))
@@ -251,12 +251,12 @@ def test_a_worker_whose_thread_is_held_by_a_dropped_task_is_no_fresher_for_a_new
     board.send(client, graph("other", workers=["one"]))
     board.send(client, graph(":a -> b", blob=None))
     board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True))
-    # There is no other way for b. The rest waits until the thread is free, or they would all.
+    # There is no other place for b. The rest waits until the thread is free, or all would go there.
     assert board.where("b") == one
     assert board.states("other") == ["queued"]
 
 
-def test_a_stuck_worker_is_asked_for_all_that_it_has_not_started(board):
+def test_a_stuck_worker_is_asked_for_all_its_unstarted_tasks(board):
     client, busy = board.client(), board.worker("busy")
     board.send(client, graph(keys(8)))
     board.tick(1.0)
@@ -278,7 +278,7 @@ def test_a_task_that_raised_holds_no_thread(board):
 
 
 def test_a_scheduler_numbers_its_attempts_above_those_of_the_one_before_it():
-    """A worker that comes back may still be executing what the last scheduler gave it."""
+    """A worker that comes back may still be executing tasks of the last scheduler."""
     start_ns, seconds = 1_700_000_000_000_000_000, 60
     first, second = Board(), Board()
     first.state = SchedulerState(start_ns)
@@ -326,7 +326,7 @@ def test_newcomers_go_to_full_workers_in_turns_and_not_to_stuck_ones(board):
         assert f"from-{name}" in assigned(out, two)
 
 
-def test_rows_say_for_which_client_they_run(board):
+def test_rows_name_the_client_for_which_they_run(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker(nthreads=4)
     board.send(alice, graph("a1"))

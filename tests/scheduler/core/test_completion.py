@@ -30,7 +30,7 @@ def test_small_results_ride_on_in_one_message_and_large_ones_are_located(board):
     assert [board.task(key).delivered for key in "abc"] == [True, False, True]
 
 
-def test_clients_get_only_what_they_want_each(board):
+def test_each_client_gets_only_the_keys_that_it_wants(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()
     board.send(alice, graph("a b"))
@@ -58,7 +58,7 @@ def test_a_completion_counts_once(board):
     assert client not in out
 
 
-def test_a_worker_cannot_report_what_another_one_runs(board):
+def test_a_worker_cannot_report_an_attempt_of_another_one(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("a"))
@@ -92,7 +92,7 @@ def test_durations_are_learned_for_each_function(board):
     assert prefixes["slow"].n_finished == 2
 
 
-def test_a_task_that_raised_fails_with_all_that_depends_on_it(board):
+def test_a_task_that_raised_fails_with_all_its_dependents(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", "b -> c"))
     out = board.raise_(worker, "a")
@@ -116,7 +116,7 @@ def test_a_task_is_run_again_as_often_as_it_may(board):
     assert board.state.counters.tasks_retried == 2
 
 
-def test_what_waits_behind_a_retried_task_is_placed_again(board):
+def test_tasks_behind_a_retried_task_are_placed_again(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", retries=1))
     out = board.raise_(worker, "a")

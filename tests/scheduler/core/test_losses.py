@@ -1,4 +1,4 @@
-"""losses.py: what the log says about lost workers."""
+"""losses.py: the log lines about lost workers."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ def test_a_message_before_registration_ends_the_connection(board):
     board.send(peer, graph("a"))
     assert board.refused() == ["SubmitTasks before registration"]
     assert board.state.tasks == {}
-    assert board.send(peer, graph("a")) == {}  # what was on the way is void
+    assert board.send(peer, graph("a")) == {}  # messages that were on the way are void
 
 
-def test_a_role_may_not_send_what_is_another_s(board):
+def test_a_role_may_not_send_messages_of_another_role(board):
     worker = board.worker()
     board.send(worker, graph("a"))
     assert board.refused() == ["a worker may not send SubmitTasks"]
@@ -92,7 +92,7 @@ def test_a_client_s_wishes_outlive_its_connection_by_the_lease():
     assert board.state.counters.clients_expired == 1
 
 
-def test_a_client_that_is_back_in_time_is_sent_the_states_of_what_it_wants(board):
+def test_a_client_that_is_back_in_time_is_sent_the_states_of_its_wanted_keys(board):
     client, worker = board.client("alice"), board.worker()
     board.send(client, graph("a b"))
     board.close(client)
@@ -106,7 +106,7 @@ def test_a_client_that_is_back_in_time_is_sent_the_states_of_what_it_wants(board
     assert board.state.counters.clients_expired == 0
 
 
-def test_data_that_a_client_never_heard_of_is_not_taken_for_delivered(board):
+def test_data_that_was_never_sent_to_a_client_does_not_count_as_delivered(board):
     client, worker = board.client("alice"), board.worker()
     board.send(client, graph("a"))
     board.close(client)
@@ -117,7 +117,7 @@ def test_data_that_a_client_never_heard_of_is_not_taken_for_delivered(board):
     assert told(out, client, m.KeysPending) == ["a"]
 
 
-def test_a_client_that_says_bye_leaves_nothing(board):
+def test_a_client_that_sends_a_goodbye_leaves_nothing_behind(board):
     client = board.client()
     board.worker()
     board.send(client, graph("a -> b"))
@@ -178,7 +178,7 @@ def test_a_worker_is_lost_only_when_its_supervisor_is_silent_too():
     assert board.state.supervisors == {}
 
 
-def test_a_worker_that_its_supervisor_does_not_vouch_for_is_lost_alone():
+def test_a_worker_that_its_supervisor_does_not_report_alive_is_lost_alone():
     board = Board(heartbeat_s=1.0)
     supervisor = board.supervisor("sup")
     for i in (1, 2):
@@ -209,7 +209,7 @@ def test_heartbeats_are_answered(board):
 
 
 def test_a_scheduler_that_was_held_up_counts_no_peer_as_dead():
-    """What peers sent meanwhile is still to be read: a stopped scheduler loses no peer."""
+    """Messages of peers are still to be read: a stopped scheduler loses no peer."""
     board = Board(heartbeat_s=1.0)
     board.supervisor("sup")
     board.worker("w", worker_id="w1", supervisor_id="sup")
@@ -233,7 +233,7 @@ def test_a_peer_that_proves_the_token_and_never_registers_is_cut_off(role):
     assert len(board.state.strangers) == 1
 
 
-def test_a_client_that_is_silent_keeps_what_it_wants():
+def test_a_client_that_is_silent_keeps_its_wanted_keys():
     """Its program is suspended, or computes in the loop of its client."""
     board = Board(heartbeat_s=1.0)
     client = board.client()
@@ -296,7 +296,7 @@ def test_queued_tasks_are_set_aside_when_the_last_worker_that_may_run_them_goes(
     assert board.states("a", "b", "c") == ["no_worker"] * 3
 
 
-def test_shutdown_tells_everybody_and_ends_the_process(board):
+def test_shutdown_notifies_all_peers_and_ends_the_process(board):
     client, worker, supervisor = board.client(), board.worker(), board.supervisor()
     out = board.send(client, m.ShutdownCluster(reason="done"))
     assert out[worker] == out[supervisor] == [m.Stop(reason="done")]

@@ -52,7 +52,7 @@ def make_task(key: str, task_class: TaskClass) -> SchedulerTask:
 
 
 def slow_start_cost_ns(ws: WorkerHandle, task: SchedulerTask) -> int:
-    """When could the task start there: after what is queued, and after its data has come."""
+    """The time when the task could start there: after queued tasks and the transfer of its data."""
     busy = 0
     if len(ws.processing) >= ws.nthreads:
         busy = max(ws.occupancy_ns // ws.nthreads, int((NOW - ws.last_progress) * 1e9))
@@ -65,7 +65,7 @@ def slow_start_cost_ns(ws: WorkerHandle, task: SchedulerTask) -> int:
 def slow_candidates(
     task: SchedulerTask, with_room: WorkerHandle, workers: list[WorkerHandle]
 ) -> list[WorkerHandle]:
-    """Everybody who holds one of the inputs and may run the task now, and who has room."""
+    """The workers that may run the task now and hold one of the inputs, or have room."""
     task_class = task.group.task_class
     return [
         ws
@@ -165,7 +165,7 @@ def test_a_worker_that_is_stuck_costs_as_long_as_it_has_been():
         ((), (("other", 1.0),), []),
     ],
 )
-def test_which_workers_may_run_a_class(workers, resources, expected):
+def test_the_workers_that_may_run_a_class_are_found(workers, resources, expected):
     all_workers = [make_worker(0), make_worker(1, gpu=1.0), make_worker(2, gpu=2.0)]
     task_class = TaskClass((), workers, False, resources)
     assert [ws.peer for ws in all_workers if may_run(ws, task_class)] == expected

@@ -50,7 +50,7 @@ def test_dead_entries_are_swept():
 
 
 def popped(queue: ReadyQueue[Item], ns: int = STRETCH_NS) -> list[int]:
-    """The numbers of all items in the order in which they come, each of which takes so long."""
+    """The numbers of all items in the order in which they come, each of which takes this long."""
     found = []
     while (item := queue.pop()) is not None:
         queue.left_ns -= ns
@@ -85,7 +85,7 @@ def test_a_client_that_had_nothing_is_next_even_in_the_middle_of_a_stretch():
     assert popped(queue, 1) == [100, 1, 2, 3]
 
 
-def test_coming_with_little_and_often_gains_nothing():
+def test_a_client_that_submits_little_and_often_gains_nothing():
     queue: ReadyQueue[Item] = ReadyQueue()
     for i in range(8):
         queue.push(Item(i), client=1)

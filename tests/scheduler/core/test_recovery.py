@@ -49,7 +49,7 @@ def test_a_lost_only_copy_that_is_needed_is_computed_again(board):
     assert assigned(out, two) == {"a": 2}
 
 
-def test_a_lost_copy_of_what_every_client_has_got_is_not_computed_again(board):
+def test_a_lost_copy_of_delivered_data_is_not_computed_again(board):
     client = board.client()
     one = board.worker("one")
     board.send(client, graph("a"))
@@ -85,8 +85,8 @@ def test_a_second_copy_makes_a_loss_harmless(board):
     assert [ws.peer for ws in board.task("a").replicas] == [two]
 
 
-def test_clients_are_told_of_the_other_copy_of_what_they_have_not_got(board):
-    """One of them may be waiting for the lost worker, which need not have ended."""
+def test_clients_are_sent_the_other_holder_of_data_that_they_lack(board):
+    """One of them may be waiting for the lost worker, whose process may still run."""
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("a"))
@@ -98,7 +98,7 @@ def test_clients_are_told_of_the_other_copy_of_what_they_have_not_got(board):
     assert told(out, client, m.KeysPending) == []
 
 
-def test_workers_with_something_to_do_are_told_which_holder_of_data_is_lost(board):
+def test_workers_with_tasks_are_notified_of_a_lost_holder_of_data(board):
     client = board.client()
     one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
     board.send(client, graph("a b"))
@@ -106,12 +106,12 @@ def test_workers_with_something_to_do_are_told_which_holder_of_data_is_lost(boar
     out = board.close(one)
     assert out[two][0] == m.HoldersGone(addresses=["tcp://one"])
     assert m.HoldersGone(addresses=["tcp://one"]) not in out.get(three, [])
-    # Nobody fetches from one that had nothing.
+    # No worker fetches from a worker that had no data.
     out = board.close(three)
     assert not [x for x in out.get(two, []) if isinstance(x, m.HoldersGone)]
 
 
-def test_a_copy_of_what_is_not_in_memory_any_more_is_dropped(board):
+def test_a_copy_of_data_that_is_not_in_memory_any_more_is_dropped(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("a"))
@@ -121,7 +121,7 @@ def test_a_copy_of_what_is_not_in_memory_any_more_is_dropped(board):
     assert dropped(out, two) == [1]
 
 
-def test_lost_lineage_is_computed_again_down_to_what_is_there(board):
+def test_lost_lineage_is_computed_again_down_to_existing_data(board):
     client = board.client()
     one = board.worker("one")
     board.send(client, graph("a", "a -> b", "b -> c"))
@@ -148,8 +148,8 @@ def test_queued_tasks_wait_again_when_an_input_is_lost(board):
     assert board.states("b") == ["queued"]
 
 
-def test_what_was_to_be_computed_for_a_task_that_fails_meanwhile_is_not_computed(board):
-    """Two inputs are lost at once; one cannot come again, so the other is no longer needed."""
+def test_inputs_of_a_task_that_fails_meanwhile_are_not_computed_again(board):
+    """Two inputs are lost at once; one cannot be computed again, so the other is not needed."""
     client = board.client()
     one = board.worker("one")
     board.send(client, graph("bad"))
@@ -173,7 +173,7 @@ def died(worker_id: str, running: list[int], reason: str = "SIGKILL") -> m.Worke
     return m.WorkerExited(worker_id=worker_id, reason=reason, running=running)
 
 
-def test_each_cause_of_deaths_is_said_once_with_its_count():
+def test_each_cause_of_deaths_is_named_once_with_its_count():
     board = Board(allowed_deaths=3)
     client, supervisor = board.client(), board.supervisor("sup")
     for n, reason in enumerate(["SIGKILL", "SIGKILL", "memory limit", "SIGKILL"]):
@@ -188,7 +188,7 @@ def test_each_cause_of_deaths_is_said_once_with_its_count():
     ]  # fmt: skip
 
 
-def test_only_what_was_running_is_blamed_for_a_death_and_too_many_end_it():
+def test_only_running_tasks_are_blamed_for_a_death_and_too_many_deaths_fail_them():
     board = Board(allowed_deaths=1)
     client, supervisor = board.client(), board.supervisor("sup")
     for n in (1, 2):
@@ -264,7 +264,7 @@ def test_a_death_that_is_reported_late_does_not_count_for_a_task_that_has_failed
     out = board.send(supervisor, died("w1", [running]))
     assert told(out, client, m.KeysErred) == []
     assert board.state.deaths == {}
-    # Submitted again it starts to count anew: one death is allowed.
+    # Submitted again, its count starts at zero: one death is allowed.
     board.send(client, graph("a"))
     running = board.attempt("a")
     board.close(two)
@@ -284,8 +284,8 @@ def test_a_worker_that_leaves_in_order_is_not_a_death():
     assert (counters.workers_left, counters.workers_lost) == (1, 0)
 
 
-# -- data that is not where it should be ----------------------------------------------------------
-def test_a_worker_is_sent_another_holder_of_what_it_missed(board):
+# -- data that its holder does not have -----------------------------------------------------------
+def test_a_worker_is_sent_another_holder_of_a_missing_key(board):
     client = board.client()
     one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
     board.send(client, graph("a"))
@@ -342,7 +342,7 @@ def test_a_client_s_fetch_is_relayed_and_answered_once_all_parts_are_in(board):
     assert data == [m.KeysData(request=9, keys=["a"], results=[b"A"], missing=["c", "b"])]
 
 
-def test_what_is_too_large_is_not_relayed(board):
+def test_data_that_is_too_large_is_not_relayed(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.finish(worker, "a", blob=None, nbytes=relays.MAX_RELAYED_BYTES + 1)
@@ -406,7 +406,7 @@ def apart(board):
 
 
 def fail_to_fetch(board, two):
-    """Let worker two fail to fetch a until it is not asked to any more; return how often."""
+    """Let worker two fail to fetch a until it gets no more requests; return how often."""
     for n in range(100):
         if board.states("b") != ["processing"]:
             return n
@@ -455,7 +455,7 @@ def test_a_task_that_has_run_starts_to_count_anew(board, apart):
     assert board.state.out_of_reach == {}
 
 
-def test_what_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
+def test_data_that_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
     _, one, two = apart
     for _ in range(3):
         fail_to_fetch(board, two)

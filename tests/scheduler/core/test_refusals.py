@@ -87,7 +87,7 @@ def reason(board: Board, **options: object) -> str:
     return message.reason
 
 
-def test_pending_tasks_learn_of_refused_workers(board):
+def test_the_warning_about_pending_tasks_names_refused_workers(board):
     register(board, "odd", "3.12.1")
     assert reason(board, resources={"P312": 1.0}) == (
         "no worker offers P312: 1 (1 worker is connected); "

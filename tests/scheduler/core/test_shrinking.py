@@ -1,4 +1,4 @@
-"""shrinking.py: what many tasks have taken is given back when they are gone."""
+"""shrinking.py: the memory of many tasks is returned when they are gone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ticks(board: Board) -> list[int]:
     return n_keys
 
 
-def test_tables_of_tasks_that_are_gone_are_made_anew_and_keep_what_is_left():
+def test_tables_with_many_removed_tasks_are_rebuilt_and_keep_the_others():
     board, worker = board_after(3)
     assert min(tables(board, worker)) > LARGE_NBYTES
     ticks(board)

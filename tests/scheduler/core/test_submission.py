@@ -49,7 +49,7 @@ def test_without_workers_tasks_wait_and_run_when_one_comes(board):
     assert board.where("a") == worker
 
 
-def test_a_key_that_is_there_is_shared_and_its_state_is_told(board):
+def test_an_existing_key_is_shared_and_its_state_is_sent(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()
     board.send(alice, graph("a b"))
@@ -84,7 +84,7 @@ def test_other_content_under_a_living_name_is_refused_and_changes_nothing(board)
     assert list(board.state.functions) == [function_id("inc")]
 
 
-def test_a_client_lets_go_of_a_name_unless_its_task_is_the_one_that_it_means(board):
+def test_release_others_keeps_the_task_with_the_given_hash(board):
     client = board.client()
     board.send(client, graph("a b", named="one"))
     same, other = function_id("one"), function_id("two")
@@ -96,7 +96,7 @@ def test_a_client_lets_go_of_a_name_unless_its_task_is_the_one_that_it_means(boa
     assert told(out, client, m.KeysErred) == []
 
 
-def test_what_was_sent_in_an_earlier_session_is_kept_for_a_client_that_submits_it_again(board):
+def test_results_sent_in_an_earlier_session_are_kept_for_a_client_that_submits_them_again(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.finish(worker, "a", blob=b"lost on the way")
@@ -106,7 +106,7 @@ def test_what_was_sent_in_an_earlier_session_is_kept_for_a_client_that_submits_i
     assert told(out, client, m.KeysPending) == ["a"]
 
 
-def test_a_task_of_the_same_name_is_not_what_is_wanted(board):
+def test_a_wanted_key_does_not_match_another_task_of_the_same_name(board):
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, graph("a b", named="one"))
     board.send(alice, graph("c"))
@@ -117,7 +117,7 @@ def test_a_task_of_the_same_name_is_not_what_is_wanted(board):
     assert [client.name for client in board.task("b").wanted_by] == ["alice"]
 
 
-def test_a_name_that_others_use_stays_theirs(board):
+def test_release_others_leaves_a_name_to_other_clients(board):
     alice, bob = board.client("alice"), board.client("bob")
     for client in (alice, bob):
         board.send(client, graph("a", named="one"))
@@ -133,7 +133,7 @@ def test_a_submission_of_known_keys_only_leaves_no_class_and_no_function_behind(
     assert list(board.state.classes) == [()]
 
 
-def test_an_unknown_dependency_fails_the_task_and_what_depends_on_it(board):
+def test_an_unknown_dependency_fails_the_task_and_its_dependents(board):
     client = board.client()
     out = board.send(client, graph(":x -> a", "a -> b"))
     assert told(out, client, m.KeysErred) == ["a", "b"]
@@ -146,7 +146,7 @@ def test_an_unknown_dependency_fails_the_task_and_what_depends_on_it(board):
 def test_a_task_that_lacked_a_dependency_runs_only_when_it_is_submitted_anew(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph(":x -> a", "a -> b"))
-    out = board.send(client, graph(":a -> b"))  # does not say what a depends on
+    out = board.send(client, graph(":a -> b"))  # the message has no dependencies for a
     assert told(out, client, m.KeysErred) == ["b", "b"]
     out = board.send(client, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
@@ -174,7 +174,7 @@ def test_a_cycle_by_late_links_is_refused(board):
     assert board.state.tasks == {}
 
 
-def test_a_failed_task_that_is_submitted_again_runs_again_with_what_failed_below_it(board):
+def test_a_failed_task_that_is_submitted_again_runs_again_with_its_failed_inputs(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b"))
     board.raise_(worker, "a")
@@ -214,7 +214,7 @@ def test_a_new_task_behind_one_that_lacked_a_dependency_and_is_mended_runs(board
     assert told(out, bob, m.KeysErred) == []
 
 
-def test_a_function_that_was_not_sent_ends_the_connection_of_who_names_it(board):
+def test_a_function_that_was_not_sent_ends_the_connection_of_its_client(board):
     client = board.client()
     board.send(client, graph("a", blob=None))
     assert board.refused() == ["SubmitTasks names a function that the scheduler does not have"]
@@ -222,7 +222,7 @@ def test_a_function_that_was_not_sent_ends_the_connection_of_who_names_it(board)
     assert board.state.functions == {}
 
 
-def test_a_task_without_arguments_ends_the_connection_of_who_sends_it(board):
+def test_a_task_without_arguments_ends_the_connection_of_its_client(board):
     client, other = board.client("alice"), board.client("bob")
     message = graph("a b")
     message.args[1] = None
@@ -233,7 +233,7 @@ def test_a_task_without_arguments_ends_the_connection_of_who_sends_it(board):
     assert board.states("a") == ["no_worker"]
 
 
-def test_wanted_keys_are_told_and_unknown_ones_too(board):
+def test_the_states_of_wanted_keys_and_the_unknown_ones_are_sent(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()
     board.send(alice, graph("a b"))
@@ -274,7 +274,7 @@ def test_a_function_stays_a_while_after_its_last_task():
     assert assignment(out, worker).function_blobs == [b"pickle"]
 
 
-def test_release_keeps_what_a_living_task_needs_and_its_lineage(board):
+def test_release_keeps_the_inputs_of_a_living_task_and_their_lineage(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", "b -> c"))
     board.send(client, m.ReleaseKeys(keys=["a", "b"]))
@@ -296,7 +296,7 @@ def test_release_of_another_clients_key_has_no_effect(board):
     assert board.states("a") == ["no_worker"]
 
 
-def test_cancel_drops_the_work_and_fails_what_depends_on_it(board):
+def test_cancel_drops_the_work_and_fails_its_dependents(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", "b -> c"))
     out = board.send(client, m.CancelKeys(keys=["a"], force=False, reason="enough"))
@@ -307,7 +307,7 @@ def test_cancel_drops_the_work_and_fails_what_depends_on_it(board):
     assert board.state.workers[worker].processing == {}
 
 
-def test_cancel_leaves_what_others_want_unless_forced(board):
+def test_cancel_leaves_keys_that_others_want_unless_forced(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker()
     board.send(alice, graph("a"))

@@ -171,7 +171,7 @@ def test_every_event_in_every_state_moves_or_ignores_and_leaves_a_valid_state(na
     board = Board(allowed_deaths=0)
     task = board_with(name, board)
     EVENTS[event](board, task.attempt)  # Board validates after each event
-    # Nobody waits for ever: with a worker that may run all, what is wanted comes to its end.
+    # No wait is endless: with a worker that may run all tasks, each wanted task comes to its end.
     board.worker("last", nthreads=8, worker_id="w9", resources={"r": 9.0})
     for _ in range(20):
         work = [(peer, list(ws.processing)) for peer, ws in board.state.workers.items()]
@@ -238,7 +238,7 @@ def snapshot(state: SchedulerState) -> dict[str, Any]:
 
 
 def said(state: SchedulerState) -> dict[int, list[Any]]:
-    """Describe what went out: to workers exactly, to clients row by row."""
+    """Describe the messages that went out: to workers exactly, to clients row by row."""
     out: dict[int, list[Any]] = {}
     for peer, messages in state.outboxes.items():
         if peer in state.workers:

@@ -1,4 +1,4 @@
-"""turns.py: slices of what peers have sent, in turns."""
+"""turns.py: slices of the messages of peers, in turns."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_peer_that_had_nothing_waiting_is_next():
     assert served(turns, 1) == [3]
 
 
-def test_sending_little_and_often_gains_nothing():
+def test_a_peer_that_sends_little_and_often_gains_nothing():
     turns = Turns()
     turns.add(1, Role.CLIENT, [want(QUANTUM - 1) for _ in range(4)], 0.0)
     peers = []
@@ -117,7 +117,7 @@ def test_sending_little_and_often_gains_nothing():
     assert peers.count(1) == 4
 
 
-def test_what_a_slice_took_too_much_is_subtracted_later():
+def test_rows_beyond_a_slice_are_subtracted_later():
     turns = Turns()
     turns.add(1, Role.CLIENT, [want(2 * QUANTUM - 1) for _ in range(50)], 0.0)
     turns.add(2, Role.CLIENT, [want(QUANTUM - 1) for _ in range(100)], 0.0)
@@ -171,7 +171,7 @@ def test_a_client_that_is_sent_something_is_active():
     assert turns.scale(2 * SHARED_S + 0.1) == LONE_SCALE
 
 
-def test_the_end_of_a_connection_comes_after_what_it_sent():
+def test_the_end_of_a_connection_comes_after_its_messages():
     turns = Turns()
     turns.add(1, Role.CLIENT, [want(3 * SLICE_COST)], 0.0)
     turns.close(1)
@@ -191,7 +191,7 @@ def test_the_end_of_a_peer_with_nothing_waiting_comes_at_once():
     assert not turns
 
 
-def test_what_waits_of_a_peer_can_be_dropped():
+def test_the_waiting_messages_of_a_peer_can_be_dropped():
     turns = Turns()
     turns.add(1, Role.CLIENT, [want(SLICE_COST)], 0.0)
     turns.add(2, Role.CLIENT, [BEAT], 0.0)

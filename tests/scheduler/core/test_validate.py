@@ -50,7 +50,7 @@ def busy_board() -> Board:
 
 
 class Broken:
-    """A board's state to break, with short names for what is in it."""
+    """A board's state to break, with short names for its parts."""
 
     def __init__(self) -> None:
         board = busy_board()
@@ -313,7 +313,7 @@ def test_a_broken_invariant_is_named(name):
     assert f"{name}: found " in caught.value.text
 
 
-def test_the_error_names_all_that_is_broken_and_tells_the_story_of_the_tasks():
+def test_the_error_names_all_broken_invariants_and_has_the_story_of_the_tasks():
     board = busy_board()
     board.task("processing").n_waiters = 9
     board.task("memory").nbytes += 1

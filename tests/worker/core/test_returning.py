@@ -1,4 +1,4 @@
-"""A worker that leaves: it starts nothing more, and gives back what it has not started."""
+"""A worker that leaves: it starts no more tasks, and gives back its unstarted ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from weft.protocol.wire.messages import AttemptsFinished, AttemptsReturned, Work
 from weft.worker.core.events import Leave, SchedulerLost
 
 
-def test_a_worker_that_leaves_finishes_what_it_runs_and_starts_nothing():
+def test_a_worker_that_leaves_finishes_its_running_tasks_and_starts_nothing():
     worker = Hands(2)
     worker.receive(assign("1 a", "2 b", "3 c", "4 d <- a"))
     first = worker.start(0)
     assert first is not None
     assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]
-    # What was on its way is not started either.
+    # Tasks that were on their way are not started either.
     assert worker.receive(assign("5 e")) == []
     (sent,) = worker.report(0)
     assert isinstance(sent, AttemptsFinished)

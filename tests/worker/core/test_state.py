@@ -127,7 +127,7 @@ def test_an_idle_slot_takes_half_of_the_tasks_behind_a_long_one():
     worker.receive(assign(*[f"{i} k{i}" for i in range(2, 10)]))
     worker.start(slot)  # and it takes long
     assert len(worker.run(other, n=4)) == 4
-    # Slot `other` has nothing more, and took two of the three that wait in the other chunk.
+    # Slot `other` has no more tasks, and took two of the three that wait in the other chunk.
     assert len(worker.state.slots[slot].chunk) == 1
     worker.run(other, n=2)
     worker.run(other, n=1)
@@ -448,7 +448,7 @@ def test_a_copy_for_two_tasks_is_fetched_once():
     assert worker.run_all() == ["a", "b", "c"]
 
 
-# --- Sessions, functions, nonsense ----------------------------------------------------------------
+# --- Sessions, functions, invalid messages --------------------------------------------------------
 
 
 def test_losing_the_scheduler_forgets_everything_and_reports_nothing():

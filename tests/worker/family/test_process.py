@@ -1,4 +1,4 @@
-"""The worker as a process of its own: `main`, signals, and what a kill leaves behind."""
+"""The worker as a process of its own: `main`, signals, and the record that a kill leaves behind."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def say_and_hang(path):
 
 
 async def ends(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return exit code and what was printed, once the process has ended."""
+    """Return exit code and output, once the process has ended."""
     _, printed = await asyncio.to_thread(process.communicate, timeout=20)
     return process.returncode, printed
 
 
-async def test_a_clean_life_prints_nothing(scheduler, process):
+async def test_a_worker_process_without_failures_prints_nothing(scheduler, process):
     scheduler.connections["w"].send([scheduler.task(inc, 1, key="x")])
     assert await scheduler.until_done(1) == {1: 2}
     scheduler.connections["w"].send([Stop(reason="done")])
@@ -86,14 +86,14 @@ async def test_a_clean_life_prints_nothing(scheduler, process):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_politely(scheduler, process, number):
+async def test_a_signal_ends_a_worker_process_in_order(scheduler, process, number):
     process.send_signal(number)
     assert await ends(process) == (0, "")
     await scheduler.until(lambda: scheduler.of(Bye))
     assert number.name in scheduler.of(Bye)[0].reason
 
 
-async def test_after_a_kill_the_file_says_what_was_running(scheduler, process, tmp_path):
+async def test_after_a_kill_the_file_has_the_running_attempts(scheduler, process, tmp_path):
     scheduler.connections["w"].send(
         [
             scheduler.task(inc, 1, key="x"),

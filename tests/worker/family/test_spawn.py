@@ -117,7 +117,7 @@ def work(plain):
     ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)", "os.write(there, b'x')"],
     ids=["worker ends", "worker is killed", "supervisor ends"],
 )
-def test_what_a_task_has_started_ends_with_its_worker(start, end, wait_until):
+def test_processes_that_a_task_has_started_end_with_their_worker(start, end, wait_until):
     process = start(f"""
 is_there, there = os.pipe()
 def supervise(commands):
@@ -158,7 +158,7 @@ def supervise(commands):
     assert process.communicate(timeout=30) == ("signal 15\n", "")
 
 
-def test_whoever_asks_three_times_does_not_need_the_supervisor(start):
+def test_three_signals_end_the_family_without_the_supervisor(start):
     process = start("""
 def supervise(commands):
     say("ready")

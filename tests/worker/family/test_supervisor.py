@@ -45,7 +45,7 @@ async def test_a_worker_that_is_gone_before_it_is_looked_at_holds_up_nothing(tmp
 
 
 class Spawner:
-    """What a supervisor has of its spawner, in the hands of the test."""
+    """The spawner's side of a supervisor, controlled by the test."""
 
     def __init__(self, config: SupervisorConfig) -> None:
         self.socket, theirs = socket.socketpair()
@@ -101,7 +101,7 @@ async def test_a_stop_does_not_wait_for_a_scheduler_that_does_not_answer(tmp_pat
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
-async def test_who_asks_twice_waits_for_no_worker_that_is_just_started(tmp_path):
+async def test_a_second_signal_does_not_wait_for_a_worker_that_is_just_started(tmp_path):
     line = Line("patient", greet)
     await line.start()
     spawner = await Spawner(config_for([line.address], tmp_path)).open()
@@ -134,7 +134,7 @@ async def test_a_supervisor_that_lost_only_its_connection_comes_back(tmp_path, e
 
 
 @pytest.mark.slow
-async def test_nobody_vouches_for_a_worker_that_is_suspended(tmp_path, wait_until):
+async def test_a_suspended_worker_is_not_reported_alive(tmp_path, wait_until):
     line = Line("judge", greet)
     await line.start()
     spawner = await Spawner(config_for([line.address], tmp_path)).open()
@@ -155,12 +155,10 @@ async def test_nobody_vouches_for_a_worker_that_is_suspended(tmp_path, wait_unti
     await line.stop()
 
 
-async def test_a_bug_in_what_watches_ends_the_supervisor_instead_of_leaving_it_deaf(
-    tmp_path, caplog
-):
+async def test_a_bug_in_a_background_task_ends_the_supervisor(tmp_path, caplog):
     spawner = await Spawner(config_for([f"unix://{tmp_path}/none"], tmp_path, embedded=True)).open()
     await spawner.asked()
-    spawner.say("exited", 1234567, 0)  # nobody was said to have started
+    spawner.say("exited", 1234567, 0)  # no worker was reported as started
     spawner.writer.write_eof()
     assert await spawner.code() == 1
     assert "a bug of weft ends the supervisor" in caplog.text
@@ -240,7 +238,7 @@ def test_a_task_that_kills_its_workers_is_given_up_with_the_reason(client, poiso
 
 
 @pytest.mark.slow
-def test_a_worker_above_its_memory_limit_is_killed_and_said_so():
+def test_a_worker_above_its_memory_limit_is_killed_and_reported():
     def gorge():
         held = []
         while True:
@@ -268,14 +266,14 @@ def test_a_worker_that_sleeps_in_c_and_one_that_burns_are_not_taken_for_dead(clu
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1], ids=["spawner", "supervisor"])
 @pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
-def test_nobody_outlives_the_family(victim, is_busy, wait_until):
+def test_no_process_outlives_the_family(victim, is_busy, wait_until):
     with LocalCluster(n_workers=2, silence_logs=50) as cluster:
         cluster.wait_for_workers(timeout=30)
         spawner, supervisor, workers = processes_of(cluster)
         assert len(workers) == 2
         with cluster.get_client() as client:
             if is_busy:
-                # Each holds the interpreter lock in one long call into C, and hears no signal.
+                # Each holds the interpreter lock in one long call into C, and handles no signal.
                 busy = client.map(pow, [3, 5], [10**8, 10**8], pure=False)
                 wait_until(lambda: any(w.cpu_percent() > 10 for w in workers), 30)
             (spawner, supervisor)[victim].kill()
@@ -285,7 +283,7 @@ def test_nobody_outlives_the_family(victim, is_busy, wait_until):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_told_to_end_is_not_started_again(cluster, client, wait_until):
+def test_a_worker_that_ends_on_request_is_not_started_again(cluster, client, wait_until):
     _, _, workers = processes_of(cluster)
     workers[0].terminate()  # what the supervisor itself sends, and what ends in order
     wait_until(lambda: gone(workers[:1]))
@@ -296,7 +294,7 @@ def test_a_worker_that_is_told_to_end_is_not_started_again(cluster, client, wait
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the other way is the only one")
 @pytest.mark.slow
-def test_where_the_kernel_does_not_help_workers_see_the_end_of_a_pipe(tmp_path, wait_until):
+def test_without_the_kernel_s_help_workers_notice_the_end_of_a_pipe(tmp_path, wait_until):
     import subprocess
 
     from tests.deploy.daemons import ROOT

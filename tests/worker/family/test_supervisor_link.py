@@ -30,7 +30,7 @@ def welcome(session: int = 1) -> Welcome:
 
 
 class Line:
-    """Accepts supervisors at `inproc://name`; `on_registered` decides what becomes of each."""
+    """Accepts supervisors at `inproc://name`; `on_registered` decides about each."""
 
     def __init__(self, name: str, on_registered: Callable[[Connection], object]) -> None:
         self.address = f"inproc://{name}"
@@ -82,7 +82,7 @@ def greet(connection: Connection) -> None:
 
 
 class Family:
-    """A link with what it needs of a supervisor."""
+    """A link, and the parts of a supervisor that it uses."""
 
     def __init__(self, address: str, **policy: object) -> None:
         self.ends: list[GiveUp] = []
@@ -154,7 +154,7 @@ async def test_after_stay_away_the_loss_of_the_session_is_the_end(caplog):
     assert caplog.text == ""
 
 
-async def test_a_bug_in_what_measures_workers_ends_the_session(caplog):
+async def test_a_bug_in_the_measuring_of_workers_ends_the_session(caplog):
     line = Line("buggy", greet)
     await line.start()
     family = Family(line.address)

@@ -45,7 +45,7 @@ class Hand:
             self.run.add_worker(0.0)
 
     def decide(self, now=0.0):
-        """Return what is to be done: (worker, action) pairs, with the keys of tasks in chunks."""
+        """Return the actions: (worker, action) pairs, with the keys of tasks in chunks."""
         self.wake = self.run.decide(now)
         validate(self.run)
         actions, self.run.out = self.run.out, []
@@ -90,10 +90,10 @@ def wide(n, **more):
 def test_first_chunks_are_small_and_later_ones_take_ten_milliseconds():
     hand = Hand(*wide(2000))
     (_, first), (_, other) = hand.decide()
-    assert first == ["x0", "x1", "x2", "x3", "x4"]  # 2 ms a task is the guess
+    assert first == ["x0", "x1", "x2", "x3", "x4"]  # 2 ms per task is the guess
     assert len(other) == 5
     hand.finish(0, *first, exported=first, each_s=97e-6, n_chunks=1)
-    # Worker 1 has what it is now known to do soon.
+    # Worker 1 has the tasks that it is now known to finish soon.
     assert [index for index, _ in hand.decide()] == [0]
     hand.finish(1, *other, exported=other, each_s=97e-6, n_chunks=1)
     ((_, chunk),) = hand.decide()
@@ -101,7 +101,7 @@ def test_first_chunks_are_small_and_later_ones_take_ten_milliseconds():
     assert len(chunk) == pytest.approx(CHUNK_S / 100e-6, abs=1)
 
 
-def test_a_worker_that_will_soon_have_nothing_to_do_is_sent_a_second_chunk():
+def test_a_worker_that_will_soon_be_idle_is_sent_a_second_chunk():
     hand = Hand(*wide(2000), chunksize=10)
     hand.run._durations_s = [0.0005]
     assert [index for index, _ in hand.decide()] == [0, 1, 0, 1]
@@ -110,7 +110,7 @@ def test_a_worker_that_will_soon_have_nothing_to_do_is_sent_a_second_chunk():
     assert [index for index, _ in hand.decide()] == [0, 1]
 
 
-def test_a_chunk_is_at_most_half_of_the_share_of_what_is_ready():
+def test_a_chunk_is_at_most_half_of_the_share_of_ready_tasks():
     hand = Hand(*wide(80), n_workers=4)
     hand.run._durations_s = [1e-6]
     sizes = [len(chunk) for _, chunk in hand.decide()]
@@ -156,7 +156,7 @@ def test_chains_go_on_in_the_worker_where_they_began():
         (1, ["a3", "b3", "c3"]),
     ]
     tasks = {task.key: task for task in hand.run.tasks}
-    # Told when it is sent: after b0, nobody needs a0.
+    # Sent with the task: after b0, no task needs a0.
     assert tasks["b0"].drops == [tasks["a0"].number]
     assert not tasks["a0"].n_open_uses
 
@@ -170,7 +170,7 @@ def test_a_join_goes_on_when_the_last_branch_is_there():
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def test_a_task_is_kept_for_the_worker_that_holds_most_of_what_it_needs():
+def test_a_task_is_kept_for_the_worker_that_holds_most_of_its_inputs():
     dsk = {"big": (call_of, 1), "small": (call_of, 2), "both": (call_of, "big", "small")}
     hand = Hand(dsk, "both")
     assert hand.decide() == [(0, ["big"]), (1, ["small"])]
@@ -180,12 +180,12 @@ def test_a_task_is_kept_for_the_worker_that_holds_most_of_what_it_needs():
     hand.run.on_exported(1, hand.number_of["small"], ("value",))
     assert hand.decide() == [(0, ["both"])]
     hand.finish(0, "both", exported=["both"], n_chunks=1)
-    # Told that nobody needs it any more, as the holder is not where it was used.
+    # A drop is sent, because the holder is not the worker where it was used.
     assert hand.run.workers[1].drops == [hand.number_of["small"]]
     assert [task.key for task in hand.run.released] == ["small", "both"]
 
 
-def test_a_worker_with_nothing_to_do_takes_what_is_kept_for_another_if_that_is_worth_it():
+def test_an_idle_worker_takes_tasks_kept_for_another_if_that_is_worth_it():
     dsk = {"big": (call_of, 1)} | {f"x{i}": (call_of, "big", i) for i in range(6)}
     keys = [f"x{i}" for i in range(6)]
     for size, is_worth_it in ((10**6, True), (10**11, False), (float("inf"), False)):
@@ -220,7 +220,7 @@ def test_a_literal_is_imported_once_by_each_worker():
     assert [len(chunk.imports) for _, chunk in run.out] == [1, 1, 0, 0]
 
 
-def test_drops_of_large_values_are_told_at_once_and_others_with_the_next_chunk():
+def test_drops_of_large_values_are_sent_at_once_and_others_with_the_next_chunk():
     for size, told in ((DROPS_NBYTES + 1, [(0, ("drop", ["x1"]))]), (1000, [])):
         hand = Hand(*wide(2), n_workers=1, chunksize=1)
         hand.run._durations_s = [0.1]
@@ -238,7 +238,7 @@ def test_drops_of_large_values_are_told_at_once_and_others_with_the_next_chunk()
 # --- Revoking -------------------------------------------------------------------------------------
 
 
-def test_a_late_worker_gives_back_what_another_could_run():
+def test_a_late_worker_gives_back_tasks_that_another_could_run():
     hand = Hand(*wide(4), chunksize=2)
     hand.run._durations_s = [0.001]
     assert hand.decide() == [(0, ["x0", "x1"]), (1, ["x2", "x3"])]
@@ -246,14 +246,14 @@ def test_a_late_worker_gives_back_what_another_could_run():
     assert hand.decide(0.002) == []
     assert hand.wake == pytest.approx(0.004, abs=1e-4)
     assert hand.decide(hand.wake) == [(0, ("revoke", "x1"))]
-    assert hand.decide(1.0) == []  # it has been asked
+    assert hand.decide(1.0) == []  # it was asked before
     hand.give_back(0, "x1")
     assert hand.decide(1.0) == [(1, ["x1"])]
     # It gets nothing more before it has finished something.
     assert hand.run.workers[0].is_held_up
 
 
-def test_a_worker_that_has_much_to_do_gives_back_at_once():
+def test_a_worker_with_much_work_gives_tasks_back_at_once():
     hand = Hand(*wide(20), chunksize=10)
     hand.run._durations_s = [0.001]
     hand.decide()
@@ -264,7 +264,7 @@ def test_a_worker_that_has_much_to_do_gives_back_at_once():
     assert hand.decide(0.001) == [(1, [f"x{i}" for i in range(4, 10)])]
 
 
-def test_a_chain_is_not_given_back_because_nobody_else_could_run_it():
+def test_a_chain_is_not_given_back_because_no_other_worker_could_run_it():
     dsk = {"x0": (call_of, 0)} | {f"x{i}": (call_of, f"x{i - 1}") for i in range(1, 100)}
     hand = Hand(dsk, "x99")
     hand.run._durations_s = [0.0001]
@@ -288,7 +288,7 @@ def test_dependents_of_a_finished_task_are_given_back():
     assert hand.decide(2.0)[0] == (1, [chunk[2]])
 
 
-def test_what_depends_on_the_running_task_waits_for_it_when_it_comes_back():
+def test_dependents_of_the_running_task_that_are_given_back_wait_for_it():
     dsk = {"a": (call_of, 1), "b": (call_of, "a"), "c": (call_of, 2)}
     hand = Hand(dsk, ["b", "c"], chunksize=3)
     assert hand.decide() == [(0, ["a", "b", "c"]), (0, ("revoke", "c"))]
@@ -299,7 +299,7 @@ def test_what_depends_on_the_running_task_waits_for_it_when_it_comes_back():
     assert hand.decide(1.0)[0] == (0, ["a", "b", "c"])
 
 
-def test_workers_that_are_watched_are_asked_how_far_they_are():
+def test_workers_of_a_watched_run_are_asked_for_reports():
     dsk = {"x0": (call_of, 0)} | {f"x{i}": (call_of, f"x{i - 1}") for i in range(1, 4)}
     hand = Hand(dsk, "x3", n_workers=1, is_watched=True)
     assert hand.decide() == [(0, ["x0", "x1", "x2", "x3"])]
@@ -311,7 +311,7 @@ def test_workers_that_are_watched_are_asked_how_far_they_are():
     assert hand.decide(2 * SHOW_S) == []
     assert hand.decide(2.5 * SHOW_S) == [(0, "report")]
     assert hand.wake == 3.5 * SHOW_S
-    # It has come to the only one that is left: there is nothing to ask.
+    # It has come to the only one that is left: there is no reason to ask.
     hand.finish(0, "x2", now=3 * SHOW_S)
     assert hand.decide(9 * SHOW_S) == []
     assert hand.wake is None
@@ -339,7 +339,7 @@ def test_chains_are_run_without_any_export_and_hold_two_values_at_most():
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_workers", "most"), [(1, 24), (2, 96), (4, 160)])
 def test_crosstalk_holds_a_front_for_each_stretch_that_went_to_a_worker(n_workers, most):
-    """Six layers of 60, tasks that need three neighbours each: 360 values, 60 of them asked for.
+    """Six layers of 60, tasks that need three neighbours each: 360 values, 60 of them requested.
 
     Stretches of the first layer go to workers by turns. Between two of them stays what needs values
     of both: a slope of two values a layer on each side, and its copies. So several workers hold
