@@ -8,15 +8,20 @@
 dask keeps the former with the layers of a graph, the latter in a context variable. A layer's
 annotation takes precedence over the call and the context, because it concerns fewer tasks. A value
 may be a function of the key.
+
+dask's optimization fuses chains of tasks and forgets what they were annotated with. So a graph with
+annotated layers is optimized here, and only tasks with the same annotations become one.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+from ..graphs.dask_graphs import as_mapping
 from ..protocol.errors import NotSupported, UnknownOption
 from ..protocol.values.exceptions import add_note
 from .core.tasks import SubmitOptions
@@ -27,6 +32,8 @@ NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "work
 #: {annotation that dask.distributed acts upon: the values that ask for weft's own behaviour}.
 _REFUSED: Final[dict[str, tuple[object, ...]]] = {"executor": (None, "default")}
 _SIMILAR: Final = 0.75
+#: The name under which a layer's annotations pass through dask's optimization as one value.
+_WHOLE: Final = "weft-annotations"
 _OFF_BY_DEFAULT: Final = frozenset({"allow_other_workers", "priority"})
 #: Options of dask's own engines, which dask passes to all schedulers and few of them use.
 _OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "pool"})
@@ -125,28 +132,76 @@ def check_options(options: Iterable[str]) -> None:
                 )
 
 
-def annotations_of(dsk: Any, graph: Mapping[Any, Any]) -> dict[Any, dict[str, Any]]:
-    """Return {key: annotations} of the tasks that have any.
+def read_annotated(dsk: Any) -> tuple[Mapping[Any, Any], dict[Any, dict[str, Any]]]:
+    """Return a graph as a mapping, and {key: annotations} of its tasks that have any.
 
     Args:
-        dsk: the graph as it was passed; an expression of dask has annotations of its tasks.
-        graph: the graph that was made of it; its tasks decide which annotations are returned.
+        dsk: the graph in any form; expressions and a `HighLevelGraph` of dask have annotations.
 
     Raises:
+        GraphError: it is no graph.
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
     """
+    mapping = _optimize_annotated(dsk)
+    if mapping is None:
+        mapping = as_mapping(dsk)
     found: dict[Any, dict[str, Any]] = {}
+    layers = getattr(mapping, "layers", None)
     collect = getattr(dsk, "__dask_annotations__", None)
-    if callable(collect):
-        for name, values in collect().items():
-            _add(found, name, values)
-        return found
-    layers = getattr(graph, "layers", None)
     if isinstance(layers, Mapping):  # a HighLevelGraph
         for layer in layers.values():
-            for name, value in (getattr(layer, "annotations", None) or {}).items():
+            annotations = getattr(layer, "annotations", None) or {}
+            for name, value in annotations.get(_WHOLE, annotations).items():
                 _add(found, name, dict.fromkeys(layer, value))
-    return found
+    elif callable(collect):
+        for name, values in collect().items():
+            _add(found, name, values)
+    return mapping, found
+
+
+def _optimize_annotated(dsk: Any) -> Any:
+    """Return the `HighLevelGraph` of an expression whose layers have annotations; else None.
+
+    dask's own optimization is good enough where the annotations are those of the context, which
+    all tasks have.
+    """
+    expressions: Any = sys.modules.get("dask._expr")
+    kind = getattr(expressions, "HLGExpr", None)
+    if kind is None or not isinstance(dsk, expressions.Expr):
+        return None
+    parts = [dsk] if isinstance(dsk, kind) else dsk.operands
+    if not all(isinstance(part, kind) for part in parts):
+        return None
+    graphs = [part.hlg for part in parts]
+    layers = [layer for graph in graphs for layer in graph.layers.values()]
+    active = active_annotations()
+    if not any(layer.annotations and layer.annotations != active for layer in layers):
+        return None
+    for i, part in enumerate(parts):
+        if part.low_level_optimizer is not None:  # otherwise the user wants none
+            keys = [*sys.modules["dask.core"].flatten(part.__dask_keys__())]
+            graphs[i] = _optimize(graphs[i], keys)
+    return sys.modules["dask.highlevelgraph"].HighLevelGraph.merge(*graphs)
+
+
+def _optimize(graph: Any, keys: list[Any]) -> Any:
+    """Leave out what `keys` do not need, and fuse layers of blocks with the same annotations.
+
+    dask would fuse layers with different annotations as well, and mix them: a worker's name becomes
+    the set of its letters.
+    """
+    layers = dict(graph.layers)
+    for name, layer in layers.items():
+        if layer.annotations:
+            layers[name] = copy.copy(layer)
+            layers[name].annotations = {_WHOLE: layer.annotations}
+            if any(map(callable, layer.annotations.values())):
+                layers[name].annotations[name] = None  # a function of these keys, so not fused
+    graph = type(graph)(layers, graph.dependencies)
+    blockwise: Any = sys.modules.get("dask.blockwise")
+    if blockwise is not None:
+        graph = blockwise.optimize_blockwise(graph, keys=keys)
+    return graph.cull(keys)
 
 
 def _add(found: dict[Any, dict[str, Any]], name: str, values: Mapping[Any, Any]) -> None:

@@ -243,12 +243,12 @@ class Client(ClusterClient):
         return self._loop_thread.run_coroutine(coroutine)
 
     def _run_graph(
-        self, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
+        self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask]], Graph]
     ) -> Any:
         """See `ClusterClient`."""
         from .submitted_graphs import run_submitted
 
-        return run_submitted(self, dsk, mapping, read)
+        return run_submitted(self, dsk, read)
 
     # --- Which client -----------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ from typing import Any
 from ..graphs.core.reading import Graph, read_graph
 from ..graphs.core.state import finish
 from ..graphs.core.tasks import GraphTask, HasValue, Literal
-from ..graphs.dask_graphs import as_mapping, node_types
+from ..graphs.dask_graphs import node_types
 from ..protocol.errors import SerializationError
 from ..protocol.host.collector import paused_collector
-from .annotations import NAMES, TaskOptions, active_annotations, annotations_of, check_options
+from .annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
 from .core.tasks import SubmitOptions
 
 #: Number of characters of a key that become part of the name of its task on the cluster.
@@ -33,12 +33,11 @@ class SubmittedTask(GraphTask):
         return Literal, (self.value,)
 
 
-def run_submitted(
-    client: Any, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
-) -> Any:
+def run_submitted(client: Any, dsk: Any, read: Callable[..., Graph]) -> Any:
     """Run a graph on the cluster of a client and return its results, as the graph engines do."""
-    options = TaskOptions({}, active_annotations(), annotations_of(dsk, mapping))
-    graph = read(SubmittedTask)
+    mapping, annotations = read_annotated(dsk)
+    options = TaskOptions({}, active_annotations(), annotations)
+    graph = read(mapping, SubmittedTask)
     try:
         _submit_tasks(client._submit_task, graph, options)
         futures = graph.results()
@@ -69,8 +68,8 @@ def submit_graph(
     """
     check_options(options)
     given = {name: options.get(name) for name in NAMES}
-    mapping = as_mapping(dsk)
-    of_tasks = TaskOptions(given, active_annotations(), annotations_of(dsk, mapping))
+    mapping, annotations = read_annotated(dsk)
+    of_tasks = TaskOptions(given, active_annotations(), annotations)
     with paused_collector():
         graph = read_graph(mapping, keys, task_class=SubmittedTask, node_types=node_types())
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,9 @@ import weft
 
 dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
 da = pytest.importorskip("dask.array", reason="pip install 'weft[dask]'")
+np = pytest.importorskip("numpy", reason="pip install 'weft[dask]'")
 
+import dask.bag as db  # noqa: E402
 from dask.highlevelgraph import HighLevelGraph  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -56,6 +59,62 @@ def test_annotations_where_a_collection_is_made_apply(client, worker):
     for graph in (array, array.__dask_graph__()):
         futures = client.get(graph, array.__dask_keys__(), sync=False)
         assert {*client.gather(client.map(where, futures, workers=worker))} == {worker}
+
+
+def worker_of_block(block):
+    return np.full(block.shape, weft.get_worker().name)
+
+
+@pytest.mark.parametrize("compute", [dask.compute, partial(dask.compute, scheduler=weft.get)])
+def test_fused_tasks_of_an_array_keep_their_annotations(client, compute):
+    with dask.annotate(workers=FIRST):
+        first = da.ones(8, chunks=1).map_blocks(worker_of_block, dtype="U9")
+    with dask.annotate(workers=SECOND):
+        second = (first == FIRST).map_blocks(
+            lambda block: np.where(block, weft.get_worker().name, "wrong"), dtype="U9"
+        )
+    options = {"executor": client} if compute is not dask.compute else {}
+    assert {*compute(second, **options)[0]} == {SECOND}
+    joined, place = compute(second, first, **options)
+    assert ({*joined}, {*place}) == ({SECOND}, {FIRST})
+
+
+def test_fused_tasks_of_a_bag_keep_their_annotations(client):
+    bag = db.from_sequence(range(8), npartitions=4)
+    with dask.annotate(workers=SECOND):
+        bag = bag.map(where)
+    bag = bag.map(lambda worker: (worker, weft.get_worker().name))
+    assert {worker for worker, _ in bag.compute()} == {SECOND}
+
+
+def test_blocks_with_the_same_annotations_are_one_task(client, monkeypatch):
+    with dask.annotate(priority=1):
+        array = da.ones(8, chunks=1) + 1
+    array = array * 2
+    submitted = []
+    submit = client._submit_task
+    monkeypatch.setattr(
+        client, "_submit_task", lambda *call: submitted.append(call) or submit(*call)
+    )
+    assert array.compute().tolist() == [4] * 8
+    priorities = [options.priority for *_, options in submitted]
+    assert sorted(priorities) == [0] * 9 + [1] * 8  # the last is the whole
+    assert array.compute(optimize_graph=False).tolist() == [4] * 8
+
+
+def test_annotations_of_the_context_leave_the_optimization_to_dask(client, monkeypatch):
+    submitted = []
+    submit = client._submit_task
+    monkeypatch.setattr(
+        client, "_submit_task", lambda *call: submitted.append(call) or submit(*call)
+    )
+    total = da.ones(8, chunks=1).sum()
+    assert total.compute() == 8
+    n_plain = len(submitted)
+    with dask.annotate(priority=1):
+        assert total.compute() == 8
+    assert len(submitted) == 2 * n_plain
+    assert {options.priority for *_, options in submitted[n_plain:]} == {1}
 
 
 @pytest.mark.parametrize("worker", [FIRST, SECOND])

@@ -18,12 +18,12 @@ class ClusterClient(abc.ABC):
 
     @abc.abstractmethod
     def _run_graph(
-        self, dsk: Any, mapping: Mapping[Any, Any], read: Callable[[type[GraphTask]], Graph]
+        self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask]], Graph]
     ) -> Any:
         """Run a graph on the cluster and return its results, as the engines here do.
 
         Args:
             dsk: the graph as it was given, which may carry annotations.
-            mapping: the same as a mapping.
-            read: links its tasks, which are of the class that it is given.
+            read: links the tasks of the same graph as a mapping; they are of the class that it is
+                given.
         """

@@ -110,11 +110,11 @@ def get_multiprocessing(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> A
 
 def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
     """Run a graph with these options; `drive` runs it if there is no executor."""
-    mapping = as_mapping(dsk)
     if options.client is not None:
         return options.client._run_graph(
-            dsk, mapping, lambda task_class: _read(mapping, keys, options, task_class)
+            dsk, lambda mapping, task_class: _read(mapping, keys, options, task_class)
         )
+    mapping = as_mapping(dsk)
     if options.executor is not None:
         drive = _drive_on_executor
     if sys.is_finalizing():  # a destructor asks: threads and processes are over
