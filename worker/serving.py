@@ -1,13 +1,15 @@
 """The data port: sends values to other workers and to clients that ask for them.
 
 Copies that came packed and small values of plain builtin types are packed on the loop. All other
-values are pickled on a thread, because their reductions are user code: they may take seconds, and
-may raise anything, which their reader gets. Large buffers are not copied.
+values are pickled on a few threads, one request at a time on each, because their reductions are
+user code: they may take seconds, and may raise anything, which their reader gets. A reader waits
+for others only if all threads are busy. Large buffers are not copied.
 
 A result whose pickle would not fit into the worker's memory is not pickled (`packing`): the reader
 gets an error in its place. A result whose pickling or sending may kill the worker is noted
 (`started`): one that is requested alone, or that is large compared with the memory limit. So a
-result of common size is not blamed for another that is served together with it.
+result of common size is not blamed for another that is served together with it. Those that are
+large in this sense are pickled one request at a time, because two might not fit together.
 
 While the connection of a reader is not writable, nothing more is packed for it and its requests
 wait. If too many wait, its connection is closed.
@@ -16,6 +18,7 @@ wait. If too many wait, its connection is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections import deque
@@ -36,7 +39,7 @@ from ..protocol.wire.messages import GetData, KeysData
 from ..protocol.wire.payload import Blob
 from .executor import Executor
 from .packing import error_blob, is_large
-from .started import StartedRecord
+from .started import N_SERVING, StartedRecord
 
 logger = logging.getLogger("weft.worker")
 
@@ -47,9 +50,6 @@ _ON_LOOP_BYTES = 64 << 10
 _MAX_WAITING_BYTES = 64 << 20
 #: Rough cost of a key or a request in addition to its text.
 _ITEM_BYTES = 64
-
-#: The way of pickling, for `StartedRecord.note_serving`.
-_BY_THREAD = 0
 
 
 class _DataReader:
@@ -76,9 +76,14 @@ class DataServer:
         """Serve the values of `executor`; note in `started` the attempt whose result is served."""
         self._executor = executor
         self._started = started
-        #: The connection on which the result goes out that is noted for the thread.
-        self._sending: Connection | None = None
         self._threads: ThreadPoolExecutor | None = None
+        #: One turn for each thread, and one for all requests for large results.
+        self._turns = asyncio.Semaphore(N_SERVING)
+        self._turn_of_large = asyncio.Lock()
+        #: The places in `started` at which no result is noted.
+        self._places = list(range(N_SERVING))
+        #: {place: the connection on which the result goes out that is noted there}, in order.
+        self._sending: dict[int, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         #: {connection: its waiting requests}; only connections that have some.
         self._readers: dict[Connection, _DataReader] = {}
@@ -155,13 +160,20 @@ class DataServer:
         found: list[tuple[str, int, int]],
     ) -> None:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, "weft-data")
-        packed = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._pack, found, _BY_THREAD
-        )
-        self._sending = connection
+            self._threads = ThreadPoolExecutor(N_SERVING, "weft-data")
+        limit = self._executor.store.memory_limit
+        has_large = any(is_large(nbytes, limit) for _, _, nbytes in found)
+        async with self._turn_of_large if has_large else contextlib.nullcontext(), self._turns:
+            # At most N_SERVING - 1 others are being pickled. If all places are noted, the oldest
+            # reader that has not read its result yet loses its note.
+            place = self._places.pop() if self._places else next(iter(self._sending))
+            self._sending.pop(place, None)
+            packed = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._pack, found, place
+            )
+            self._sending[place] = connection
         self._answer(connection, request, keys, packed)
-        if connection.writable:
+        if connection.writable or connection.closed:
             self._sent(connection)
         reader.is_busy = False
         self._go_on(connection, reader)
@@ -178,25 +190,27 @@ class DataServer:
             packed[key] = blob
         return packed
 
-    def _pack(self, found: list[tuple[str, int, int]], way: int) -> dict[str, Blob]:
+    def _pack(self, found: list[tuple[str, int, int]], place: int) -> dict[str, Blob]:
         packed = {}
         store = self._executor.store
         for key, attempt, nbytes in found:
             is_noted = len(found) == 1 or is_large(nbytes, store.memory_limit)
-            self._note(way, attempt if is_noted else 0)
+            self._note(place, attempt if is_noted else 0)
             blob = store.pack(attempt, key)
             if blob is not None:  # it may have been dropped since it was found
                 packed[key] = blob
         return packed
 
-    def _note(self, way: int, attempt: int) -> None:
-        if self._started is not None:
-            self._started.note_serving(way, attempt)
+    def _note(self, place: int, attempt: int) -> None:
+        started = self._started
+        if started is not None:
+            started.note_serving(place, attempt)
 
     def _sent(self, connection: Connection) -> None:
-        if self._sending is connection:
-            self._sending = None
-            self._note(_BY_THREAD, 0)
+        for place in [place for place, of in self._sending.items() if of is connection]:
+            del self._sending[place]
+            self._note(place, 0)
+            self._places.append(place)
 
     def _answer(
         self, connection: Connection, request: int, keys: list[str], packed: dict[str, Blob]

@@ -1,7 +1,7 @@
 """The attempts being executed or served, in a file that survives a SIGKILL of the worker.
 
 A small file that is mapped into memory: 8 bytes per slot with the attempt that its thread runs, 0 =
-none; and 8 bytes per way of pickling results for readers with the attempt whose result it is,
+none; and 8 bytes per thread that pickles results for readers with the attempt whose result it is,
 negated. The kernel keeps what was written when the process dies at any instant, so the supervisor
 can report exactly which attempts had started, and the serving of which result may have killed the
 worker. It costs 0.1 µs per task and no system call.
@@ -18,8 +18,8 @@ from pathlib import Path
 #: In the byte order of this machine, where the reader runs, too.
 _ATTEMPT = struct.Struct("q")
 
-#: Ways in which results are pickled: by the data port's thread.
-N_SERVING = 1
+#: Number of threads that pickle results for readers, each with a place in the file.
+N_SERVING = 4
 
 
 class StartedRecord:
@@ -41,9 +41,9 @@ class StartedRecord:
         """Note the attempt that slot `slot` runs from now on; 0 = none."""
         self._attempts[slot] = attempt
 
-    def note_serving(self, way: int, attempt: int) -> None:
-        """Note the attempt whose result is pickled or sent in this way from now on; 0 = none."""
-        self._attempts[self._nthreads + way] = -attempt
+    def note_serving(self, place: int, attempt: int) -> None:
+        """Note the attempt whose result this thread pickles or sends from now on; 0 = none."""
+        self._attempts[self._nthreads + place] = -attempt
 
     def beat(self) -> None:
         """Count a beat: the event loop runs."""

@@ -16,6 +16,7 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.messages import GetData
+from weft.worker.started import read_served
 
 # ruff: noqa: F811 - fixtures are named as what they give
 
@@ -55,9 +56,9 @@ def plain(i):
     return [True, 1, 2.5, None, "text", b"bytes"][i]
 
 
-async def served(cluster, security, *tasks):
+async def served(cluster, security, *tasks, **options):
     """Run tasks whose results are not wanted; return the worker and a reader of its data port."""
-    worker = await cluster.start()
+    worker = await cluster.start(**options)
     cluster.scheduler.send(worker, *tasks)
     await cluster.scheduler.until_done(len(tasks))
     return worker, *await ask(worker, security)
@@ -78,6 +79,85 @@ async def test_user_code_of_small_results_does_not_run_on_the_loop(cluster, secu
     assert Reduced.threads
     assert threading.get_ident() not in Reduced.threads
     await end(asker, connection)
+
+
+class Slow:
+    """Waits in its pickling until the test goes on."""
+
+    entered: ClassVar[list[int]] = []
+    go_on = threading.Event()
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __sizeof__(self):
+        return self.n
+
+    def __reduce__(self):
+        Slow.entered.append(self.n)
+        assert Slow.go_on.wait(20)
+        return str, (str(self.n),)
+
+
+async def all_enter(sizes):
+    async def wait():
+        while sorted(Slow.entered) != sizes:  # noqa: ASYNC110 - a thread notes it
+            await asyncio.sleep(0.001)
+
+    await asyncio.wait_for(wait(), 20)
+
+
+@pytest.fixture
+def slow():
+    Slow.entered.clear()
+    Slow.go_on.clear()
+    yield Slow
+    Slow.go_on.set()
+
+
+async def test_slow_pickles_hold_up_no_other_reader_and_each_is_noted(
+    cluster, security, tmp_path, slow
+):
+    scheduler = cluster.scheduler
+    path = tmp_path / "started"
+    sizes = [100_001, 100_002, 100_003]
+    tasks = [scheduler.task(Slow, n, key=f"slow{n}", wanted=0) for n in sizes]
+    tasks.append(scheduler.task(bytes, 300_000, key="fast", wanted=0))
+    worker, asker, connection = await served(cluster, security, *tasks, started_path=path)
+    readers = [await ask(worker, security, GetData(request=n, keys=[f"slow{n}"])) for n in sizes]
+    await all_enter(sizes)
+    connection.send([GetData(request=1, keys=["fast"])])
+    answer = await asyncio.wait_for(asker.answers.get(), 20)
+    assert loads(answer.results[0]) == bytes(300_000)
+    assert sorted(read_served(path)) == [1, 2, 3]
+    slow.go_on.set()
+    for n, (reader, _) in zip(sizes, readers, strict=True):
+        answer = await asyncio.wait_for(reader.answers.get(), 20)
+        assert (answer.request, loads(answer.results[0])) == (n, str(n))
+    assert read_served(path) == []
+    for reader, its_connection in [*readers, (asker, connection)]:
+        await end(reader, its_connection)
+
+
+async def test_results_that_are_large_for_the_worker_are_pickled_one_at_a_time(
+    cluster, security, slow
+):
+    scheduler = cluster.scheduler
+    limit = 1 << 40
+    large = [limit // 8 + 1, limit // 8 + 2]
+    tasks = [scheduler.task(Slow, n, key=f"slow{n}", wanted=0) for n in [*large, 100_000]]
+    worker, *first = await served(cluster, security, *tasks, memory_limit=limit)
+    readers = [first] + [await ask(worker, security) for _ in range(2)]
+    for n, (_, connection) in zip([*large, 100_000], readers, strict=True):
+        connection.send([GetData(request=n, keys=[f"slow{n}"])])
+        if n == large[0]:
+            await all_enter([n])
+    await all_enter([100_000, large[0]])
+    slow.go_on.set()
+    for reader, connection in readers:
+        await asyncio.wait_for(reader.answers.get(), 20)
+        await end(reader, connection)
+    assert Slow.entered.index(large[1]) > Slow.entered.index(large[0])
 
 
 async def test_small_results_of_builtin_types_need_no_thread(cluster, security):
