@@ -48,10 +48,10 @@ HEAVY = {
 }
 
 
-def python(code: str) -> str:
-    """Run `code` in a fresh interpreter at the root of the checkout; return what it printed."""
+def python(*arguments: str) -> str:
+    """Run a fresh interpreter at the root of the checkout; return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
         capture_output=True,
@@ -110,7 +110,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert python(code) == f"import weft.{folder}, not {folder}\n"
+    assert python("-c", code) == f"import weft.{folder}, not {folder}\n"
 
 
 @pytest.mark.parametrize("folder", ROOMS)
@@ -156,7 +156,7 @@ def test_every_class_name_is_defined_once():
 
 def test_import_weft_is_light():
     code = "import sys; before = {*sys.modules}; import weft; print(*({*sys.modules} - before))"
-    assert not HEAVY & {*python(code).split()}
+    assert not HEAVY & {*python("-c", code).split()}
 
 
 def test_every_public_name_resolves():
@@ -173,6 +173,16 @@ def test_every_error_is_public():
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Cleint'"):
         _ = weft.Cleint
+
+
+def test_the_installed_command_is_the_module():
+    (target,) = PROJECT["project"]["scripts"].values()
+    module, _, function = target.partition(":")
+    # What the installed script does. Modules that may move would break those that exist already.
+    assert module == "weft.__main__"
+    script = f"import sys; from {module} import {function} as f; sys.argv[1:] = ['--help']; f()"
+    assert "Usage: weft" in python("-c", script)
+    assert python("-c", script) == python("-m", "weft", "--help")
 
 
 def test_version_is_the_same_everywhere():
