@@ -41,12 +41,12 @@ from ..protocol.net.unfinished import UnfinishedFrames
 from ..protocol.trust.security import Security
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Bye, Heartbeat, Welcome
-from ..protocol.wire.sizing import message_nbytes
+from ..protocol.wire.messages import Bye, Welcome
 from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
     CloseConnection,
+    CutOff,
     Event,
     LogLine,
     PeerClosed,
@@ -107,13 +107,12 @@ class SchedulerServer:
             client_lease_s=config.client_lease_s,
             heartbeat_s=config.heartbeat_s,
             allowed_deaths=config.allowed_deaths,
+            max_outbox_nbytes=config.max_outbox_nbytes,
         )
         self.state.facts.update(config.facts)
         self._listeners: list[Listener] = []
         self._unfinished = UnfinishedFrames(config.max_unfinished_nbytes)
         self._connections: dict[int, Connection] = {}
-        #: {peer: (messages measured, their bytes)}, of peers whose connections are not writable
-        self._waiting: dict[int, tuple[int, int]] = {}
         self._next_peer = 1
         self._turns = Turns()
         #: {peer: None} of peers that are not read from now
@@ -121,7 +120,6 @@ class SchedulerServer:
         #: `_turn` is due
         self._turn_scheduled = False
         self._tick: asyncio.TimerHandle | None = None
-        self._next_reassurance = 0.0
         self._stopped: asyncio.Event = asyncio.Event()
         #: the bug of weft that ends this scheduler
         self._bug: Exception | None = None
@@ -235,7 +233,6 @@ class SchedulerServer:
 
     def on_closed(self, peer: int, error: CommError | ProtocolError | None) -> None:
         """Note the end of a connection; the transport has logged a breach of the protocol."""
-        self._waiting.pop(peer, None)
         self._paused.pop(peer, None)
         if self._connections.pop(peer, None) is not None:
             if isinstance(error, ProtocolError):
@@ -245,42 +242,21 @@ class SchedulerServer:
 
     def _on_tick(self) -> None:
         self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
+        now = time.monotonic()
         try:
-            self._handle(SchedulerTick(self._measure(), self._turns.waiting()), time.monotonic())
-            self._cut_off_stuck()
-            self._reassure()
+            self._handle(self._make_tick(now), now)
         except Exception as bug:
             self._crash(bug, "a tick")
         self._schedule_flush()
 
-    def _reassure(self) -> None:
-        """Send a heartbeat to peers whose frame takes long: their own wait behind it."""
-        now = self._loop.time()
-        if now < self._next_reassurance:
-            return
-        self._next_reassurance = now + self._config.heartbeat_s
-        for peer, connection in self._connections.items():
-            if connection.receiving and connection.writable and peer not in self.state.strangers:
-                self.state.send(peer, Heartbeat(facts={}))
-
-    def _cut_off_stuck(self) -> None:
-        """End the connections of peers that do not read and for which too much waits."""
-        outboxes, limit = self.state.outboxes, self._config.max_outbox_nbytes
-        for peer in [peer for peer in self._waiting if peer not in outboxes]:
-            del self._waiting[peer]
-        for peer, messages in list(outboxes.items()):
-            connection = self._connections.get(peer)
-            if connection is None or connection.writable:
-                continue
-            n, nbytes = self._waiting.get(peer, (0, 0))
-            # The last message may still grow. What was measured before stays in front of it.
-            nbytes += sum(map(message_nbytes, messages[n:-1]))
-            self._waiting[peer] = len(messages) - 1, nbytes
-            nbytes += message_nbytes(messages[-1])
-            if nbytes > limit:
-                text = f"it does not read, and {nbytes >> 20} MiB wait for it"
-                del outboxes[peer]
-                connection.fail(StuckPeer(text, connection.peer_address))
+    def _make_tick(self, now: float) -> SchedulerTick:
+        connections = self._connections
+        waiting = [(peer, connections.get(peer)) for peer in self.state.outboxes]
+        tick = SchedulerTick(self._measure(), self._turns.waiting())
+        tick.unwritable = [peer for peer, c in waiting if c is not None and not c.writable]
+        if now >= self.state.next_reassurance:
+            tick.receiving = [p for p, c in connections.items() if c.receiving and c.writable]
+        return tick
 
     def _tick_soon(self, due: asyncio.TimerHandle) -> None:
         if due.when() - self._loop.time() > self.state.next_tick_s:
@@ -393,9 +369,8 @@ class SchedulerServer:
                 del outboxes[peer]
             elif connection.writable:
                 messages = outboxes.pop(peer)
-                self._waiting.pop(peer, None)
-                if connection.peer_role is Role.CLIENT and type(messages[0]) is not Heartbeat:
-                    self._turns.note_active(peer, time.monotonic())
+                if connection.peer_role is Role.CLIENT:
+                    self._turns.note_sent(peer, messages, time.monotonic())
                 if type(messages[0]) is Welcome:
                     connection.wire.epoch = messages[0].epoch
                     connection.wire.session = messages[0].session
@@ -423,6 +398,10 @@ class SchedulerServer:
                     reason = one_line(action.reason)
                     _log.log(level, "closing %s: %s", connection.peer_address, reason)
                 connection.close()
+        elif type(action) is CutOff:
+            connection = self._connections.get(action.peer)
+            if connection is not None:
+                connection.fail(StuckPeer(action.reason, connection.peer_address))
         elif type(action) is StopServer:
             self._begin_stop(action.reason)
         elif type(action) is ReturnMemory:

@@ -425,6 +425,17 @@ def _end_silent(state: SchedulerState) -> None:
         state.refuse(peer, f"the {role} did not register within {silence:g} s")
 
 
+def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:
+    """Send a heartbeat to peers whose frame takes long: their own wait behind it."""
+    if state.now < state.next_reassurance:
+        return
+    if state.next_reassurance != float("-inf"):
+        for peer in receiving:
+            if peer in state.roles and peer not in state.strangers:
+                state.send(peer, m.Heartbeat(facts={}))
+    state.next_reassurance = state.now + state.heartbeat_s
+
+
 def _is_old(now: float, then: float) -> bool:
     return now - then > EXIT_REPORT_WAIT_S
 

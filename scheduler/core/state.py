@@ -49,6 +49,7 @@ from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .prefixes import Prefixes
 from .refusals import Refusal
 from .shrinking import ReturnMemory
+from .slow_readers import find_stuck
 from .story import Story
 from .tasks import Function, SchedulerTask, TaskClass
 
@@ -85,6 +86,11 @@ class SchedulerTick:
     measurements: dict[str, Any] = field(default_factory=dict)
     #: peers that have sent something which was not handled yet: they are not silent
     unread: Sequence[int] = ()
+    #: peers with an out-box whose connection takes nothing more now
+    unwritable: Sequence[int] = ()
+    #: peers that are in the middle of sending a frame; only looked at, so only needed, in a tick
+    #: at or after `SchedulerState.next_reassurance`
+    receiving: Sequence[int] = ()
 
 
 Event = PeerConnected | PeerSent | PeerClosed | SchedulerTick
@@ -104,6 +110,14 @@ class CloseConnection:
 
 
 @dataclass(slots=True)
+class CutOff:
+    """Close the connection of a peer that does not read; nothing more reaches it."""
+
+    peer: int
+    reason: str
+
+
+@dataclass(slots=True)
 class StopServer:
     """All peers were sent the shutdown; end the process."""
 
@@ -118,7 +132,7 @@ class LogLine:
     text: str
 
 
-Action = CloseConnection | StopServer | LogLine | ReturnMemory
+Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory
 
 #: No scheduler assigns more than one task in so long. Attempts are numbered from the epoch on, so
 #: those of two epochs are never the same: a worker that comes back to a new scheduler may still be
@@ -148,6 +162,7 @@ class SchedulerState:
         allowed_deaths: int = 3,
         unrunnable_after_s: float = 3.0,
         max_idle_functions: int = 64,
+        max_outbox_nbytes: int = 256 << 20,
     ) -> None:
         self.epoch = epoch
         #: sent to every peer that registers: versions, where the HTTP pages are
@@ -234,6 +249,11 @@ class SchedulerState:
 
         #: {peer: messages}, in order; the shell drains it after each `handle`
         self.outboxes: dict[int, list[Message]] = {}
+        #: {peer: (its out-box, how many of its messages are measured, their bytes)} of peers whose
+        #: connections were not writable in the last tick
+        self.measured: dict[int, tuple[list[Message], int, int]] = {}
+        #: a peer that does not read is cut off when more than this waits for it
+        self.max_outbox_nbytes = max_outbox_nbytes
         #: to be done before the messages of the same events leave; so far no event asks for that
         self.before: list[Action] = []
         #: to be done when those messages are sent, or are kept for a peer that does not read
@@ -250,6 +270,8 @@ class SchedulerState:
         self.now = 0.0
         #: when the last `SchedulerTick` came; None before the first
         self.last_tick: float | None = None
+        #: when peers that are sending a long frame are sent a heartbeat next
+        self.next_reassurance = float("-inf")
 
         self._handlers: dict[Role, dict[type[Message], Callable[..., None]]] = {
             Role.CLIENT: {
@@ -299,6 +321,10 @@ class SchedulerState:
         elif type(event) is SchedulerTick:
             self.measurements = event.measurements
             membership.on_tick(self, event.unread)
+            membership.reassure(self, event.receiving)
+            for stuck, reason in find_stuck(self, event.unwritable):
+                del self.outboxes[stuck]
+                self.after.append(CutOff(stuck, reason))
         elif type(event) is PeerConnected:
             self.roles[event.peer] = event.role
             if event.role is not Role.VIEWER:

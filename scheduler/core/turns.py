@@ -34,6 +34,7 @@ from typing import Final
 
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
+from ...protocol.wire.messages import Heartbeat
 
 #: Rows and listed keys of one slice.
 SLICE_COST: Final = 512
@@ -138,6 +139,13 @@ class Turns:
                 self._shared_until = now + SHARED_S
             self._client = client
         self._client_at = now
+
+    def note_sent(self, client: int, messages: Sequence[Message], now: float) -> None:
+        """Note what a client is sent. Heartbeats alone do not make it active."""
+        for message in messages:
+            if type(message) is not Heartbeat:
+                self.note_active(client, now)
+                return
 
     def scale(self, now: float) -> int:
         """Return by how much slices and turns are longer than where clients share them."""

@@ -31,6 +31,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
+from weft.scheduler.core import turns
 from weft.scheduler.core.state import (
     CloseConnection,
     PeerClosed,
@@ -148,7 +149,7 @@ async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line_and_the
         assert isinstance(far._error, StuckPeer)
         (warning,) = warnings(caplog)
         assert "closed: it does not read, and " in warning
-        assert server._waiting.keys() <= {1}
+        assert server.state.measured.keys() <= {1}
         connection._transport.resume_reading()
         await asyncio.wait_for(greedy.closed(), 20)
         # It may come back, and is the same client.
@@ -158,35 +159,48 @@ async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line_and_the
         other.close()
 
 
-async def test_messages_for_a_slow_reader_are_measured_once_and_forgotten_when_they_are_sent(
-    tmp_path, monkeypatch
-):
-    n_measured = []
-    monkeypatch.setattr(
-        "weft.scheduler.server.message_nbytes", lambda message: n_measured.append(message) or 1
-    )
+async def test_each_tick_lists_the_peers_that_do_not_read_that_send_and_that_wait(tmp_path):
     async with running(f"unix://{tmp_path}/s") as server:
         end, connection = await a_client(server)
-        (far,) = server._listeners[0].connections
+        _, sender = await a_client(server, "sender")
+        far, of_sender = server._listeners[0].connections
+        now = server._loop.time()
+        server.state.next_reassurance = now
         far.pause_writing()
-        for request in range(10):
-            connection.send([FetchKeys(request=request, keys=["x"])])
-        while len(server.state.outboxes.get(1, [])) < 10:  # noqa: ASYNC110 - it has no event
+        server.state.send(1, Heartbeat(facts={}))
+        sender._transport.write(b"\0")  # the first byte of a header
+        while not of_sender.receiving:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
-        n_measured.clear()
-        server._cut_off_stuck()
-        server._cut_off_stuck()
-        messages = server.state.outboxes[1]
-        assert n_measured == [*messages, messages[-1]]
-        assert server._waiting == {1: (9, 9)}
+        server._turns.add(1, Role.CLIENT, [ReleaseKeys(keys=["x"])], now)
+        tick = server._make_tick(now)
+        assert (tick.unread, tick.unwritable, tick.receiving) == ([1], [1], [2])
+        assert server._make_tick(now - 1).receiving == (), "nobody looks at it"
         far.resume_writing()
-        await end.got(10)
-        assert server._waiting == {}
+        assert await end.got(1) == [Heartbeat(facts={})]
+        assert server._make_tick(now).unwritable == []
         connection.close()
+        sender.close()
 
 
-async def test_others_are_answered_between_the_slices_of_a_long_message(tmp_path):
-    async with running(f"unix://{tmp_path}/s") as server:
+async def test_a_client_is_active_when_results_follow_a_heartbeat(monkeypatch):
+    async with running("inproc://scheduler") as server:
+        alice, _ = await a_client(server)
+        active: list[int] = []
+        monkeypatch.setattr(server._turns, "note_active", lambda peer, now: active.append(peer))
+        server.state.send(1, Heartbeat(facts={}))
+        server.schedule_flush()
+        await alice.got(1)
+        assert active == []
+        server.state.send(1, Heartbeat(facts={}))
+        server.state.send(1, KeysUnknown(keys=["x"]))
+        server.schedule_flush()
+        await alice.got(2)
+        assert active == [1]
+
+
+async def test_others_are_answered_between_the_slices_of_a_long_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "SHARED_S", 1e6)  # the two clients are active, however slow this is
+    async with running(f"unix://{tmp_path}/s", heartbeat_s=600.0) as server:
         rude, connection = await a_client(server)
         bob, other = await a_client(server, "bob")
         handled: list[tuple[int, int]] = []
@@ -198,7 +212,8 @@ async def test_others_are_answered_between_the_slices_of_a_long_message(tmp_path
             handle(event, now)
 
         server.state.handle = watched  # type: ignore[method-assign]
-        server._turns.scale = lambda now: 1  # type: ignore[method-assign] # two are active
+        for peer in (1, 2):
+            server._turns.note_active(peer, server._loop.time())
         keys = [f"unknown-{i}" for i in range(30_000)]
         connection.send([WantKeys(keys=keys), FetchKeys(request=1, keys=[])])
         other.send([FetchKeys(request=2, keys=[])])

@@ -171,6 +171,22 @@ def test_a_client_that_is_sent_something_is_active():
     assert turns.scale(2 * SHARED_S + 0.1) == LONE_SCALE
 
 
+def test_a_client_whose_message_passes_is_active():
+    turns = Turns()
+    assert turns.passes(1, Role.CLIENT, [want(1)], 0.0)
+    assert turns.passes(2, Role.CLIENT, [want(1)], 0.5)
+    assert turns.scale(0.5) == 1
+
+
+def test_a_client_is_active_when_it_is_sent_more_than_heartbeats():
+    turns = Turns()
+    turns.note_active(1, 0.0)
+    turns.note_sent(2, [BEAT, BEAT], 0.1)
+    assert turns.scale(0.1) == LONE_SCALE
+    turns.note_sent(2, [BEAT, m.KeysUnknown(keys=["x"])], 0.1)
+    assert turns.scale(0.1) == 1
+
+
 def test_the_end_of_a_connection_comes_after_its_messages():
     turns = Turns()
     turns.add(1, Role.CLIENT, [want(3 * SLICE_COST)], 0.0)
