@@ -168,6 +168,9 @@ class LocalCluster:
         except BaseException:
             self._close(0.5)
             raise
+        self._note_running()
+
+    def _note_running(self) -> None:
         self.status = "running"
         self._warn_of_another()
         _open_clusters[id(self)] = self
@@ -457,7 +460,7 @@ class LocalCluster:
                     await _in_thread(self._start)
                 else:  # on the caller's own loop, where its clients are
                     await self._start_embedded()
-                    self.status = "running"
+                    self._note_running()
             except BaseException:
                 await self._close_async(0.5)
                 raise

@@ -58,3 +58,15 @@ def test_a_second_cluster_is_noticed(caplog):
             assert "two, was started while one is running" in message
     with weft.LocalCluster(**options, name="four"):
         assert len(caplog.messages) == 1
+
+
+async def test_a_second_asynchronous_cluster_is_noticed(caplog):
+    caplog.set_level(logging.WARNING, logger="weft.cluster")
+    options = {"n_workers": 1, "processes": False, "asynchronous": True}
+    async with weft.LocalCluster(**options, name="one"):
+        assert caplog.messages == []
+        async with weft.LocalCluster(**options, name="two"):
+            (message,) = caplog.messages
+            assert "two, was started while one is running" in message
+    async with weft.LocalCluster(**options, name="three"):
+        assert len(caplog.messages) == 1
