@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import itertools
 import logging
 import os
 import shutil
@@ -47,6 +48,9 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 #: The kernel's limit for the path of a socket is 108 bytes; workers' names need some of them.
 _MAX_DIRECTORY_CHARS: Final = 60
 
+#: Numbers the clusters of this process that the user does not name.
+_numbers = itertools.count(1)
+
 #: {id: cluster}
 _open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
 
@@ -61,7 +65,7 @@ class LocalCluster:
         processes: each worker in a process of its own; False = threads of this process.
         memory_limit: of each worker: "auto" = a fair share, a size like "4GB", a fraction of the
             machine's memory like 0.5, or None. A worker process above 95 % of it is restarted.
-        name: for display.
+        name: for display; None = `local-<process>`, numbered from the second cluster on.
         protocol: "unix" (the default where there is such a thing) or "tcp"; without processes
             "inproc".
         host: listen there, with "tcp"; a loopback address. Clusters for other machines are started
@@ -103,7 +107,7 @@ class LocalCluster:
             raise absent.unknown_option(name_of_other, LocalCluster)
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name= is a text, and {name!r} is of type {type(name).__name__}")
-        self.name = name or f"local-{os.getpid()}"
+        self.name = name or _new_name()
         self.asynchronous = asynchronous
         self.status = "created"
         self.processes = processes
@@ -533,6 +537,12 @@ async def _in_thread(function: Callable[[], None]) -> None:
         if not done.done():
             await asyncio.wait([done])
         thread.join()
+
+
+def _new_name() -> str:
+    """Return `local-<process>`, with a number from the second cluster of this process on."""
+    number = next(_numbers)
+    return f"local-{os.getpid()}" if number == 1 else f"local-{os.getpid()}-{number}"
 
 
 def _check_protocol(protocol: str | None, processes: bool, host: str | None) -> str:

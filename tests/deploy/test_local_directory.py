@@ -60,6 +60,12 @@ def test_a_second_cluster_is_noticed(caplog):
         assert len(caplog.messages) == 1
 
 
+def test_clusters_of_one_process_have_different_names():
+    first, second = (weft.LocalCluster(asynchronous=True) for _ in range(2))
+    assert first.name != second.name
+    assert {name.split("-")[1] for name in (first.name, second.name)} == {str(os.getpid())}
+
+
 async def test_a_second_asynchronous_cluster_is_noticed(caplog):
     caplog.set_level(logging.WARNING, logger="weft.cluster")
     options = {"n_workers": 1, "processes": False, "asynchronous": True}

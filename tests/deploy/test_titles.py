@@ -34,7 +34,7 @@ def test_each_process_of_a_cluster_is_listed_by_its_role():
         client.wait_for_workers(2)
         children = psutil.Process().children(recursive=True)
         family = [child for child in children if child.pid not in before]
-        name = f"local-{os.getpid()}"
+        name = client.cluster.name
         assert sorted(map(title, family)) == [
             "weft http",
             "weft scheduler",
