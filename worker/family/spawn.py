@@ -19,6 +19,7 @@ processes that a worker's tasks started end with it, unless they made a session 
 Between spawner and supervisor go lines of JSON over a socket pair:
 
     -> ["start", worker's configuration]   <- ["started", worker_id, pid]
+                                           <- ["failed", worker_id, why there is no process]
     -> ["kill", pid, signal]               <- ["exited", pid, wait status]
                                            <- ["signal", signal]    it came to the spawner
 
@@ -163,7 +164,13 @@ class _Spawner:
             verb, *arguments = json.loads(line)
             if verb == "start":
                 config: dict[str, Any] = arguments[0]
-                pid = self._fork()
+                try:
+                    pid = self._fork()
+                except OSError as error:
+                    if os.getpid() != self.pid:
+                        raise  # in the new process
+                    self._tell("failed", config["worker_id"], str(error))
+                    continue
                 if not pid:
                     return config
                 self._tell("started", config["worker_id"], pid)

@@ -6,7 +6,8 @@ interpreter lock for minutes is busy, not dead.
 
 Its decisions:
 
-- A worker that ended is started again, under a new id; after deaths in a row with a growing delay.
+- A worker that ended, or could not be started, is started again, under a new id; after deaths in a
+  row with a growing delay (`restarts`).
   One that ended by itself with code 0 while it ran nothing was asked to leave, and is not started
   again. A worker that exits because of its configuration (`EXIT_CONFIG`), or because the scheduler
   refuses it for good (`EXIT_REFUSED`), stops the supervisor: a restart would fail the same way.
@@ -50,6 +51,7 @@ from ..packing import TERMINATE_FRACTION
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
 from .exits import EXIT_CONFIG, EXIT_REFUSED, read_crash, read_refusal
+from .restarts import Backoff
 from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
@@ -61,10 +63,6 @@ _MAX_LOOK_S: Final = 3.0
 _STACK_LOOKS: Final = 20
 #: States of a suspended process: by SIGSTOP, or by a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-#: A worker that lived this long did not die because of the way it was started.
-_SOUND_AFTER_S: Final = 10.0
-_RESTART_MIN_S: Final = 0.1
-_RESTART_MAX_S: Final = 30.0
 
 
 @dataclass
@@ -119,8 +117,7 @@ class _Slot:
     pid: int = 0
     process: psutil.Process | None = None
     started: float = 0.0
-    #: deaths in a row, each soon after the start
-    n_quick_deaths: int = 0
+    backoff: Backoff = field(default_factory=Backoff)
     #: why the supervisor killed it, if it did
     verdict: str = ""
     #: it ended on purpose
@@ -160,6 +157,7 @@ class Supervisor:
         self._by_pid: dict[int, _Slot] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
         self._deaths = DeathLog("ended")
+        self._failed_starts = DeathLog("could not be started")
         #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
         self._exit_code = 0
@@ -208,7 +206,8 @@ class Supervisor:
             await self._stop_workers()
             await self._link.leave(reason)
         finally:
-            for line in self._deaths.finish(time.monotonic()):
+            now = time.monotonic()
+            for line in (*self._deaths.finish(now), *self._failed_starts.finish(now)):
                 _log.warning("%s", line)
             for task in tasks:
                 task.cancel()
@@ -261,6 +260,8 @@ class Supervisor:
                 kind, *rest = json.loads(line)
                 if kind == "started":
                     self._on_started_worker(*rest)
+                elif kind == "failed":
+                    self._on_failed_start(*rest)
                 elif kind == "exited":
                     self._on_exited(*rest)
                 else:
@@ -358,16 +359,32 @@ class Supervisor:
             reason = slot.verdict or crash or describe_exit(code) + killer
             self._link.report_exit(slot.worker_id, reason, running + served)
             # A death caused by a task does not predict the outcome of the next start.
-            is_sound = bool(running or served) or lived_s > _SOUND_AFTER_S
-            slot.n_quick_deaths = 0 if is_sound else slot.n_quick_deaths + 1
-            self._restart_later(slot, reason, lived_s)
+            delay_s = slot.backoff.died(lived_s, by_task=bool(running or served))
+            self._log_death(slot, reason, lived_s, delay_s)
+            self._start_later(slot, delay_s)
         if not self._running:
             self._all_ended.set()
 
-    def _restart_later(self, slot: _Slot, reason: str, lived_s: float) -> None:
-        delay_s = 0.0
-        if slot.n_quick_deaths > 1:
-            delay_s = min(_RESTART_MIN_S * 2 ** (slot.n_quick_deaths - 2), _RESTART_MAX_S)
+    def _on_failed_start(self, worker_id: str, why: str) -> None:
+        slot = self._running.pop(worker_id)
+        if not self._stopping:
+            delay_s = slot.backoff.died(0.0)
+            is_first = self._failed_starts.note(slot.spec.name, why, time.monotonic())
+            _log.log(
+                logging.WARNING if is_first else logging.INFO,
+                "worker %s could not be started: this machine has no process for it (%s). This is "
+                "tried again, the next time %s. If it goes on, end other processes, raise the "
+                "limit (ulimit -u), or start fewer workers",
+                slot.spec.name,
+                why,
+                f"in {delay_s:g} s" if delay_s else "at once",
+                extra={"event": "worker-not-started", "worker": worker_id},
+            )
+            self._start_later(slot, delay_s)
+        if not self._running:
+            self._all_ended.set()
+
+    def _log_death(self, slot: _Slot, reason: str, lived_s: float, delay_s: float) -> None:
         # An embedded scheduler logs each report to the same terminal.
         is_logged = self.config.embedded and self._link.connected
         is_first = not is_logged and self._deaths.note(slot.spec.name, reason, time.monotonic())
@@ -380,6 +397,8 @@ class Supervisor:
             with_advice(reason + again, reason) if is_first else reason + again,
             extra={"event": "worker-exited", "worker": slot.worker_id},
         )
+
+    def _start_later(self, slot: _Slot, delay_s: float) -> None:
         self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
 
     async def _stop_workers(self) -> None:
@@ -449,7 +468,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
-            for line in self._deaths.due(now):
+            for line in (*self._deaths.due(now), *self._failed_starts.due(now)):
                 _log.warning("%s", line)
             # If this process itself was held up, the time counts as at most two pauses.
             elapsed_s, last = min(now - last, 2 * pause_s), now

@@ -140,6 +140,37 @@ def work(plain):
     wait_until(lambda: gone([left]))
 
 
+def test_a_failed_fork_is_reported_and_the_next_one_tried(start):
+    process = start("""
+import errno
+fork = os.fork
+failures = []
+def fork_sometimes():
+    if spawner and not failures:
+        failures.append(1)
+        raise BlockingIOError(errno.EAGAIN, "no process is left")
+    return fork()
+os.fork = fork_sometimes
+spawner = []
+def supervise(commands):
+    commands.sendall(START)
+    for kind, *rest in lines(commands):
+        say(kind, rest[-1] if kind != "started" else "")
+        if kind == "failed":
+            commands.sendall(START)
+        elif kind == "exited":
+            return 0
+loop = spawn._Spawner._loop
+def note_and_loop(self):
+    spawner.append(self)
+    return loop(self)
+spawn._Spawner._loop = note_and_loop
+""")
+    said, printed = process.communicate(timeout=30)
+    assert (process.returncode, printed) == (0, "")
+    assert said.splitlines() == ["failed [Errno 11] no process is left", "started ", "exited 0"]
+
+
 def test_a_hang_up_is_ignored_under_nohup(start):
     process = start(
         """

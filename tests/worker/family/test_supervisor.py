@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -112,6 +113,28 @@ async def test_a_second_signal_does_not_wait_for_a_worker_that_is_just_started(t
     assert await spawner.asked() == ["kill", 1234567, int(signal.SIGKILL)]
     spawner.say("exited", 1234567, int(signal.SIGKILL))
     assert await spawner.code() == 0
+    await line.stop()
+
+
+async def test_a_worker_that_could_not_be_started_is_tried_again(tmp_path, caplog):
+    line = Line("patient", greet)
+    await line.start()
+    spawner = await Spawner(config_for([line.address], tmp_path)).open()
+    ids = []
+    for i in range(3):
+        verb, told = await spawner.asked()
+        assert verb == "start"
+        ids.append(told["worker_id"])
+        if i == 2:  # a start that fails after the order to stop is not tried again
+            spawner.say("signal", int(signal.SIGTERM))
+        spawner.say("failed", ids[-1], "[Errno 11] no process is left")
+    assert await spawner.code() == 0
+    assert len(set(ids)) == 3
+    first, more = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert "worker a could not be started" in first
+    assert "[Errno 11] no process is left" in first
+    assert "raise the limit (ulimit -u)" in first
+    assert more.startswith("workers could not be started ")
     await line.stop()
 
 
