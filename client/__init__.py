@@ -30,7 +30,7 @@ _HOMES = {
     "wait": "waiting",
 }
 
-if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
+if not TYPE_CHECKING:  # a checker that saw this function would accept any name
 
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)

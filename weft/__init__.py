@@ -6,8 +6,8 @@
         futures = client.map(len, ["a", "bb", "ccc"])
         print(client.gather(futures))
 
-This module is the façade: what users import, from where it lives, at first use (PEP 562), so that
-``import weft`` alone takes milliseconds. Nothing inside the five folders imports it.
+This module is the façade: it loads each public name from its module at first use (PEP 562), so that
+``import weft`` alone takes milliseconds. No module inside the five folders imports it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _HOMES = {
 #: Modules of the façade itself.
 _MODULES = frozenset({"multiprocessing", "threaded"})
 
-if not TYPE_CHECKING:  # a checker that saw this function would take any name for granted
+if not TYPE_CHECKING:  # a checker that saw this function would accept any name
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -13,7 +13,7 @@ from .core.tasks import GraphTask
 class ClusterClient(abc.ABC):
     """The base class of `weft.Client`, for code below the client that is given one."""
 
-    #: Whether its results have to be awaited.
+    #: True if its results have to be awaited.
     asynchronous: bool
 
     @abc.abstractmethod
@@ -23,7 +23,7 @@ class ClusterClient(abc.ABC):
         """Run a graph on the cluster and return its results, as the engines here do.
 
         Args:
-            dsk: the graph as it was given, which may carry annotations.
-            read: links the tasks of the same graph as a mapping; they are of the class that it is
-                given.
+            dsk: the graph as it was given, which may have annotations.
+            mapping: the same as a mapping.
+            read: called with the class of its tasks; returns the linked tasks.
         """

@@ -1,7 +1,8 @@
-"""What comes from dask: its graphs, its configuration, its callbacks.
+"""Access to dask: its graphs, its configuration, its callbacks.
 
-dask is never imported here: what it has made is in `sys.modules`, and what is not there has made
-nothing. Used of dask are the classes of `_task_spec`, `__dask_graph__`, `config`, `Callback`.
+dask is never imported here. If its modules are not in `sys.modules`, there are no objects of dask.
+The parts of dask that are used are the classes of `_task_spec`, `__dask_graph__`, `config` and
+`Callback`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .core.tasks import Literal
 
 
 def node_types() -> NodeTypes | None:
-    """Return how to know dask's nodes, None if there can be none."""
+    """Return the classes of dask's nodes, None if there can be no nodes."""
     spec = sys.modules.get("dask._task_spec")
     if spec is None:
         return None
@@ -40,7 +41,7 @@ def as_mapping(dsk: Any) -> Mapping[Any, Any]:
     return graph
 
 
-#: The sections of dask's configuration that are looked at; dask takes "-" for "_".
+#: The sections of dask's configuration that are read; dask treats "-" as "_".
 _SECTIONS = frozenset(
     {
         "cache",
@@ -68,7 +69,7 @@ def configured(name: str) -> Any:
 
 
 def active_callbacks() -> AbstractContextManager[Any]:
-    """Return a context with dask's global callbacks, in which they are not global any more."""
+    """Return a context with dask's global callbacks, inside which they are not active globally."""
     callbacks = sys.modules.get("dask.callbacks")
     if callbacks is None or not callbacks.Callback.active:
         return nullcontext(())
@@ -80,12 +81,12 @@ def as_dask_shows_it(dsk: Mapping[Any, Any], further_keys: Iterable[Any]) -> dic
 
     Args:
         dsk: the graph.
-        further_keys: what it refers to besides its own.
+        further_keys: keys that it refers to besides its own.
     """
     spec = sys.modules.get("dask._task_spec")
     if spec is None:
         return dict(dsk)
     shown = dict(spec.convert_legacy_graph(dsk, {*dsk, *further_keys}))
     for key in dsk.keys() - shown.keys():
-        shown[key] = Literal(dsk[key])  # its own name: an alias of itself, for dask
+        shown[key] = Literal(dsk[key])  # it equals its key, which dask would take for an alias
     return shown

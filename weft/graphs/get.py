@@ -1,8 +1,8 @@
 """`weft.get`, `weft.threaded.get`, `weft.multiprocessing.get`: a graph, keys, and where to run it.
 
-All three read the same graphs, take the same options, and differ in what runs the tasks when no
-executor is given. They go anywhere where dask takes a scheduler: `dask.config.set(scheduler=get)`,
-`x.compute(scheduler=get)`.
+All three read the same graphs, take the same options, and differ in the driver that is used when no
+executor is given. They can be used wherever dask takes a scheduler:
+`dask.config.set(scheduler=get)`, `x.compute(scheduler=get)`.
 """
 
 from __future__ import annotations
@@ -53,33 +53,33 @@ def get(dsk: Any, keys: Any, **options: Unpack[GetOptions]) -> Any:
     tasks.
 
     Args:
-        dsk: {key: task}, or what dask makes: nodes, expressions, a HighLevelGraph.
-        keys: a key, or a list of keys and of such lists. Only what these need is run.
+        dsk: {key: task}, or a graph of dask: nodes, expressions, a HighLevelGraph.
+        keys: a key, or a list of keys and of such lists. Only tasks that these need are run.
         executor: any `concurrent.futures.Executor`, a `multiprocessing.pool.Pool`, or a
             `weft.Client`.
         pool: dask's name for the same.
-        num_workers: how many of its threads or processes to use at most.
-        chunksize: how many tasks a worker process is given at a time; -1 spreads them evenly.
-            By default it follows from how long they take.
+        num_workers: largest number of its threads or processes to use.
+        chunksize: number of tasks that a worker process gets at a time; -1 spreads them evenly.
+            By default it follows from their duration.
         initializer: called in each of weft's own worker processes before its first task.
-        rerun_exceptions_locally: make a call that failed once more in the calling thread, where a
-            debugger sees it.
-        cache: a mapping: keys in it are not computed, and what was asked for is put there.
+        rerun_exceptions_locally: repeat a call that failed in the calling thread, where a debugger
+            can stop.
+        cache: a mapping: keys in it are not computed, and the requested values are put there.
         callbacks: of dask; by default those that are active.
-        order: {key: number} or what makes that of a graph, like `dask.order.order`: among tasks
-            that became possible together, the lowest number runs first.
+        order: {key: number}, or a function that makes that of a graph, like `dask.order.order`:
+            among tasks that became ready together, the lowest number runs first.
 
     Returns:
         The value of the key; for a list a tuple of values, nested like the list.
 
     Raises:
-        GraphError: this is no graph, a key is missing, or tasks need each other.
+        GraphError: `dsk` is not a graph, a key is missing, or tasks need each other.
         UnknownOption: there is no such option.
-        ConfigError: an option's value is not usable.
-        WrongExecutor: the executor is none, or is shut down.
+        ConfigError: the value of an option cannot be used.
+        WrongExecutor: the object is not an executor, or is shut down.
         SerializationError: a task for another process cannot be pickled.
         WorkerDied: a worker process ended while it ran a task.
-        Exception: whatever the first task that failed has raised, with its key as a note.
+        Exception: the exception of the first task that failed, with its key as a note.
     """
     return _run(dsk, keys, read_options(options), _drive_inline)
 
@@ -117,7 +117,7 @@ def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
     mapping = as_mapping(dsk)
     if options.executor is not None:
         drive = _drive_on_executor
-    if sys.is_finalizing():  # a destructor asks: threads and processes are over
+    if sys.is_finalizing():  # called by a destructor: threads and processes have ended
         drive = _drive_inline
     if options.callbacks is None:
         with active_callbacks() as callbacks:
@@ -177,14 +177,14 @@ def _read(
 
 
 def _without_collections(dsk: Mapping[Any, Any]) -> AbstractContextManager[None]:
-    """Pause the collector while something is made of a large graph.
+    """Pause the collector while a large graph is processed.
 
-    Where collections would start: pausing them costs as much as reading a task.
+    Only for graphs large enough to start collections: pausing costs as much as reading a task.
     """
     return paused_collector() if len(dsk) > _MANY_TASKS else nullcontext()
 
 
-# --- What runs it ---------------------------------------------------------------------------------
+# --- Drivers --------------------------------------------------------------------------------------
 
 
 def _drive_inline(read: _Read, observer: Observer | None, options: ResolvedOptions) -> Any:
@@ -195,7 +195,7 @@ def _drive_on_own_threads(read: _Read, observer: Observer | None, options: Resol
     n_workers = options.n_workers or n_cores()
     outer = innermost_executor()
     if outer is not None and thread_pools.is_own(outer):
-        # A task of ours: its graph shares the threads of the one that it belongs to.
+        # The caller is a task: its graph shares the threads of the graph that it belongs to.
         return _drive_on_shared(read(GraphTask), outer, n_workers, observer, options)
     graph = read(GraphTask)
     pool = thread_pools.take(n_workers)

@@ -12,7 +12,7 @@ from .dask_graphs import configured, has_configuration
 from .drivers.executors import as_executor, is_client
 from .drivers.observing import CallbackTuple
 
-#: {key: number}, or what makes that of the graph, like `dask.order.order`; the lowest runs first.
+#: {key: number}, or a function of the graph, like `dask.order.order`; the lowest runs first.
 Order: TypeAlias = "Mapping[Any, Any] | Callable[[Mapping[Any, Any]], Mapping[Any, Any]]"
 
 
@@ -42,7 +42,7 @@ _NOT_FOR_CLIENTS: Final = (
     "num_workers",
     "rerun_exceptions_locally",
 )
-#: What the same graph may be given on a cluster.
+#: Options that the same graph may have on a cluster.
 _OF_CLUSTERS = frozenset(
     {
         "actor",
@@ -61,7 +61,7 @@ _N_CALLBACKS = 5
 
 @dataclass(slots=True)
 class ResolvedOptions:
-    """What a `get` function was asked to do, beside the graph."""
+    """The options of one call of a `get` function."""
 
     #: None: the one of the function.
     executor: Executor | None = None
@@ -85,8 +85,8 @@ def read_options(given: GetOptions) -> ResolvedOptions:
 
     Raises:
         UnknownOption: there is no such option.
-        ConfigError: a value is not usable.
-        WrongExecutor: the executor is none.
+        ConfigError: a value cannot be used.
+        WrongExecutor: the object is not an executor.
     """
     get = given.get
     executor, pool = get("executor"), get("pool")
@@ -99,7 +99,7 @@ def read_options(given: GetOptions) -> ResolvedOptions:
     if client is not None:
         executor = None
         _check_for_client(given)
-    if not has_configuration() and len(given) <= 1:  # nothing else to look at
+    if not has_configuration() and len(given) <= 1:  # nothing else to read
         checked = None if executor is None else as_executor(executor)
         if given.keys() <= _EXECUTOR_NAMES:
             return ResolvedOptions(checked, client)
@@ -120,7 +120,7 @@ def use_configured_executor(options: ResolvedOptions) -> None:
     """Take the pool of dask's configuration if none was given.
 
     Raises:
-        WrongExecutor: it is none.
+        WrongExecutor: it is not an executor.
     """
     if options.executor is None and options.client is None:
         pool = configured("pool")
@@ -180,7 +180,7 @@ def _initializer(given: Any, executor: object) -> Any:
 
 
 def _cache(value: Any) -> Any:
-    # Like dask, accept what merely behaves like a mapping.
+    # Like dask, accept any object that behaves like a mapping.
     if value is None or (hasattr(value, "__setitem__") and hasattr(value, "keys")):
         return value
     raise ConfigError(f"it must be a mutable mapping, not {value!r}", "cache")
@@ -206,7 +206,7 @@ def _callbacks(given: Any) -> list[CallbackTuple] | None:
 def _order(given: Any) -> Order | None:
     if given is None or callable(given) or isinstance(given, Mapping):
         return given  # type: ignore[no-any-return]
-    text = "it must be {key: number}, or a function that makes that of a graph"
+    text = "it must be {key: number}, or a function that returns that for a graph"
     raise ConfigError(f"{text}, not {given!r}", "order")
 
 
@@ -214,11 +214,11 @@ def priorities_of(order: Order, dsk: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Return the numbers by which tasks of a graph are to run.
 
     Raises:
-        ConfigError: that is not what `order` gives.
+        ConfigError: `order` returned something else.
     """
     priorities = order(dsk) if callable(order) else order
     if isinstance(priorities, Mapping) and all(
         isinstance(number, (int, float)) for number in priorities.values()
     ):
         return priorities
-    raise ConfigError(f"it must give numbers for keys, not {priorities!r:.80}", "order")
+    raise ConfigError(f"it must return {{key: number}}, not {priorities!r:.80}", "order")

@@ -1,3 +1,3 @@
-"""What the graph drivers share: reading a graph, and which task may run. No I/O or threads."""
+"""The common core of the graph drivers: linked tasks, and which may run. No I/O or threads."""
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""A graph as users write it, read into linked tasks.
+"""Reads a graph as users write it into linked tasks.
 
     {"x": 1,                         a literal
      "y": (inc, "x"),                a task: a tuple that begins with a callable
      "z": (add, "y", (inc, 5)),      arguments: keys, calls, literals
-     "all": [(inc, "x"), "z"],       containers of these, nested as deep as one likes
+     "all": [(inc, "x"), "z"],       containers of these, nested to any depth
      "w": "z"}                       an alias
 
-Also the nodes of `dask._task_spec`, alone or among the above. What a tuple, a string or a number
-means is settled as dask settles it (`dask._task_spec.convert_legacy_task`): a call if it begins
-with a callable, a reference if it is a key, else a literal. Dicts among the arguments are literals.
+Also the nodes of `dask._task_spec`, alone or among the above. A tuple, a string or a number has the
+same meaning as in dask (`dask._task_spec.convert_legacy_task`): a call if it begins with a
+callable, a reference if it is a key, else a literal. Dicts among the arguments are literals.
 
-Reading begins at the keys that are asked for, so what they do not need is left out. It goes depth
+Reading begins at the requested keys, so tasks that they do not need are left out. It goes depth
 first, from the last key to the first and from the last argument to the first: the sources come out
-as a stack on which tasks that are needed together lie together, first things on top.
+as a stack on which tasks that are needed together lie together, the first ones on top.
 
-Core. Costs about a microsecond a task and a quarter of one for each further edge. No depth of a
-graph is too much. Containers and calls within arguments may be nested some hundred deep (`.value`
-goes down into them), for worker processes as deep as one likes (`processes.encoding`).
+Core. Costs about a microsecond per task and a quarter of one per further edge. A graph may have any
+depth. Containers and calls within arguments may be nested some hundred deep (`.value` recurses into
+them), for worker processes to any depth (`processes.encoding`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .tasks import CallOf, ContainerOf, GraphTask, HasValue, ListOf, Literal, Va
 
 _MISSING = object()
 
-#: Of these exact types, most objects in graphs are. How an object is read, by its type:
+#: The way in which an object is read, by its exact type; most objects in graphs have one of these.
 _LITERAL, _KEY, _TUPLE, _LIST, _SET = range(5)
 _KINDS: dict[type, int] = {
     tuple: _TUPLE,
@@ -39,7 +39,7 @@ _KINDS: dict[type, int] = {
     float: _KEY,
     set: _SET,
     frozenset: _SET,
-    bool: _KEY,  # True is 1, for dicts
+    bool: _KEY,  # True equals 1 as a key of dicts
     bytes: _LITERAL,
     type(None): _LITERAL,
     dict: _LITERAL,
@@ -47,7 +47,7 @@ _KINDS: dict[type, int] = {
 _CONTAINERS = (list, tuple, set, frozenset)
 _KEYS = (str, int, float)
 
-#: {type: what makes one of these from a list}
+#: {type: function that makes an object of it from a list}
 _MAKERS: dict[type, Callable[[list[Any]], Any]] = {tuple: tuple, set: set, frozenset: frozenset}
 
 
@@ -63,15 +63,15 @@ class NodeTypes(NamedTuple):
     alias: Any
     #: A node that holds a `value`.
     data: Any
-    #: Stands for the key `key`.
+    #: A reference to the key `key`.
     ref: Any
 
 
 class Graph:
-    """Linked tasks, and how to answer with their values.
+    """Linked tasks, and the structure of the requested values.
 
     Attributes:
-        tasks: all, each once, those that are needed before those that they need.
+        tasks: all tasks, each once, dependents before their dependencies.
         sources: the tasks without dependencies, as a stack: the end is to run first.
     """
 
@@ -85,12 +85,12 @@ class Graph:
         found: dict[Any, HasValue],
         literal_uses: list[tuple[GraphTask, Any]],
     ) -> None:
-        #: Nested as the keys were: lists of these, or one reference.
+        #: References, nested like the keys: lists of these, or one reference.
         self.outputs = outputs
         self.tasks = tasks
         self.sources = sources
         self._found = found
-        #: Tasks, and the keys of literals that they use; of graphs that are observed only.
+        #: Tasks, and the keys of literals that they use; only for graphs that are observed.
         self.literal_uses = literal_uses
 
     @property
@@ -103,13 +103,13 @@ class Graph:
         return iter(self.tasks)
 
     def literals(self) -> Iterator[tuple[Any, Any]]:
-        """Yield key and value of what is in the graph and needs no call."""
+        """Yield key and value of the entries that need no call."""
         for key, reference in self._found.items():
             if isinstance(reference, Literal):
                 yield key, reference.value
 
     def sort(self, priorities: Mapping[Any, Any]) -> None:
-        """Let tasks that become possible together run by their numbers, the lowest first.
+        """Sort tasks that become ready together by their numbers, the lowest first.
 
         Args:
             priorities: {key: number}, as `dask.order.order` gives them. Keys it lacks come last.
@@ -125,21 +125,21 @@ class Graph:
                 task.dependents.sort(key=last_first)
 
     def results(self) -> Any:
-        """Return the values of what was asked for, once all tasks have finished.
+        """Return the requested values, once all tasks have finished.
 
         Lists of keys give tuples, as dask's own engines do.
         """
         return _values(self.outputs)
 
     def unlink(self) -> None:
-        """Undo all links of a graph that is given up: they are cycles. No task must start any more.
+        """Remove all links of an abandoned graph, which are cycles. No task must start after this.
 
-        Values are left to the tasks that need them: one of these may have started in another thread
-        and not have looked at them yet.
+        Tasks keep their values, because a dependent may have started in another thread and not have
+        read them yet.
         """
         for task in self.tasks:
             task.dependents = []
-        # The error that is raised keeps our frames, and they this object.
+        # The traceback of the error that is raised refers to this object.
         self.sources.clear()
         self.tasks, self.outputs, self._found = [], [], {}
 
@@ -158,11 +158,11 @@ def read_graph(
     node_types: NodeTypes | None = None,
     is_observed: bool = False,
 ) -> Graph:
-    """Read what is needed for `keys`.
+    """Read the tasks that are needed for `keys`.
 
     Args:
-        dsk: {key: literal, key, task, container or node}. Not changed. A `Literal` is its value,
-            whatever that looks like.
+        dsk: {key: literal, key, task, container or node}. Not changed. A `Literal` stands for its
+            value, which is not interpreted.
         keys: a key, or a list of keys and of such lists.
         task_class: the class of the tasks that are made.
         node_types: the classes of dask's nodes; None = there are none.
@@ -170,9 +170,9 @@ def read_graph(
             users of each literal are noted.
 
     Raises:
-        MissingKey: a key that is asked for, or that a node depends on, is not in the graph.
-        GraphCycle: some task needs its own result.
-        GraphError: `dsk` is no mapping, or a key is none.
+        MissingKey: a requested key, or one that a node depends on, is not in the graph.
+        GraphCycle: a task needs its own result.
+        GraphError: `dsk` is no mapping, or a requested key cannot be a key.
     """
     if not isinstance(dsk, dict):
         if not isinstance(dsk, Mapping):
@@ -182,7 +182,7 @@ def read_graph(
     outputs = reader.read_outputs(keys)
     reader.read_all()
     graph = Graph(outputs, reader.tasks, reader.sources, reader.found, reader.literal_uses)
-    # A task that was met again may have been met below itself. Trees need no such look.
+    # A task that was met again may have been met below itself. Trees need no such check.
     if reader.met_again:
         _refuse_cycles(graph)
     return graph
@@ -204,7 +204,7 @@ class _GraphReader:
         self.is_observed = is_observed
         self._plain_node = None if node_types is None else node_types.task
         self._node_classes = () if node_types is None else (node_types.node, node_types.ref)
-        #: {key: what its references refer to}, for the keys that were met.
+        #: {key: object that its references refer to}, for the keys that were met.
         self.found: dict[Any, HasValue] = {}
         #: (task, its entry in the graph), still to be read.
         self.unread: list[tuple[GraphTask, Any]] = []
@@ -214,7 +214,7 @@ class _GraphReader:
         #: Some task was referred to twice.
         self.met_again = False
 
-    # --- What is asked for ------------------------------------------------------------------------
+    # --- Requested keys ---------------------------------------------------------------------------
 
     def read_outputs(self, keys: Any) -> Any:
         """Return references in the place of keys."""
@@ -245,7 +245,7 @@ class _GraphReader:
             self.met_again = True
             return reference
         dsk = self.dsk
-        aliases: dict[Any, None] = {}  # on the way
+        aliases: dict[Any, None] = {}  # that were followed
         while True:
             entry = dsk[key]
             if entry.__class__ is tuple and entry and callable(entry[0]):
@@ -284,14 +284,14 @@ class _GraphReader:
             kind = _KEY if isinstance(entry, (*_KEYS, tuple)) else _LITERAL
         if kind in (_KEY, _TUPLE):
             try:
-                # What is its own name cannot be meant as a reference.
+                # An entry that equals its own key is no reference.
                 return entry if entry in self.dsk and entry != key else _MISSING
             except TypeError:
                 return _MISSING
         return _MISSING
 
     def _read_entry(self, key: Any, entry: Any) -> HasValue:
-        """Return what an entry is that is neither a call nor an alias."""
+        """Return the reference for an entry that is neither a call nor an alias."""
         types = self.node_types
         if types is not None and isinstance(entry, types.node):
             if isinstance(entry, types.data):
@@ -316,7 +316,7 @@ class _GraphReader:
     # --- Arguments --------------------------------------------------------------------------------
 
     def read_all(self) -> None:
-        """Read the tasks that were met, and those that are met by that."""
+        """Read the tasks that were met, and those that are met during that."""
         unread, tasks, sources = self.unread, self.tasks, self.sources
         while unread:
             task, entry = unread.pop()
@@ -328,7 +328,7 @@ class _GraphReader:
                 args = list(entry[1:])
                 self._read_items(task, args, refs, dependencies)
             elif type(entry) is self._plain_node and not entry.kwargs:
-                # What calling the node would do, without going through all arguments again.
+                # The same as calling the node, without visiting all arguments again.
                 task.func = entry.func
                 args = list(entry.args)
                 for i, arg in enumerate(entry.args):
@@ -352,7 +352,7 @@ class _GraphReader:
         refs: list[tuple[int, HasValue]],
         dependencies: list[GraphTask],
     ) -> None:
-        """Replace what refers to something in `items`, and in the containers there."""
+        """Replace the references in `items`, and in the containers there."""
         found, dsk = self.found, self.dsk
         containers: list[ListOf] = []
         while True:
@@ -378,7 +378,7 @@ class _GraphReader:
                             reference = self.look_up(item)
                         elif kind == _KEY:
                             continue
-                    except TypeError:  # a tuple that holds something without a hash
+                    except TypeError:  # a tuple with an item that has no hash
                         reference = None
                     if reference is not None:
                         if reference.__class__ is Literal:
@@ -451,9 +451,9 @@ class _GraphReader:
         return ValuesOf([(key, self._depend(key, task, dependencies)) for key in keys])
 
     def _keys_in_order(self, node: Any) -> list[Any]:
-        """Return the dependencies of a node, those among its own arguments as they are written.
+        """Return the dependencies of a node, those among its own arguments in their order there.
 
-        It has them as a set: in another order in each process.
+        The node has them as a set, whose order differs between processes.
         """
         types = self.node_types
         assert types is not None
@@ -483,7 +483,7 @@ class _GraphReader:
         return reference
 
 
-#: Not among the exact types.
+#: Nodes are recognised by isinstance, not by their exact types.
 _NODE = 5
 
 
@@ -519,7 +519,7 @@ def _refuse_cycles(graph: Graph) -> None:
         return
     reached = {task for task, n_left in left.items() if not n_left}
     reached.update(graph.sources)
-    # Each that was not reached waits for another such: going from one to the next ends in a cycle.
+    # Each task that was not reached waits for another such task, so following them finds a cycle.
     task = next(task for task in graph.tasks if task not in reached)
     path: dict[GraphTask, None] = {}
     while task not in path:

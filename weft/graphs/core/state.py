@@ -1,9 +1,9 @@
 """Consequences of a finished task: tasks that become ready, and values that can be dropped.
 
-Core: constant time per task and edge, for all drivers. The ready stack is last in, first
-out: the task that became possible last runs first, so that chains and branches end before others
-begin, and few results are held at a time. (After dask's local scheduler; what differs: nothing is
-looked up by key, an edge is a pointer.)
+Core: constant time per task and edge, for all drivers. The ready stack is last in, first out: the
+task that became ready last runs first, so that chains and branches end before others begin, and few
+results are held at a time. (As in dask's local scheduler, except that an edge is a pointer, and
+nothing is looked up by key.)
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from .tasks import GraphTask
 
 
 def finish(task: GraphTask, value: Any, ready: list[GraphTask], dropped: list[Any]) -> None:
-    """Note the result of a task.
+    """Store the result of a task.
 
-    Tasks that waited for it alone are pushed on `ready`. Values that it was the last to need are
-    put on `dropped`: the caller lets go of them where their destructors, which are user code, may
-    run.
+    Tasks that waited for it alone are pushed on `ready`. Values that no other task needs are put on
+    `dropped`: the caller drops them where their destructors, which are user code, may run.
     """
     dependents = task.dependents
-    # The dependents point here too: without this, every graph would be garbage for the collector.
+    # The dependents refer to this task, too: without this, every graph would contain cycles.
     task.dependents = []
     n_uses = task.n_uses = task.n_uses + len(dependents)
     if n_uses:

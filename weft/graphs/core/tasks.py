@@ -1,9 +1,9 @@
 """One task of a graph, linked to those it needs and those that need it, and the forms its arguments
 take.
 
-A *reference* is anything with a `value`: a `GraphTask` that has finished, or a container that
-builds its value from references of its own when it is asked. So filling in a call is one loop,
-whatever was written in the graph, and no recursion happens while a graph is read.
+A *reference* is any object with a `value`: a `GraphTask` that has finished, or a container that
+builds its value from references of its own when the attribute is read. So filling in a call is one
+loop for all forms of arguments, and no recursion happens while a graph is read.
 
 Core: independent of the drivers, which run the tasks.
 """
@@ -40,7 +40,7 @@ class GraphTask:
     key: Hashable
     #: Called as `func(*args)` once `refs` are filled in.
     func: Callable[..., Any]
-    #: Template: literals are in place.
+    #: The arguments, with literals in their places.
     args: list[Any]
     #: [(i, reference)]: `args[i]` is the reference's value.
     refs: list[tuple[int, HasValue]]
@@ -50,8 +50,8 @@ class GraphTask:
     dependents: list[GraphTask]
     #: Entries of `dependencies` that have not finished.
     n_waiting: int
-    #: 1 if it is an output, else 0, until it has finished; then also the dependents that have not.
-    #: At 0 the value is dropped.
+    #: 1 if it is an output, else 0, until it has finished; then plus the number of dependents that
+    #: have not. At 0 the value is dropped.
     n_uses: int
     #: The result, from the end of the call until it is dropped; else None.
     value: Any
@@ -71,7 +71,7 @@ def call(task: GraphTask) -> Any:
     refs = task.refs
     if not refs:
         return task.func(*task.args)
-    # A copy: the task must not keep its inputs alive, and may have to be called again.
+    # A copy, because the task must not keep its inputs alive, and may have to be called again.
     args = task.args.copy()
     for i, ref in refs:
         args[i] = ref.value
@@ -88,7 +88,7 @@ class Literal:
 
 
 class ListOf:
-    """A list in the arguments. Each call gets a new one, so that calls cannot affect each other."""
+    """A list in the arguments. Each call gets a new list, so that it cannot affect others."""
 
     __slots__ = ("refs", "template")
 
@@ -109,7 +109,7 @@ class ListOf:
 
 
 class ContainerOf(ListOf):
-    """What is made of a list: a tuple, a set, or a subclass of one of these."""
+    """A container that is made of a list: a tuple, a set, or a subclass of one of these."""
 
     __slots__ = ("make",)
 
@@ -137,7 +137,7 @@ class CallOf(ListOf):
 
 
 class ValuesOf:
-    """{key: value} of some tasks: what a dask node is called with."""
+    """{key: value} of some tasks: the argument of a dask node."""
 
     __slots__ = ("refs",)
 

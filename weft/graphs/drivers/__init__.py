@@ -1,3 +1,3 @@
-"""What runs a graph: inline, on threads, on an executor, on a cluster."""
+"""The drivers, which run a graph: inline, on threads, on an executor."""
 
 from __future__ import annotations

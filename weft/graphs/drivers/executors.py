@@ -1,4 +1,4 @@
-"""What an executor is: whether its tasks see our memory, and how many it runs at once."""
+"""Recognises executors: whether their tasks share this memory, and how many run at once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 class SynchronousExecutor(Executor):
     """Runs each call in `submit`, in the calling thread; for debugging.
 
-    The future that `submit` returns is done. What the call raises is on the future, except
-    KeyboardInterrupt and SystemExit, which are the caller's own.
+    The future that `submit` returns is done. An exception of the call is set on the future, except
+    KeyboardInterrupt and SystemExit, which are raised.
     """
 
     _max_workers = 1
@@ -46,13 +46,13 @@ class SynchronousExecutor(Executor):
 
 
 class ExecutorKind(Enum):
-    """Where an executor runs its calls."""
+    """The place where an executor runs its calls."""
 
     #: In the thread that submits them.
     INLINE = auto()
-    #: In other threads of this process and interpreter: they see its objects.
+    #: In other threads of this process and interpreter, which share its objects.
     SHARED = auto()
-    #: Elsewhere: what goes there is pickled.
+    #: In other processes or interpreters: calls and results are pickled.
     SEPARATE = auto()
 
 
@@ -66,9 +66,9 @@ class MultiprocessingPool(Executor):
         self._max_workers = pool._processes
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have the pool call `fn(*args, **kwargs)`."""
+        """Let the pool call `fn(*args, **kwargs)`."""
         future: Future[T] = Future()
-        future.set_running_or_notify_cancel()  # the pool has no way to take a call back
+        future.set_running_or_notify_cancel()  # the pool cannot cancel a call
         self.pool.apply_async(fn, args, kwargs, future.set_result, future.set_exception)
         return future
 
@@ -77,7 +77,7 @@ def is_client(given: object) -> bool:
     """Return whether this is a client of a cluster, and usable as an executor.
 
     Raises:
-        WrongExecutor: it is one that has to be awaited.
+        WrongExecutor: it is a client that has to be awaited.
     """
     if not isinstance(given, ClusterClient):
         return False
@@ -87,10 +87,10 @@ def is_client(given: object) -> bool:
 
 
 def as_executor(given: object) -> Executor:
-    """Return what was given as an executor.
+    """Return the given object as an executor.
 
     Raises:
-        WrongExecutor: it cannot be used as one.
+        WrongExecutor: it cannot be used as an executor.
     """
     if isinstance(given, Executor):
         return given
@@ -106,12 +106,12 @@ def as_executor(given: object) -> Executor:
     raise WrongExecutor(text)
 
 
-#: {executor: where it was found to run its calls}
+#: {executor: the place where it was found to run its calls}
 _kinds: WeakKeyDictionary[Executor, ExecutorKind] = WeakKeyDictionary()
 
 
 def kind_of(executor: Executor) -> ExecutorKind:
-    """Return where an executor runs its calls; an unknown one gets a call that finds out."""
+    """Return where an executor runs its calls; an unknown one gets a call that finds that out."""
     if type(executor) in (ThreadPool, ThreadPoolExecutor):
         return ExecutorKind.SHARED
     processes = sys.modules.get("concurrent.futures.process")
@@ -148,8 +148,8 @@ def take_back(executor: Executor, futures: Collection[Future[Any]]) -> None:
     """Cancel calls that have not begun, so that they do not wait in the executor's queue.
 
     Calls are not cancelled if the executor may be one that does not mark the futures of running
-    calls: it would find a cancelled future when it sets the result, and its thread would end with
-    the error. Such calls return at once when they begin.
+    calls: setting the result of a cancelled future would raise, and end the executor's thread. Such
+    calls return at once when they begin.
     """
     if isinstance(executor, (ThreadPool, ThreadPoolExecutor)) or any(
         future.running() for future in futures
@@ -159,7 +159,7 @@ def take_back(executor: Executor, futures: Collection[Future[Any]]) -> None:
 
 
 class _Token:
-    """An object that knows whether it was pickled on its way."""
+    """An object that records whether it was pickled on its way."""
 
     def __init__(self, is_original: bool = True) -> None:
         self._is_original = is_original

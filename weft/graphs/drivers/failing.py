@@ -1,4 +1,4 @@
-"""How the failure of a task is raised where the graph was asked for."""
+"""Raises the failure of a task in the thread that requested the graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def call_again(task: GraphTask, error: BaseException) -> None:
     """Make a call that failed once more, here, where a debugger sees it.
 
     Raises:
-        BaseException: what it raises now. If it raises nothing, `error` is still what happened.
+        BaseException: the error that it raises now. If it raises none, `error` is raised.
     """
     try:
         call(task)

@@ -1,4 +1,4 @@
-"""The calling thread runs the graph, task by task: what a debugger likes best."""
+"""The calling thread runs the graph, task by task, which suits debuggers best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_inline(graph: Graph, observer: Observer | None = None) -> Any:
         observer: notified of each task.
 
     Raises:
-        BaseException: what the first task that failed has raised; nothing else was run.
+        BaseException: the exception of the first task that failed; no other task was run.
     """
     ready = graph.sources
     dropped: list[Any] = []
@@ -36,6 +36,6 @@ def run_inline(graph: Graph, observer: Observer | None = None) -> Any:
         finish(task, value, ready, dropped)
         if observer is not None:
             observer.posttask(task, value, threading.get_ident())
-        value = None  # or the next call would keep it alive
+        value = None  # otherwise it would stay alive during the next call
         dropped.clear()
     return graph.results()

@@ -1,9 +1,9 @@
-"""Graphs within tasks: which executors are waiting for the calling task.
+"""Graphs within tasks: finds out which executors wait for the calling task.
 
-A task may ask for a graph on the executor that it runs on itself. If its thread only waited, and
-all threads of a pool did so, none would be left to run anything. So the thread that asks works
-along when it belongs to the executor, or when the executor waits for it: a graph on A whose task
-asks for one on B whose task asks for one on A.
+A task may run a graph on its own executor. If its thread only waited, and all threads of a pool did
+so, none would be left to run tasks. So the calling thread runs tasks, too, if it belongs to the
+executor, or if the executor waits for it: a graph on A whose task runs one on B whose task runs one
+on A.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OuterRun:
     __slots__ = ("executor",)
 
     def __init__(self, executor: Executor) -> None:
-        #: None when the run is over: what a task has started may keep its context for ever.
+        #: None when the run is over, because threads that a task has started may keep its context.
         self.executor: Executor | None = executor
 
 
@@ -34,7 +34,7 @@ _outer: contextvars.ContextVar[tuple[OuterRun, ...]] = contextvars.ContextVar(
 
 
 def context_for_tasks(run: OuterRun) -> contextvars.Context:
-    """Return the caller's context, for tasks of a graph; each call takes a copy."""
+    """Return the caller's context, for tasks of a graph; each call gets a copy."""
     context = contextvars.copy_context()
     context.run(_outer.set, (*_outer.get(), run))
     return context

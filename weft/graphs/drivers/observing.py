@@ -1,14 +1,14 @@
 """dask's callbacks and caches, which see each task begin and end.
 
-An `Observer` keeps the tables that dask's callbacks are shown, beside those of the run and by key,
-because callbacks look into them (a progress bar counts them). It decides nothing. Its methods are
-called by the thread that asked for the graph, in dask's order: `start`, `start_state`, `pretask`
-and `posttask` of each task, `finish`.
+An `Observer` keeps the tables that dask's callbacks get, beside those of the run and by key,
+because callbacks read them (a progress bar counts their entries). It decides nothing. The thread
+that requested the graph calls its methods in dask's order: `start`, `start_state`, `pretask` and
+`posttask` of each task, `finish`.
 
-Engines do not wait for it: tasks begin and end elsewhere, and are shown one after the other in an
-order in which they might have been run, a moment later. So at each call the tables are what they
-are in dask's own engines at such a moment. A task whose result stays in a worker process has none:
-they are not in the table of results, and no `posttask` is called for them.
+Engines do not wait for it: tasks begin and end in other threads, and are shown one after the other
+in an order in which they might have been run, a moment later. So at each call the tables are the
+same as in dask's own engines at such a moment. A task whose result stays in a worker process is not
+in the table of results, and no `posttask` is called for it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Observer:
     """Shows a run to callbacks, and keeps its results in a cache.
 
     Args:
-        callbacks: five functions each.
+        callbacks: tuples of five functions.
         cache: the results that are still needed; outputs stay there.
 
     Attributes:
-        wants_results: not only to know that there are any.
-        state: as dask's own engines show it to callbacks.
+        wants_results: True if `posttask` needs the results themselves.
+        state: the tables, as dask's own engines show them to callbacks.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Observer:
         self._posttasks = [callback[3] for callback in callbacks if callback[3]]
         self.wants_results = bool(self._posttasks) or cache is not None
         self._cache: MutableMapping[Any, Any] = {} if cache is None else cache
-        #: Keys that the owner of the cache has put there: not ours to remove.
+        #: Keys that the owner of the cache has put there, which are not removed.
         self._given = set(self._cache)
         self._dsk: Mapping[Any, Any] = {}
         self._outputs: set[Any] = set()
@@ -107,9 +107,9 @@ class Observer:
                 callback[1](self._dsk, self.state)
 
     def pretask(self, task: GraphTask) -> None:
-        """Show that a task begins; what it needs was shown to have ended."""
+        """Show that a task begins, after its inputs were shown to have ended."""
         state, key = self.state, task.key
-        # It is on top, unless several workers have stacks of their own: then order means little.
+        # It is on top, unless several workers have stacks of their own, with no common order.
         ready = state["ready"]
         place, last = self._places.pop(key), ready.pop()
         if last is not key:
@@ -120,7 +120,7 @@ class Observer:
             pretask(key, self._dsk, state)
 
     def posttask(self, task: GraphTask, value: Any, worker_id: object) -> None:
-        """Show that a task has ended; `ELSEWHERE` is no value."""
+        """Show that a task has ended; `ELSEWHERE` means that its value is not here."""
         state, key = self.state, task.key
         cache = state["cache"]
         is_here = value is not ELSEWHERE

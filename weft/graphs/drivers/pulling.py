@@ -1,9 +1,9 @@
 """Threads of an executor pull tasks: the driver for executors that share this process's memory.
 
-A *puller* is one call that was submitted to the executor. It takes a task, makes the call, notes
+A *puller* is one call that was submitted to the executor. It takes a task, makes the call, stores
 the result and takes the next, under one short lock in between; so short tasks run back to back,
-and a long one holds up no other thread. There is one puller to begin with. A puller that leaves
-tasks behind starts the next one, or wakes an idle one, unless one is on its way already: on a graph
+and a long one does not delay other threads. At first there is one puller. A puller that leaves
+tasks behind starts the next one, or wakes an idle one, unless one is starting already: on a graph
 of tiny tasks, where more threads would only compete for the interpreter, few ever start.
 
 The calling thread waits, so that Ctrl-C works, unless it is a puller itself: a task that runs a
@@ -30,10 +30,10 @@ from .failing import call_again, told
 from .nesting import OuterRun, context_for_tasks, waits_for_caller
 from .relaying import Relay
 
-#: An idle puller gives its thread back after this; others may want it.
+#: An idle puller gives its thread back to the executor after this time.
 _IDLE_S = 0.05
-#: How often the calling thread looks whether its pullers were dropped. On Windows it also notices
-#: Ctrl-C no sooner.
+#: How often the calling thread checks whether its pullers were dropped. On Windows this is also the
+#: delay of Ctrl-C.
 _WAIT_S = 0.1
 
 
@@ -50,13 +50,13 @@ def run_pulling(
     Args:
         graph: used up by this.
         executor: `submit` is called from several threads.
-        n_workers: how many of its threads to use at most.
-        relay: shows what happens, in this thread.
-        rerun_exceptions_locally: make a call that failed once more in this thread.
+        n_workers: largest number of its threads to use.
+        relay: shows the run to callbacks, in this thread.
+        rerun_exceptions_locally: repeat a call that failed in this thread.
 
     Raises:
         WrongExecutor: the executor takes no calls, or dropped those it had.
-        BaseException: what the first task that failed has raised. Tasks that run go on, and their
+        BaseException: the exception of the first task that failed. Running tasks go on, and their
             results are dropped; no other starts.
     """
     if not graph.tasks:
@@ -83,7 +83,7 @@ def run_pulling(
     task, error = run.failed, run.error
     if error is None:
         return graph.results()
-    run.error = None  # it points here, by its frames
+    run.error = None  # its traceback refers to this frame
     try:
         if task is None:
             raise error
@@ -96,12 +96,12 @@ def run_pulling(
 
 
 class _PullingRun:
-    """A graph under way."""
+    """The run of one graph."""
 
     def __init__(
         self, graph: Graph, executor: Executor, n_workers: int, relay: Relay | None
     ) -> None:
-        #: The calling thread is one of the executor's, and pulls too.
+        #: True if the calling thread belongs to the executor, and pulls too.
         self.is_caller_pulling = waits_for_caller(executor)
         self._caller_id: int | None = None
         self.failed: GraphTask | None = None
@@ -112,7 +112,7 @@ class _PullingRun:
         self._executor = executor
         self._relay = relay
         self._call = call if relay is None else relay.call
-        #: Tasks were left behind because the relay is.
+        #: Tasks were left because the relay is behind.
         self._is_held_back = False
         self._lock = threading.Lock()
         self._ready = graph.sources
@@ -121,13 +121,13 @@ class _PullingRun:
         self._is_stopped = False
         #: Pullers that have begun, and have not left before the run was stopped.
         self._n_pullers = 0
-        #: How many more may be started; the first one comes without being asked for.
+        #: Number of pullers that may still be started, the first one not counted.
         self._n_startable = n_workers - 1
         #: A puller was submitted and has not begun.
         self._is_starting = not self.is_caller_pulling
         #: A held lock for each puller that is idle; releasing it wakes the puller.
         self._idle: list[threading.Lock] = []
-        #: A puller was woken and has not noticed yet.
+        #: A puller was woken and has not continued yet.
         self._is_waking = False
         self._futures: list[Future[None]] = []
         self._outer = OuterRun(executor)
@@ -136,7 +136,7 @@ class _PullingRun:
     # --- The calling thread -----------------------------------------------------------------------
 
     def wait(self) -> bool:
-        """Wait for the end, but not for long; return whether it came."""
+        """Wait for the end for a short time; return whether it came."""
         if self._relay is None:
             return self.over.acquire(timeout=_WAIT_S)
         self._relay.show(_WAIT_S)
@@ -153,16 +153,16 @@ class _PullingRun:
     # --- Pullers ----------------------------------------------------------------------------------
 
     def start_puller(self) -> None:
-        """Submit a puller that was counted already, without the lock."""
+        """Submit a puller that was counted already; called without the lock."""
         try:
             future = self._executor.submit(self._context.copy().run, self.pull)
-        except Exception as exc:  # whatever an executor says when it takes no more
+        except Exception as exc:  # an executor that takes no more calls may raise anything
             self._give_up(exc)
         else:
             self._futures.append(future)
 
     def check_pullers(self) -> None:
-        """Look whether the executor has dropped what it was given."""
+        """Check whether the executor has dropped pullers."""
         for future in self._futures:
             if future.cancelled():
                 self._give_up(None)
@@ -195,7 +195,7 @@ class _PullingRun:
                 finish(task, value, ready, dropped)
                 n_unfinished = self._n_unfinished = self._n_unfinished - 1
                 is_next_mine = (
-                    bool(ready)  # as it is now, not when it is looked at again
+                    bool(ready)  # now, because it may change before it is read again
                     and not self._is_stopped
                     and (self._relay is None or self._may_take(self._relay))
                     and (len(ready) == 1 or not self._may_be_helped())
@@ -204,7 +204,7 @@ class _PullingRun:
                     task = ready.pop()
                 elif not n_unfinished:
                     self._end()
-            value = None  # or the next call would keep it alive
+            value = None  # otherwise it would stay alive during the next call
             dropped.clear()
             if not is_next_mine:
                 return self._take() if n_unfinished else None
@@ -237,7 +237,7 @@ class _PullingRun:
             return task
 
     def _send(self, helper: threading.Lock | None, is_start: bool) -> None:
-        """Do what `_next_helper` has decided, without the lock."""
+        """Wake or start the puller that `_next_helper` has chosen, without the lock."""
         if helper is not None:
             helper.release()
         elif is_start:
@@ -245,7 +245,7 @@ class _PullingRun:
 
     def _may_take(self, relay: Relay) -> bool:
         """Return, under the lock, whether to take a task that is shown to callbacks."""
-        # A calling thread that pulls may be in a long task, which holds back no puller.
+        # A calling thread that pulls may be in a long task, which must not delay pullers.
         if relay.is_behind and not self.is_caller_pulling:
             self._is_held_back = True
         return not self._is_held_back
@@ -271,7 +271,7 @@ class _PullingRun:
         """Wait to be woken; return whether this puller was."""
         is_woken = mine.acquire(timeout=_IDLE_S)
         while not is_woken and threading.get_ident() == self._caller_id:
-            # It has no other work: the caller of `get` waits for the end of the graph.
+            # The calling thread of `get` waits for the end of the graph, and has no other work.
             self.check_pullers()
             if self._relay is not None:
                 self._relay.show()
@@ -295,7 +295,7 @@ class _PullingRun:
                 self._end()
 
     def _give_up(self, reason: BaseException | None) -> None:
-        """Take note that the executor does not do what it was asked to."""
+        """End the run because the executor does not run its calls."""
         with self._lock:
             self._n_startable = 0
             if self._is_stopped or self._n_pullers:

@@ -1,12 +1,12 @@
-"""From the threads that run tasks to the one that shows them: what begins and what ends, in order.
+"""Passes the begin and end of tasks, in order, from the threads that run them to callbacks.
 
-The threads that pull tasks do not wait for callbacks. They put down what happens, and the calling
-thread, which has nothing else to do, shows it to the `Observer`. A task that has ended is put down
-before any that needed it can begin, so what is shown is an order in which the tasks might have been
-run one by one.
+The threads that pull tasks do not wait for callbacks. They queue these events, and the calling
+thread, which has no other work, shows them to the `Observer`. The end of a task is queued before
+any of its dependents can begin, so tasks are shown in an order in which they might have been run
+one by one.
 
 Results are held until they were shown. So that they do not pile up behind slow callbacks, no task
-is taken while the calling thread has been showing for `AHEAD_S` without coming to the end.
+is taken once the calling thread has been showing for `AHEAD_S` without reaching the end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 from ..core.tasks import GraphTask, call
 from .observing import Observer
 
-#: As long as an interpreter with a lock may keep the calling thread waiting for it.
+#: The time for which the calling thread may have to wait for the interpreter lock.
 AHEAD_S = 0.005
 
 
 class Relay:
-    """Shows a run whose tasks are called by `call`. Created and asked to show by one thread.
+    """Shows a run whose tasks are called by `call`. One thread creates it and calls `show`.
 
     Attributes:
-        error: what a callback has raised while the calling thread was running tasks.
+        error: the error that a callback raised while the calling thread was running tasks.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -36,12 +36,12 @@ class Relay:
         self._caller_id = threading.get_ident()
         #: (task,) when it begins, (task, value, thread) when it has ended; (): check the waiters.
         self._events: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-        #: When the calling thread has begun to show; None = it has come to the end.
+        #: Time at which the calling thread began to show; None = it has shown all events.
         self._since_s: float | None = None
 
     @property
     def is_behind(self) -> bool:
-        """Whether what has happened is not shown in time."""
+        """True while events are shown too late."""
         since_s = self._since_s
         return since_s is not None and monotonic() - since_s > AHEAD_S
 
@@ -59,14 +59,14 @@ class Relay:
         return value
 
     def wake(self) -> None:
-        """Let the calling thread look whether the run is over."""
+        """Let the calling thread check whether the run is over."""
         self._events.put(())
 
     def show(self, timeout_s: float = 0.0) -> None:
-        """Show what has happened; if nothing has, wait for it.
+        """Show the queued events; if there are none, wait for one.
 
         Raises:
-            BaseException: what a callback raises.
+            BaseException: an error of a callback.
         """
         events, observer = self._events, self._observer
         try:

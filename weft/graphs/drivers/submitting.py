@@ -1,8 +1,8 @@
-"""One `submit` a task, values in this process: the driver for executors whose tasks see neither our
-memory nor a socket of ours.
+"""The driver with one `submit` per task, for executors that can reach neither this memory nor a
+socket of this process.
 
-Everything is done by the calling thread, in the order in which dask's own engines do it. Functions,
-arguments and results are pickled, with cloudpickle where that is needed.
+The calling thread does everything, in the order in which dask's own engines do it. Functions,
+arguments and results are pickled, with cloudpickle where that is needed. Values stay here.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def run_submitting(
         executor: any.
         n_workers: at least 1.
         observer: notified of each task.
-        rerun_exceptions_locally: make a call that failed once more in this thread.
+        rerun_exceptions_locally: repeat a call that failed in this thread.
 
     Raises:
         SerializationError: a task cannot be pickled.
         WorkerDied: the executor broke while it ran tasks.
         WrongExecutor: the executor takes no calls.
-        BaseException: what the first task that failed has raised. Those that run go on, and their
+        BaseException: the exception of the first task that failed. Running tasks go on, and their
             results are dropped; no other starts.
     """
     run = _SubmittingRun(executor)
@@ -81,7 +81,7 @@ def run_submitting(
 
 
 class _SubmittingRun:
-    """The calls under way."""
+    """The calls of one run that were submitted and have not ended."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -96,7 +96,7 @@ class _SubmittingRun:
         blob = dumps_plain((task.func, args), f"task {task.key!r}")
         try:
             future: Future[Any] = self._executor.submit(_run_there, str(task.key), blob)
-        except Exception as exc:  # whatever an executor says when it takes no more
+        except Exception as exc:  # an executor that takes no more calls may raise anything
             if self.tasks and isinstance(exc, BrokenExecutor):
                 raise self._died(task) from exc
             raise self._wrong(f"{type(exc).__name__}: {exc}") from exc
@@ -127,12 +127,12 @@ class _SubmittingRun:
         return WrongExecutor(f"{self._executor!r} cannot run tasks: {text}")
 
     def end(self) -> None:
-        """Take back what has not begun."""
+        """Cancel the calls that have not begun."""
         take_back(self._executor, self.tasks)
         self.tasks.clear()
 
 
-# What tasks raise is returned: what the futures raise is the executor's.
+# An exception of a task is returned, so that exceptions of the futures are the executor's.
 
 
 def _run_there(key: str, blob: bytes) -> tuple[bytes, list[Any] | None, int]:

@@ -1,7 +1,7 @@
-"""The threads that `weft.threaded.get` uses when it is given none: kept warm between calls.
+"""The default threads of `weft.threaded.get`, which are kept warm between calls.
 
-Each run has a pool to itself, so that graphs asked for by several threads do not wait for each
-other; a pool that is free is used again.
+Each run has a pool to itself, so that graphs of several threads do not wait for each other; a pool
+that is free is used again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from ..pool.thread_pool import ThreadPool, abandon
 
-#: More than so many pools are not kept: those of many threads that each asked for a graph once.
+#: Largest number of free pools that are kept; many threads may each have run one graph.
 _MAX_FREE = 2
 
 _lock = threading.Lock()
@@ -38,11 +38,11 @@ def take(n_workers: int) -> ThreadPool:
 
 
 def give_back(pool: ThreadPool, *, is_clean: bool) -> None:
-    """Let others have a pool.
+    """Return a pool to the free ones.
 
     Args:
-        pool: what `take` returned.
-        is_clean: none of its threads is busy with what is wanted no more.
+        pool: the pool that `take` returned.
+        is_clean: none of its threads is busy with an unwanted task.
     """
     if not is_clean:
         abandon(pool)

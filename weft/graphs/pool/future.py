@@ -4,15 +4,15 @@ Owns the life of one task of a `ThreadPool` (pending, running, finished or cance
 watchers. It never chooses when or where the task runs, and calls no user's function under a lock.
 
 The standard future makes a condition and two lists for each task and takes the lock at each step.
-Most futures of a pool are never waited for one by one, so here all that is made when the first
-thread watches (waits, adds a callback, cancels). Then two threads may meet: the worker that runs
-the task, and the one that begins to watch. Neither takes a lock; each writes first and then reads:
+Most futures of a pool are never waited for one by one, so here these are made when the first thread
+watches (waits, adds a callback, cancels). Then two threads may meet: the worker that runs the task,
+and the one that begins to watch. Neither takes a lock; each writes first and then reads:
 
     worker:    _progress = FINISHED;  then look for _watched
     watcher:   set _watched;          then read _progress
 
-So at least one of them sees the other, in either order, with or without a global interpreter lock,
-provided that single attributes are read and written whole and in order. (Without the GIL, CPython
+So at least one of them notices the other, in either order, with or without a global interpreter
+lock, provided that single attributes are read and written whole and in order. (Without it, CPython
 locks the object for each store into a slot, and a list or deque for each append and pop, so a later
 read is not moved before them.)
 
@@ -43,18 +43,18 @@ T = TypeVar("T")
 
 _Callback = Callable[[Future[Any]], object]
 
-#: The one key of a future's dict of attributes that is not the user's.
+#: The only key in a future's dict of attributes that is not the user's.
 _WATCHED = "_weft_watched"
 
-#: CANCELLED alone is a state of standard futures; one of ours notifies as soon as it is cancelled.
+#: CANCELLED alone is a state of standard futures; a PoolFuture notifies when it is cancelled.
 _DONE = (CANCELLED_AND_NOTIFIED, FINISHED, CANCELLED)
 
 
 class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
-    """The state of a watched future, what its watchers need, and its lock.
+    """The state of a watched future, its watchers, and its lock.
 
-    It serves like the `threading.Condition` of a standard future, in a fifth of the time: only
-    threads that sleep in `wait` need a condition.
+    It takes the place of the `threading.Condition` of a standard future, at a fifth of its cost:
+    only threads that sleep in `wait` need a condition.
     """
 
     __slots__ = ("_condition", "callbacks", "state", "waiters")
@@ -62,8 +62,8 @@ class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
     def __init__(self) -> None:
         #: None until the thread that made this has read the future's `_progress`.
         self.state: str | None = None
-        #: What `wait` and `as_completed` of `concurrent.futures` put there. These lists are made
-        #: when something is put there: many small objects are what the garbage collector minds.
+        #: The waiters of `wait` and `as_completed` of `concurrent.futures`. The list is made when
+        #: it is needed, because many small objects slow the garbage collector down.
         self.waiters: list[Any] | None = None
         self.callbacks: list[_Callback] | None = None
         self._condition: threading.Condition | None = None
@@ -80,7 +80,7 @@ class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
             self._condition.notify_all()
 
     def take_callbacks(self) -> list[_Callback]:
-        """Return the callbacks, once. They often refer to the future, and are kept no longer."""
+        """Return the callbacks, once, and drop them, because they often refer to the future."""
         callbacks, self.callbacks = self.callbacks, None
         return callbacks or []
 
@@ -93,7 +93,7 @@ class PoolFuture(Future[T]):
 
     __slots__ = ("_args", "_exception", "_func", "_progress", "_result", "_watched")
 
-    # What the standard class calls by these names is kept here or in `_watched`.
+    # Attributes of the standard class with these names are kept here or in `_watched`.
     _result: Any
     _exception: BaseException | None
     _func: Callable[..., T] | None
@@ -102,7 +102,7 @@ class PoolFuture(Future[T]):
     _watched: _WatchedState | None
 
     def __init__(self, func: Callable[..., T], args: tuple[Any, ...]) -> None:
-        # Not the standard class's __init__, which makes what may never be needed.
+        # Not the standard class's __init__, which makes objects that may never be needed.
         self._func = func
         self._args = args
         self._exception = None
@@ -114,8 +114,8 @@ class PoolFuture(Future[T]):
     def run(self) -> None:
         """Call the function, unless the future was cancelled. Called once, by a worker thread.
 
-        Whatever the function raises becomes the outcome. Only what a done-callback raises that is
-        no `Exception` comes out of here.
+        Any exception of the function becomes the outcome. Only an exception of a done-callback that
+        is no `Exception` is raised from here.
         """
         try:
             self._progress = RUNNING
@@ -125,11 +125,11 @@ class PoolFuture(Future[T]):
                 self._result = self._func(*self._args)  # type: ignore[misc]  # set until it has run
             except BaseException as error:
                 self._result = None
-                # Without this frame, which is of no use to the user.
+                # Without this frame, which does not help the user.
                 traceback = error.__traceback__
                 self._exception = error.with_traceback(traceback and traceback.tb_next)
                 del traceback
-            # Before it is announced: what the task was called with goes when the result comes.
+            # Before it is announced: function and arguments are dropped when the result comes.
             self._func = self._args = None
             self._progress = FINISHED
             if self._watched is not None:
@@ -150,7 +150,7 @@ class PoolFuture(Future[T]):
         """Notify the watchers of the outcome, unless that is done already."""
         watched = self._condition
         with watched:
-            # A thread that began to watch after the outcome was set has found it, see `_watch`.
+            # A thread that began to watch after the outcome was set has read it, see `_watch`.
             if watched.state in _DONE:
                 return
             callbacks = self._settle_locked(watched)
@@ -184,8 +184,8 @@ class PoolFuture(Future[T]):
     def disown(self, error: BaseException) -> None:
         """Take `error` as the outcome if there is none yet, and forget the watchers.
 
-        For a fork's child, where nothing else runs yet: locks may be held by threads that exist
-        only in the parent, and the callbacks are the parent's to call.
+        For a fork's child, where no other thread runs yet: locks may be held by threads that exist
+        only in the parent, and only the parent calls the callbacks.
         """
         if self._watched is not None and self._watched.state == CANCELLED_AND_NOTIFIED:
             return
@@ -199,12 +199,12 @@ class PoolFuture(Future[T]):
     # --- The watchers' side -----------------------------------------------------------------------
 
     def _watch(self) -> _WatchedState:
-        """Begin to watch: from here on the state is in what this returns.
+        """Begin to watch: from here on the state is in the returned object.
 
-        Several threads may do it at once; a thread that is interrupted half-way leaves nothing that
-        the next one does not complete.
+        Several threads may do it at once; if one is interrupted half-way, the next one completes
+        the work.
         """
-        # One atomic step chooses one winner. A slot has no such operation, but the dict has.
+        # One atomic operation selects the object that is used. The dict has one, a slot does not.
         watched: _WatchedState = self.__dict__.setdefault(_WATCHED, _WatchedState())
         with watched:
             if watched.state is None:
@@ -221,7 +221,7 @@ class PoolFuture(Future[T]):
 
     @property
     def _state(self) -> str:  # type: ignore[override]
-        progress = self._progress  # before _watched is looked at
+        progress = self._progress  # before _watched is read
         if self._watched is None:
             return progress
         return self._condition.state  # type: ignore[return-value]  # not None: `_watch` is through
@@ -235,13 +235,13 @@ class PoolFuture(Future[T]):
             return watched.waiters
 
     def result(self, timeout: float | None = None) -> T:
-        """Return what the task returned, or raise what it raised.
+        """Return the result of the task, or raise its exception.
 
         Args:
             timeout: seconds to wait; None = for ever.
 
         Raises:
-            concurrent.futures.TimeoutError: it was not there in time; the task goes on.
+            concurrent.futures.TimeoutError: the task has not ended in time; it goes on.
             concurrent.futures.CancelledError: the future was cancelled.
         """
         if self._progress is FINISHED and (
@@ -259,27 +259,27 @@ class PoolFuture(Future[T]):
             del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the task raised, None if it returned. Waits and raises as `result` does."""
+        """Return the task's exception, None if it returned. Waits and raises as `result` does."""
         if self._progress is FINISHED and self._watched is None:
             return self._exception
         return super().exception(timeout)
 
     def done(self) -> bool:
-        """Whether the task has finished or was cancelled."""
+        """Return whether the task has finished or was cancelled."""
         return self._state in _DONE
 
     def running(self) -> bool:
-        """Whether the task is being run."""
+        """Return whether the task is being run."""
         return self._state == RUNNING
 
     def cancelled(self) -> bool:
-        """Whether the future was cancelled."""
+        """Return whether the future was cancelled."""
         return self._state == CANCELLED_AND_NOTIFIED
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         """Call `fn(self)` when the future is done: in a worker thread, or here if it is done now.
 
-        Callbacks are called in the order in which they were added; what one of them raises is
+        Callbacks are called in the order in which they were added; an exception of a callback is
         logged.
         """
         if self._progress is not FINISHED or self._watched is not None:
@@ -293,7 +293,7 @@ class PoolFuture(Future[T]):
         self._call_back([fn])
 
     def cancel(self) -> bool:
-        """Give the task up if it has not started; return whether the future is cancelled."""
+        """Cancel the task if it has not started; return whether the future is cancelled."""
         if self._progress is FINISHED and self._watched is None:
             return False
         watched = self._condition

@@ -4,17 +4,17 @@ Owns the threads, the queue and the choice of the thread to wake; `future` owns 
 task. It never runs a task in the thread that submits it, and holds no lock while a task, an
 initializer or a callback runs.
 
-Nothing is locked on a task's way either. `submit` and a worker that runs out of work may meet, and
-as in `future` each writes first and reads afterwards:
+Submitting and running a task take no lock either. `submit` and a worker that runs out of work may
+meet, and as in `future` each writes first and reads afterwards:
 
-    submit:    append to `tasks`;  then look whether a worker is `idle`
-    worker:    append to `idle`;   then look for `tasks`, and sleep only if there are none
+    submit:    append to `tasks`;  then check whether a worker is `idle`
+    worker:    append to `idle`;   then check `tasks`, and sleep only if there are none
 
-so either the worker sees the task or `submit` the worker. While every thread is busy none is idle
-and no one is called: a submit makes a future, appends it, and looks at two attributes. In the same
-way a task is in the queue before `submit` looks whether the pool has ended, and a worker that sees
-the end looks into the queue once more: what was accepted is run. One lock guards what happens a few
-times in the life of a pool: a thread is started, the pool ends.
+so either the worker finds the task or `submit` finds the worker. While every thread is busy, none
+is idle and none is woken: a submit makes a future, appends it, and reads two attributes. In the
+same way a task is in the queue before `submit` checks whether the pool has ended, and a worker that
+finds that it has ended checks the queue once more, so accepted tasks are run. One lock guards rare
+events: the start of a thread, and the end of the pool.
 """
 
 from __future__ import annotations
@@ -85,25 +85,25 @@ class _Worker:
             try:
                 self.future.run()
             except BaseException as error:
-                # Raised by a done-callback (what is an Exception is logged elsewhere), or thrown
-                # into this thread from outside. Others rely on the thread, so it goes on.
+                # Raised by a done-callback (an Exception is logged elsewhere), or thrown into this
+                # thread from outside. Other tasks rely on the thread, so it goes on.
                 LOGGER.critical("Exception in worker", exc_info=True)
                 self.future.abandon(error)
 
     def _rest(self) -> bool:
-        """Sleep until called; return False if the pool has ended and nothing is left to do."""
+        """Sleep until called; return False if the pool has ended and no task is left."""
         crew = self.crew
         crew.idle.append(self)
         # If another thread took this worker out of `idle` meanwhile, a call is on its way.
         if (crew.refusal is not None or crew.tasks) and self._withdraw():
-            # The refusal is looked at first: what was accepted was in the queue before it.
+            # The refusal is read first, because accepted tasks were in the queue before it.
             return crew.refusal is None or bool(crew.tasks)
         self.bell.acquire()
         self._withdraw()  # some calls are to all, see `_Crew.call_all`
         return True
 
     def _withdraw(self) -> bool:
-        """Be idle no more; return False if this worker was not, or is just being called."""
+        """Stop being idle; return False if this worker was not idle, or is just being called."""
         try:
             self.crew.idle.remove(self)
         except ValueError:
@@ -111,10 +111,10 @@ class _Worker:
         return True
 
     def call(self) -> None:
-        """Have this worker look into the queue once it has nothing to do. Twice is like once."""
+        """Let this worker check the queue when it is idle. Two calls have the effect of one."""
         try:
             self.bell.release()
-        except RuntimeError:  # it has not heard the last call yet
+        except RuntimeError:  # it has not handled the last call yet
             return
 
 
@@ -131,7 +131,7 @@ def _new_thread(work: Callable[[], object], name: str) -> threading.Thread:
 
 
 class _Crew:
-    """What a pool and its threads share. They know it and not the pool, which may be collected."""
+    """The state of a pool that its threads refer to, so that the pool itself can be collected."""
 
     def __init__(
         self,
@@ -148,13 +148,13 @@ class _Crew:
         self.tasks: deque[PoolFuture[Any]] = deque()
         #: Workers that sleep or are about to; the one that was busy last is called first.
         self.idle: list[_Worker] = []
-        #: All threads are started and the pool is open: a submit need only look at `idle`.
+        #: All threads are started and the pool is open: a submit need only read `idle`.
         self.is_complete = False
-        #: Why nothing is accepted any more: a type of error and its text. Never None again.
+        #: Why no task is accepted any more: a type of error and its text. Never None again.
         self.refusal: tuple[type[RuntimeError], str] | None = None
         #: Every thread that was started. Only grows, under `lock`, while `refusal` is None.
         self.workers: list[_Worker] = []
-        # A signal handler may submit in the midst of a submit: hence not a plain lock.
+        # Reentrant, because a signal handler may submit during a submit.
         self.lock = threading.RLock()
 
     def call(self) -> bool:
@@ -177,14 +177,14 @@ class _Crew:
         return False
 
     def call_for(self, future: PoolFuture[Any]) -> None:
-        """Have `future`, which is in the queue, run; or take it out again and raise why not."""
+        """Let a queued future be run, or take it out of the queue and raise the reason."""
         try:
             if self.call():
                 return
         except RuntimeError:
             self._take_back(future)
             raise
-        # If it is not there, a worker that had not ended yet took it: accepted after all.
+        # If it is not there, a worker that had not ended yet took it, so it is accepted.
         if self._take_back(future):
             assert self.refusal is not None
             kind, text = self.refusal
@@ -198,12 +198,12 @@ class _Crew:
         return True
 
     def call_all(self) -> None:
-        """Have every worker look into the queue, and at `refusal`, once it has nothing to do."""
+        """Let every worker check the queue, and `refusal`, when it is idle."""
         for worker in self.workers.copy():
             worker.call()
 
     def _start_worker(self) -> bool:
-        """Start a thread if one is needed; return False if the caller must look again."""
+        """Start a thread if one is needed; return False if the caller must check again."""
         with self.lock:
             if self.refusal is not None or self.idle:
                 return False
@@ -218,7 +218,7 @@ class _Crew:
             except BaseException as error:
                 if worker.bell.acquire(blocking=False) and worker in self.workers:
                     self.workers.remove(worker)
-                # No more threads on this machine, or the interpreter ends: those there are will do.
+                # No more threads on this machine, or the interpreter ends: use the existing ones.
                 if isinstance(error, RuntimeError) and self.workers:
                     return True
                 raise
@@ -226,21 +226,21 @@ class _Crew:
             return True
 
     def end(self, kind: type[RuntimeError], text: str) -> None:
-        """Accept nothing more; the threads end when nothing is left to do. Call it with `lock`."""
-        # In this order: when workers can see the end, no submit overlooks it.
+        """Accept no more tasks; the threads end when none is left. Call it with `lock`."""
+        # In this order: once workers can read the end, each submit reads it, too.
         self.is_complete = False
         if self.refusal is None or kind is BrokenThreadPool:
             self.refusal = (kind, text)
         self.call_all()
 
     def join(self) -> None:
-        """Wait for the threads, but for the one that calls. To be called after `end`."""
+        """Wait for the threads, except the calling one. To be called after `end`."""
         for worker in self.workers:  # there will be no more
             if worker.thread.is_alive() and worker.thread is not threading.current_thread():
                 worker.thread.join()
 
     def give_up(self, reason: str) -> None:
-        """End as a broken pool: what has not started will not."""
+        """End as a broken pool: no further task is started."""
         with self.lock:
             self.end(BrokenThreadPool, reason)
         for future in self.drain():
@@ -255,10 +255,10 @@ class _Crew:
                 return
 
     def successor(self) -> _Crew:
-        """In a fork's child: return the crew that goes on, without threads and tasks."""
+        """In a fork's child: return a new crew, without threads and tasks."""
         crew = _Crew(self.max_workers, self.name, self.initializer, self.initargs)
         crew.refusal = self.refusal
-        # If it is a worker that forked, it ends after its task.
+        # If a worker has forked, its copy ends after its task.
         self.refusal = (RuntimeError, "the pool goes on with other threads")
         for worker in self.workers:
             if worker.future is not None and worker.thread.ident != threading.get_ident():
@@ -272,16 +272,16 @@ class ThreadPool(Executor):
     """Threads of this process that run submitted calls, at a microsecond per task.
 
     Used as `concurrent.futures.ThreadPoolExecutor` is, and its futures work wherever those of the
-    standard library do. What differs:
+    standard library do. The differences:
 
-    - Ctrl-C ends the program: its end waits for what was submitted, but not if Ctrl-C is why it
-      ends. A `with` block that Ctrl-C leaves cancels what has not started and does not wait for
-      the rest.
+    - Ctrl-C ends the program: its end waits for submitted tasks, unless Ctrl-C is the reason. A
+      `with` block that Ctrl-C leaves cancels tasks that have not started and does not wait for the
+      others.
     - It has one thread for each core that the process may use. Threads that mostly wait for disks
       or networks cost little: pass a higher `max_workers` for such tasks.
     - Cancelling a future wakes the threads that wait for it at once.
-    - After a fork the child's copy of the pool starts threads of its own. What was submitted before
-      belongs to the parent; in the child it fails.
+    - After a fork the child's copy of the pool starts threads of its own. Tasks that were submitted
+      before belong to the parent; in the child their futures fail.
 
     Threads are started when a task comes and no thread is idle, and end with the pool.
     """
@@ -296,24 +296,24 @@ class ThreadPool(Executor):
         """Make a pool; no thread is started yet.
 
         Args:
-            max_workers: how many tasks run at a time, at least 1; None = the number of cores.
-            thread_name_prefix: the threads are called by it and a number.
+            max_workers: number of tasks that run at a time, at least 1; None = the number of cores.
+            thread_name_prefix: prefix of the names of the threads.
             initializer: called in each thread before its first task. If it raises, the pool is
                 broken: each task that has not started, and each submit, raises `BrokenThreadPool`.
-            initargs: what the initializer is called with.
+            initargs: the arguments of the initializer.
         """
         if max_workers is None:
             max_workers = n_cores()
         if not isinstance(max_workers, int):
             raise TypeError(
-                f"max_workers is a number of threads, an int, and {max_workers!r} is a "
+                f"max_workers is a number of threads, an int, but {max_workers!r} is a "
                 f"{type(max_workers).__name__}"
             )
         if max_workers < 1:
             raise ValueError(f"max_workers must be greater than 0, and is {max_workers}")
         if initializer is not None and not callable(initializer):
             raise TypeError(f"the initializer must be callable: {initializer!r}")
-        #: dask and others read how many tasks run at a time where ThreadPoolExecutor has it.
+        #: dask and others read this attribute, as ThreadPoolExecutor has it.
         self._max_workers = max_workers
         name = thread_name_prefix or f"ThreadPool-{next(_numbers)}"
         self._crew = _Crew(max_workers, name, initializer, initargs)
@@ -322,11 +322,11 @@ class ThreadPool(Executor):
 
     @property
     def _threads(self) -> set[threading.Thread]:
-        """Those that were started; under the name by which `ThreadPoolExecutor` has them."""
+        """The threads that were started, under the name that `ThreadPoolExecutor` uses."""
         return {worker.thread for worker in self._crew.workers.copy()}
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> PoolFuture[T]:
-        """Have a thread call `fn(*args, **kwargs)`; return the future of its result.
+        """Let a thread call `fn(*args, **kwargs)`; return the future of its result.
 
         Raises:
             RuntimeError: the pool was shut down.
@@ -354,12 +354,12 @@ class ThreadPool(Executor):
         Args:
             fn: called with one item of each iterable.
             iterables: read at once, or as results are taken if there is a `buffersize`.
-            timeout: seconds from now until each result must be there; None = for ever.
+            timeout: seconds from now until each result must be ready; None = for ever.
             chunksize: for other executors; threads take single calls.
-            buffersize: how many results may be outstanding; None = all.
+            buffersize: largest number of outstanding results; None = all.
 
         Raises:
-            concurrent.futures.TimeoutError: from the iterator, if a result was not there in time.
+            concurrent.futures.TimeoutError: from the iterator, if a result was not ready in time.
         """
         if buffersize is not None and buffersize < 1:
             raise ValueError(f"buffersize is {buffersize}: it must be at least 1, or None")
@@ -368,17 +368,17 @@ class ThreadPool(Executor):
         futures: deque[PoolFuture[T]] = deque()
         try:
             futures.extend(itertools.islice(coming, buffersize))
-        except BaseException:  # an iterable's, or a refusal: nobody gets these futures
+        except BaseException:  # of an iterable, or a refusal: these futures are not returned
             _cancel(futures)
             raise
         return _in_order(futures, coming, deadline)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept nothing more; free the threads when all is done.
+        """Accept no more tasks; end the threads when all are done.
 
         Args:
-            wait: return when all that was submitted is done and the threads have ended.
-            cancel_futures: cancel what has not started.
+            wait: return when all submitted tasks are done and the threads have ended.
+            cancel_futures: cancel tasks that have not started.
         """
         crew = self._crew
         with crew.lock:
@@ -405,10 +405,10 @@ class ThreadPool(Executor):
             raise
 
     def __del__(self) -> None:
-        """End the threads; what was submitted is finished first."""
+        """End the threads, after all submitted tasks."""
         crew = self.__dict__.get("_crew")  # None if __init__ refused its arguments
-        if crew is not None:  # without the lock: nobody can submit
-            crew.end(RuntimeError, "the pool is gone")
+        if crew is not None:  # without the lock, because no thread can submit
+            crew.end(RuntimeError, "the pool was deleted")
 
     def __repr__(self) -> str:
         """Show the number of threads and of waiting calls."""
@@ -457,13 +457,13 @@ def abandon(pool: ThreadPool) -> None:
 
 
 class _Alive(Generic[T]):
-    """Objects, for as long as they live. Any thread may call any method, finalizers too.
+    """A set of weak references. Any thread may call any method, finalizers too.
 
-    Not a WeakSet: to go through one while others come and go is an error.
+    Not a WeakSet, because iterating over one while objects are added and collected is an error.
     """
 
     def __init__(self) -> None:
-        #: Changed by single steps, and gone through in a copy, which is made in one step.
+        #: Changed by atomic operations, and iterated over in a copy, which is made by one as well.
         self._refs: dict[weakref.ref[T], None] = {}
 
     def add(self, obj: T) -> None:
@@ -481,7 +481,7 @@ class _Alive(Generic[T]):
 
 
 def _finish_at_exit() -> None:
-    """Wait for what was submitted, as the end of a program does for the standard library's."""
+    """Wait for submitted tasks, as the end of a program does for the standard library's pools."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt:
         return
     for crew in _crews:
@@ -497,10 +497,10 @@ def _finish_before_threads() -> None:
 
 
 _numbers = itertools.count()
-#: Those that may have something to do: their threads keep them, the pools may be gone.
+#: Crews that may have tasks left: their threads keep them alive, even without the pools.
 _crews: _Alive[_Crew] = _Alive()
 atexit.register(_finish_at_exit)
-#: For the child of a fork.
+#: All pools, for the child of a fork.
 _pools: _Alive[ThreadPool] = _Alive()
 
 
