@@ -62,12 +62,16 @@ clean: ## remove the environment and everything that was made
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Written last: an interrupted set-up is done again.
-$(VENV)/.ready: pyproject.toml
+# Written last: an interrupted set-up is done again. The .pth file puts the checkout on sys.path: the finder of an
+# editable install comes after it, and in a directory that holds a checkout called "weft" Python would take that for a
+# namespace package.
+$(VENV)/.ready: pyproject.toml Makefile
 	@$(find_python); \
 	printf 'setting up %s with %s (once, about a minute) ... ' "$(VENV)" "$$found"; \
 	if ! $(BIN)/python -c '' 2>/dev/null; then rm -rf $(VENV) && "$$found" -m venv $(VENV); fi \
-	&& $(PIP) install 'pip>=23' && $(PIP) install --editable '.[test,dev]' && touch $@ && echo done
+	&& $(PIP) install 'pip>=23' && $(PIP) install --editable '.[test,dev]' \
+	&& echo "$(CHECKOUT)" >"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-checkout.pth" \
+	&& touch $@ && echo done
 
 $(VENV)/.ready-conformance: $(VENV)/.ready
 	@printf 'adding dask and what its tests need to %s (once) ... ' "$(VENV)"; \

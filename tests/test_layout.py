@@ -10,6 +10,7 @@ import ast
 import os
 import subprocess
 import sys
+import sysconfig
 from itertools import chain
 from pathlib import Path
 
@@ -48,11 +49,11 @@ HEAVY = {
 }
 
 
-def python(*arguments: str) -> str:
-    """Run a fresh interpreter at the root of the checkout; return what it printed."""
+def python(*arguments: str, cwd: Path = ROOT) -> str:
+    """Run a fresh interpreter in `cwd`; return what it printed."""
     done = subprocess.run(
         [sys.executable, *arguments],
-        cwd=ROOT,
+        cwd=cwd,
         env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
         capture_output=True,
         text=True,
@@ -100,6 +101,14 @@ def test_weft_holds_the_facade_and_one_link_for_each_folder():
     others = {p.name for p in (ROOT / "weft").iterdir() if not p.is_symlink()}
     modules = {"__init__.py", "__main__.py", "multiprocessing.py", "threaded.py"}
     assert others - {"__pycache__"} == modules | {"py.typed", "graphs"}
+
+
+def test_weft_is_imported_where_the_working_directory_holds_a_clone_called_weft(tmp_path):
+    site = Path(sysconfig.get_path("purelib"))
+    if any(site.glob("__editable___weft*")) and not (site / "weft-checkout.pth").exists():
+        pytest.skip("`make` did not set up this environment: run `make lint`, for instance")
+    (tmp_path / "weft").mkdir()
+    assert python("-c", "import weft; print(weft.Client.__name__)", cwd=tmp_path) == "Client\n"
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
