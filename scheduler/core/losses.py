@@ -35,7 +35,7 @@ def note_loss(state: SchedulerState, ws: WorkerHandle) -> None:
     loss = Loss(ws.name, state.now, len(ws.processing), len(ws.has_what))
     known = state.exit_reports.get(ws.worker_id)
     if known is not None:
-        _report(state, loss, known[1].reason)
+        _report(state, loss, known.reason)
     elif any(s.supervisor_id == ws.supervisor_id for s in state.supervisors.values()):
         state.losses[ws.worker_id] = loss
     else:

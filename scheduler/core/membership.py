@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: A worker's supervisor has this long to report what ran when it died.
 EXIT_REPORT_WAIT_S: Final = 60.0
+#: The reason for the end of a worker's process is cut to so many characters.
+MAX_REASON_CHARS: Final = 500
 #: Threads of one worker.
 MAX_NTHREADS: Final = 1 << 16
 #: Keys named in one KeysUnrunnable message.
@@ -343,13 +345,26 @@ def _threads(n: int) -> str:
 def on_worker_exited(
     state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkerExited
 ) -> None:
-    """A worker's process ended. Its connection's end may be seen before or after this report."""
+    """A worker's process ended. Its connection's end may be seen before or after this report.
+
+    A report is kept for a registered worker only: nothing was run by one that never registered.
+    """
     supervisor.last_seen = state.now
-    note_exit(state, message.worker_id, message.reason)
-    if message.worker_id in state.lost_workers:
+    worker_id = message.worker_id
+    ws = state.workers_by_id.get(worker_id)
+    lost = state.lost_workers.get(worker_id)
+    known = ws if ws is not None else lost[1] if lost is not None else None
+    if known is not None and known.supervisor_id != supervisor.supervisor_id:
+        state.counters.reports_stale += 1
+        return
+    if len(message.reason) > MAX_REASON_CHARS:
+        reason = message.reason[:MAX_REASON_CHARS] + " [...]"
+        message = m.WorkerExited(worker_id=worker_id, reason=reason, running=message.running)
+    note_exit(state, worker_id, message.reason)
+    if lost is not None:
         blame(state, message)
-    else:
-        state.exit_reports[message.worker_id] = (state.now, message)
+    if ws is not None:
+        state.exit_reports[worker_id] = message
 
 
 def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
@@ -366,8 +381,6 @@ def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
     report_losses(state)
     for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
         del state.lost_workers[worker_id]
-    for worker_id in [w for w, entry in state.exit_reports.items() if _is_old(now, entry[0])]:
-        del state.exit_reports[worker_id]
     for task_class in list(state.classes.values()):
         if task_class.members:
             for task in list(task_class.unrunnable):

@@ -62,11 +62,11 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for function in state.functions.values():
         function.workers.pop(ws, None)
     end_relays(state, ws)
+    report = state.exit_reports.pop(ws.worker_id, None)
     if (processing or held) and ws.supervisor_id:
         state.lost_workers[ws.worker_id] = (state.now, ws, processing, held)
-        report = state.exit_reports.pop(ws.worker_id, None)
         if report is not None:
-            blame(state, report[1])
+            blame(state, report)
 
 
 def blame(state: SchedulerState, report: m.WorkerExited) -> None:

@@ -226,8 +226,8 @@ class SchedulerState:
         self.lost_workers: dict[
             str, tuple[float, WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
         ] = {}
-        #: {worker_id: (when, report)} that came before the worker's connection closed
-        self.exit_reports: dict[str, tuple[float, m.WorkerExited]] = {}
+        #: {worker_id: report} that came before the connection of that registered worker closed
+        self.exit_reports: dict[str, m.WorkerExited] = {}
         #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
         #: the reason, or soon without it
         self.losses: dict[str, Loss] = {}

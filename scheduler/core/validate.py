@@ -539,6 +539,15 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "a lost worker is not registered": lambda s: [
         entry[1] for entry in s.lost_workers.values() if _is_registered(s, entry[1])
     ],
+    "exit reports are of registered workers": lambda s: [
+        worker_id for worker_id in s.exit_reports if worker_id not in s.workers_by_id
+    ],
+    "unreachable lists registered workers": lambda s: [
+        (ws, other)
+        for ws in s.workers.values()
+        for other in ws.unreachable
+        if not _is_registered(s, other)
+    ],
     # Clients and other peers.
     "clients are filed by id": lambda s: [c for id, c in s.clients.items() if c.client_id != id],
     "a client is lost iff it is not connected": lambda s: [

@@ -9,6 +9,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core import relays
+from weft.scheduler.core.membership import MAX_REASON_CHARS
 from weft.scheduler.core.missing import MAX_UNREACHABLE_ROUNDS
 
 from ..builders import Board, assigned, dropped, finished, graph, told
@@ -465,3 +466,44 @@ def test_data_that_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
                 board.send(peer, m.Heartbeat(facts={}))
             board.tick(2.0)
         assert board.states("b") == ["processing"]
+
+
+def test_exit_reports_are_kept_only_for_registered_workers_of_the_same_supervisor():
+    board = Board()
+    sup, other = board.supervisor("sup"), board.supervisor("other")
+    worker = board.worker("w", worker_id="w", supervisor_id="sup")
+    for n in range(3):
+        board.send(sup, died(f"never joined {n}", []))
+    board.send(other, died("w", []))
+    assert board.state.exit_reports == {}
+    assert board.state.counters.reports_stale == 1
+    board.send(sup, died("w", [], "r" * 100_000))
+    assert board.state.exit_reports["w"].reason == "r" * MAX_REASON_CHARS + " [...]"
+    board.close(worker)
+    assert board.state.exit_reports == {}
+
+
+def test_only_the_supervisor_of_a_lost_worker_counts_deaths_against_its_tasks():
+    board = Board(allowed_deaths=0)
+    client, sup, other = board.client(), board.supervisor("sup"), board.supervisor("other")
+    worker = board.worker("w", worker_id="w", supervisor_id="sup")
+    board.send(client, graph("a"))
+    attempt = board.attempt("a")
+    board.close(worker)
+    board.send(other, died("w", [attempt]))
+    assert board.states("a") == ["no_worker"]
+    board.send(sup, died("w", [attempt]))
+    assert board.states("a") == ["erred"]
+
+
+def test_a_lost_worker_is_no_longer_noted_as_out_of_reach():
+    board = Board()
+    client, holder, reader = board.client(), board.worker("holder"), board.worker("reader")
+    board.send(client, graph("a", workers=["holder"]))
+    board.finish(holder, "a", blob=None)
+    missing = m.KeysMissing(keys=["a"], holder="tcp://holder", unreachable=True)
+    board.send(reader, missing)
+    ws = board.state.workers[reader]
+    assert [other.name for other in ws.unreachable] == ["holder"]
+    board.close(holder)
+    assert ws.unreachable == {}

@@ -250,6 +250,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "lost workers are filed by id": lambda b: lose(b, "other"),
     "a lost worker is not registered": lambda b: lose(b, b.w.worker_id),
+    "exit reports are of registered workers": lambda b: b.state.exit_reports.update(
+        {"gone": m.WorkerExited(worker_id="gone", reason="", running=[])}
+    ),
+    "unreachable lists registered workers": lambda b: b.w.unreachable.update({Broken().w: 0.0}),
     # Clients and other peers.
     "clients are filed by id": lambda b: setattr(b.alice, "client_id", "other"),
     "a client is lost iff it is not connected": lambda b: setattr(b.alice, "lost_at", 1.0),
