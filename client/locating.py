@@ -43,10 +43,13 @@ class Location:
         cluster_options: dict[str, Any],
     ) -> None:
         if address is not None and not isinstance(address, str):
-            if not isinstance(getattr(address, "scheduler_address", None), str):
+            is_located = isinstance(getattr(address, "scheduler_address", None), str)
+            # A client has an address too, but no security.
+            if not is_located or (security is None and not hasattr(address, "security")):
+                hint = "; client.cluster is the cluster that a client has started"
                 raise TypeError(
                     "address= is a str, or a cluster with scheduler_address and security, not "
-                    f"{type(address).__name__}"
+                    f"{type(address).__name__}{hint if is_located else ''}"
                 )
             if connection_file is not None:
                 raise TypeError("give a cluster or a connection_file=, not both")
@@ -69,8 +72,12 @@ class Location:
         )
         if cluster_options and not self._is_local:
             names = ", ".join(sorted(cluster_options))
+            why = ""
+            if address is None and connection_file is None:
+                why = ", because $WEFT_CONNECTION_FILE is set: unset it to start a LocalCluster"
             raise TypeError(
                 f"{names}: options of a LocalCluster, but this client connects to a running one"
+                + why
             )
 
     def start_cluster(self) -> None:

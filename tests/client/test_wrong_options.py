@@ -31,3 +31,20 @@ def test_a_closed_client_is_not_entered_again():
         assert client.submit(abs, -1).result() == 1
     with pytest.raises(weft.ClientClosed), client:
         pass
+
+
+def test_a_client_in_the_place_of_an_address_is_a_type_error():
+    options = {"processes": False, "n_workers": 1, "set_as_default": False}
+    with (
+        weft.Client(**options) as client,
+        pytest.raises(TypeError, match=r"a cluster with .*, not Client; client\.cluster is"),
+    ):
+        weft.Client(client)
+
+
+def test_the_error_of_a_cluster_s_options_names_the_variable_that_rules_them_out(monkeypatch):
+    monkeypatch.setenv("WEFT_CONNECTION_FILE", "cluster.json")
+    with pytest.raises(TypeError, match=r"a running one, because \$WEFT_CONNECTION_FILE is set"):
+        weft.Client(n_workers=2)
+    with pytest.raises(TypeError, match=r"connects to a running one$"):
+        weft.Client("tcp://127.0.0.1:1", n_workers=2)
