@@ -71,9 +71,15 @@ if not TYPE_CHECKING:  # a checker that saw this function would accept any name
             return import_module(f".{name}", __name__)  # which also sets the attribute
         home = _HOMES.get(name)
         if home is None:
+            import sys
+
             from .client.absent import MODULE, missing_attribute
 
-            raise missing_attribute(MODULE, "", name)
+            error = missing_attribute(MODULE, "", name)
+            if name in MODULE and sys._getframe(1).f_code.co_name == "_handle_fromlist":
+                # `from weft import name`, which replaces the text of an AttributeError.
+                raise ImportError(str(error), name=__name__)
+            raise error
         value = getattr(import_module(f".{home}", __name__), name)
         globals()[name] = value  # the next access does not come here
         return value

@@ -69,6 +69,17 @@ def test_the_error_of_a_missing_method_gives_advice(client, cluster):
         weft.nonsense
 
 
+@pytest.mark.parametrize("name", ["progress", "get_client"])
+def test_the_import_of_an_absent_name_gives_the_advice_of_its_attribute(name):
+    with pytest.raises(AttributeError) as of_attribute:
+        getattr(weft, name)
+    with pytest.raises(ImportError) as of_import:
+        exec(f"from weft import {name}", {})
+    assert str(of_import.value) == str(of_attribute.value)
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        exec("from weft import nonsense", {})
+
+
 @pytest.mark.parametrize("wait", [concurrent.futures.wait, concurrent.futures.as_completed])
 def test_the_standard_library_s_wait_gets_advice_for_these_futures(client, wait):
     with pytest.raises(AttributeError, match=r"use weft\.wait and weft\.as_completed"):
