@@ -64,7 +64,9 @@ class SchedulerNode:
         self._next_peer = 1
         self._flush_scheduled = False
         self._turns = Turns(plan.limits["scheduler.slice"])
-        self._turn_scheduled = False
+        #: {whether it keeps the run going: None} of the turns that are due; one that does is due
+        #: while anything but signs of life waits
+        self._scheduled_turns: dict[bool, None] = {}
         #: {attempt: key} of all that were ever assigned.
         self.assigned: dict[int, str] = {}
         self._n_unchecked = 0
@@ -93,18 +95,30 @@ class SchedulerNode:
         if self.is_alive and peer is not None:
             self.world.note(f"{self!r} <- {peer}", messages)
             role = self.core.roles.get(peer, Role.VIEWER)
-            self._turns.begin(self.world.now)  # a look at the sockets brought these
+            is_first = not self._turns
             if self._turns.passes(peer, role, messages, self.world.now):
+                self._schedule_turn(is_work=False)
                 self._receive(peer, messages)
                 return
+            self.world.probes["too much for one look at the sockets"] += is_first
             self._turns.add(peer, role, messages, self.world.now)
-            self._turn(is_work=not all(isinstance(message, KEEP_ALIVE) for message in messages))
+            is_work = not all(isinstance(message, KEEP_ALIVE) for message in messages)
+            self._schedule_turn(is_work=is_work)
 
-    def _turn(self, *, is_work: bool) -> None:
-        """Handle one slice, now; other waiting rows have their turn a little later."""
+    def _schedule_turn(self, *, is_work: bool) -> None:
+        """Let a turn begin a little later: frames that arrive until then came in the same look."""
+        if is_work not in self._scheduled_turns:
+            self._scheduled_turns[is_work] = None
+            delay = self.world.rng.random() * self.plan.flush_delay
+            self.world.at(delay, self._turn, is_work, is_work=is_work)
+
+    def _turn(self, is_work: bool) -> None:
+        """Handle one slice; other waiting rows have theirs after another look at the sockets."""
+        del self._scheduled_turns[is_work]
         turns = self._turns
         turns.validate()
-        taken = turns.take(turns.scale(self.world.now)) if self.is_alive else None
+        scale = turns.begin(self.world.now)
+        taken = turns.take(scale) if self.is_alive else None
         if taken is None:
             return
         peer, messages, _ = taken
@@ -112,15 +126,9 @@ class SchedulerNode:
             self._handle(PeerClosed(peer))
         else:
             self._receive(peer, messages)
-        if turns and not self._turn_scheduled:
-            self.world.probes["slice left for later"] += bool(turns.waiting())
-            self._turn_scheduled = True
-            delay = self.world.rng.random() * self.plan.flush_delay
-            self.world.at(delay, self._next_turn, is_work, is_work=is_work)
-
-    def _next_turn(self, is_work: bool) -> None:
-        self._turn_scheduled = False
-        self._turn(is_work=is_work)
+        if turns:
+            self.world.probes["slice left for later"] += 1
+            self._schedule_turn(is_work=is_work)
 
     def _receive(self, peer: int, messages: list[Message]) -> None:
         n_before = self.core.counters.tasks_completed
@@ -184,7 +192,7 @@ class SchedulerNode:
         if self.is_alive and peer is not None:
             del self._links[peer]
             self._turns.close(peer)
-            self._turn(is_work=True)
+            self._schedule_turn(is_work=True)
 
     def kill(self) -> None:
         """End the process; its state is lost."""
