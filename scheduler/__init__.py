@@ -1,6 +1,6 @@
-"""The scheduler: a pure core that decides, and a shell that talks to workers and clients.
+"""The scheduler: a pure core that decides, and a shell that connects it to workers and clients.
 
-Its process never imports pickle or cloudpickle: user code and data pass through unopened.
+Its process never imports pickle or cloudpickle: user code and data are passed on unread.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ passes one guard, `_handle`: after an exception the scheduler logs it and ends a
 come back to the scheduler that is started next.
 
 Received messages are queued per peer (`turns.py`) and handled in turns: some slices, then one flush
-of the out-boxes. Between two turns the loop looks at its sockets. A peer of which much waits is not
-read from until less does.
+of the out-boxes. Between two turns the loop reads its sockets. A peer with many waiting rows is not
+read from until most of them are handled.
 
 While a peer's socket is not writable its out-box stays and grows, so batches form by themselves
 under load, and an idle system answers at once. There are no batching timers.
@@ -67,20 +67,20 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 @dataclass(slots=True)
 class SchedulerConfig:
-    """How to run a scheduler.
+    """The configuration of a scheduler.
 
     Attributes:
-        addresses: where to listen, e.g. `tcp://127.0.0.1:8786`; port 0 = any free one.
+        addresses: addresses to listen at, e.g. `tcp://127.0.0.1:8786`; port 0 = any free one.
         security: the cluster's token, id and, for TLS, certificate.
-        client_lease_s: what a lost client wants is kept this long, seconds.
-        handshake_timeout_s: a connection has this long to prove that it holds the token.
+        client_lease_s: time for which the results that a lost client wants are kept, seconds.
+        handshake_timeout_s: time in which a connection must prove that it has the token.
         heartbeat_s: how often peers send a heartbeat; a peer that sends nothing for
             `wire.session.MISSED_HEARTBEATS` of these counts as dead, on either side.
         progress_timeout_s: a frame may pause this long on its way.
-        max_unfinished_nbytes: what all peers together have sent of frames that are not complete may
-            take so much memory, beside the oldest of these frames.
-        max_outbox_nbytes: so much may wait for a peer that does not read, about, beside what its
-            connection has taken; it is cut off then.
+        max_unfinished_nbytes: memory of the incomplete frames of all peers together, beside the
+            oldest of these frames.
+        max_outbox_nbytes: approximate size of the messages that may wait for a peer that does not
+            read, beside those that its connection has taken; then it is cut off.
         facts: sent to every peer that registers.
     """
 
@@ -128,12 +128,12 @@ class SchedulerServer:
 
     @property
     def stopping(self) -> bool:
-        """Whether the end has begun, or is over."""
+        """True once the end has begun."""
         return self._stop_task is not None
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, with real port numbers."""
+        """The addresses that it listens at, with real port numbers."""
         return [listener.address for listener in self._listeners]
 
     async def start(self) -> None:
@@ -280,7 +280,7 @@ class SchedulerServer:
 
     # -- turns -----------------------------------------------------------------------------------
     def _turn(self) -> None:
-        """Handle some of what waits, write the out-boxes, and look at the sockets before more."""
+        """Handle some waiting messages, write the out-boxes, and read the sockets before more."""
         self._turn_scheduled = False
         try:
             self._handle_slices()
@@ -309,7 +309,7 @@ class SchedulerServer:
 
     # -- the guard -------------------------------------------------------------------------------
     def _handle(self, event: Event, now: float) -> None:
-        """Let the core take in an event. An exception is a bug of weft and ends the scheduler."""
+        """Pass an event to the core. An exception is a bug of weft and ends the scheduler."""
         if self._bug is not None:
             return
         try:
@@ -318,7 +318,7 @@ class SchedulerServer:
             self._crash(bug, _describe(event), self.state.story_of(event))
 
     def _crash(self, bug: Exception, during: str, story: Sequence[str] = ()) -> None:
-        """End the scheduler at once: nothing of what a broken core has put out is sent."""
+        """End the scheduler at once: messages of a broken core are not sent."""
         if self._bug is not None:
             return
         self._bug = bug
@@ -352,7 +352,7 @@ class SchedulerServer:
             self._loop.call_soon(self._turn)
 
     def _flush(self) -> None:
-        """Do what the core has put out: `before`, the messages, `after`."""
+        """Empty the core's out-boxes: `before`, the messages, `after`."""
         if self._bug is not None:
             return
         state = self.state
@@ -377,7 +377,7 @@ class SchedulerServer:
                 try:
                     connection.send(messages)
                 except LocalProtocolError as error:
-                    # The other peers must get theirs. This one is sent the state when it is back.
+                    # The other peers must get theirs. This one gets the state when it is back.
                     _log.error("closing %s: %s", connection.peer_address, error)
                     connection.abort()
         if state.after:
@@ -418,7 +418,7 @@ def _describe(event: Event) -> str:
 
 
 class _Peer:
-    """The handler of one connection: it adds the peer's number to what is delivered."""
+    """The handler of one connection: it adds the peer's number to its messages."""
 
     __slots__ = ("_peer", "_server")
 

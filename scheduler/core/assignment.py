@@ -89,7 +89,7 @@ class Draft:
 
 
 def settle(state: SchedulerState) -> None:
-    """Give out what can be given out; called at the end of every `handle`."""
+    """Assign the tasks that can be assigned; called at the end of every `handle`."""
     if state.touched:
         _refresh(state)
     if state.ready or state.ahead:
@@ -180,7 +180,7 @@ def _let_newcomer_in(
 def assign(
     state: SchedulerState, drafts: dict[WorkerHandle, Draft], task: SchedulerTask, ws: WorkerHandle
 ) -> None:
-    """Move a task to processing, and what may follow it ahead.
+    """Move a task to processing, and assign ahead the tasks that may follow it.
 
     The task is out of its queue already, or waiting.
     """

@@ -1,4 +1,4 @@
-"""What workers report of attempts: finished, raised.
+"""Handles the reports of workers about attempts: finished, raised.
 
 `on_finished` is the hottest loop of the scheduler: one pass over the columns, results straight into
 the columns of the clients that want them. It is the fused form of `move(processing -> memory)` plus
@@ -156,8 +156,8 @@ def _tell_others(
 def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
     """Attempts raised.
 
-    They are run again while their group's `retries` last; after that they fail, with all that
-    depends on them.
+    They are run again while their group's `retries` last; after that they fail, with all their
+    dependents.
     """
     again: dict[SchedulerTask, None] = {}
     for attempt, failure in zip(message.attempts, message.failures, strict=True):

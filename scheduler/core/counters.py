@@ -1,4 +1,4 @@
-"""What happened so far, as plain ints, and what each number is called.
+"""Counts of events, as plain ints, and the metric of each.
 
 They are incremented once per batch and rendered only on request. A field's metadata is its
 metric: `info` names and describes the values by it, and the HTTP process gives Prometheus its
@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a number is called. A name that ends in `_total` is a counter, any other a gauge.
+    """The name of a number. A name that ends in `_total` is a counter, any other a gauge.
 
     Attributes:
         text: one sentence, for display.
@@ -26,7 +26,7 @@ class Metric:
 
 
 def _total(text: str, name: str = "", label: tuple[str, str] = ("", "")) -> int:
-    """Declare a counter; without a name, it is called as its field, with `_total`.
+    """Declare a counter; by default its name is that of its field, with `_total`.
 
     Args:
         text: see `Metric`.

@@ -1,7 +1,7 @@
 """The exceptions of erred tasks that the scheduler keeps for its clients, bounded in bytes.
 
-One may have 8 MiB, and a `map` may fail a million times. When those that are kept take too much,
-what is added is cut to type and text: the client raises `TaskErred` then, which shows both.
+One may have 8 MiB, and a `map` may fail a million times. When those that are kept take too much
+memory, new ones are cut to type and text: the client raises `TaskErred` then, which shows both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CUT: Final = (
     "[the scheduler holds too many failures to keep this one's exception and traceback; "
     "release futures of failed tasks, or raise smaller exceptions]"
 )
-#: What a list and its items take beside their contents, about.
+#: Approximate memory of a list and its items, beside their contents.
 _OVERHEAD: Final = 300
 
 
@@ -36,7 +36,7 @@ class Failures:
         return len(self._shared)
 
     def fit(self, failure: Failure) -> Failure:
-        """Return a new failure, cut to what there is room for."""
+        """Return a new failure, cut if there is no room for the whole."""
         if self.nbytes + _nbytes(failure) <= MAX_NBYTES or failure[0] != "exception":
             return failure
         if len(failure) < 7:

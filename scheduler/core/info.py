@@ -1,6 +1,6 @@
 """The state described for display and for Prometheus: plain maps, made only on request.
 
-A metric is declared once: a counter in `counters.py`, what is read off the state in `_SHOWN`.
+A metric is declared once: counters in `counters.py`, values read off the state in `_SHOWN`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _SHOWN: Final = (
         read=_epoch_s,
     ),
 )
-#: What the shell measures and hands over with each tick (`SchedulerTick.measurements`).
+#: Values that the shell measures and passes in with each tick (`SchedulerTick.measurements`).
 _MEASURED: Final = (
     Metric("auth_failures_total", "Connections refused before they proved the token."),
     Metric("bytes_total", "Bytes on all connections.", "direction"),

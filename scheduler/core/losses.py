@@ -1,8 +1,8 @@
-"""What the log says about lost workers: why, and what was there; few lines for many deaths.
+"""The log lines about lost workers: the reason, and the work that was lost; few for many deaths.
 
 The end of a worker's connection and the report of its supervisor come in either order, and are one
-line. A supervisor that has not reported a second after the end will hardly do so: the worker's
-process is alive, or the supervisor is lost as well.
+line. A supervisor that has not reported a second after the end will probably not report: the
+worker's process is alive, or the supervisor is lost as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REASON_WAIT_S: Final = 1.0
 
 @dataclass(slots=True)
 class Loss:
-    """A worker that was lost, and what was there."""
+    """A worker that was lost, and the tasks and data that it had."""
 
     name: str
     when: float
@@ -31,7 +31,7 @@ class Loss:
 
 
 def note_loss(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Take in the end of a worker's connection, while the worker still has what it had."""
+    """Record the end of a worker's connection, before its tasks and data are removed."""
     loss = Loss(ws.name, state.now, len(ws.processing), len(ws.has_what))
     known = state.exit_reports.get(ws.worker_id)
     if known is not None:
@@ -43,7 +43,7 @@ def note_loss(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def note_exit(state: SchedulerState, worker_id: str, reason: str) -> None:
-    """Take in a supervisor's report. A worker that is connected is reported with its loss."""
+    """Record a supervisor's report. A worker that is still connected is logged with its loss."""
     loss = state.losses.pop(worker_id, None)
     if loss is not None:
         _report(state, loss, reason)
@@ -72,7 +72,7 @@ def _report(state: SchedulerState, loss: Loss, reason: str) -> None:
         f"worker {loss.name} is lost ({why}): {loss.n_tasks} tasks are placed again, "
         f"{loss.n_results} results were there"
     )
-    # A connection that ends without a death, and takes nothing with it, is no warning.
+    # A connection that ends without a death, and without lost work, is no warning.
     if (reason or loss.n_tasks or loss.n_results) and state.death_log.note(
         loss.name, why, state.now, n_tasks=loss.n_tasks, n_results=loss.n_results
     ):

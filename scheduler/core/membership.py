@@ -1,8 +1,8 @@
 """Peers that come and go: registration, leases, liveness, the size of the cluster.
 
 A connection is a *session*; identity is the uuid in the registration. A worker that comes back is a
-new handle: what it ran was placed again when its connection closed. A client's wishes outlive its
-connection by `client_lease_s`.
+new handle: its tasks were placed again when its connection closed. The wants of a client outlive
+its connection by `client_lease_s`.
 
 Liveness is judged by the socket first, then by the worker's supervisor, which answers even while
 user code holds the interpreter lock: a worker that is merely silent is lost only when its
@@ -203,7 +203,7 @@ def _set_all_aside(state: SchedulerState, task_class: TaskClass) -> None:
 
 # -- ends -----------------------------------------------------------------------------------------
 def on_closed(state: SchedulerState, peer: int) -> None:
-    """Take in the end of a connection (a second report of it has no effect)."""
+    """Handle the end of a connection (a second report of it has no effect)."""
     role = state.roles.pop(peer, None)
     state.strangers.pop(peer, None)
     if role is Role.WORKER:
@@ -252,14 +252,14 @@ def _remove_worker(
 
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
-    """A worker finishes what it runs: ask everything else back, and give it nothing more."""
+    """A worker finishes its running tasks: ask the others back, and assign no more to it."""
     if ws.is_leaving:
         return
     ws.is_leaving = True
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     if ws.processing:
-        # It comes after all that was sent before, so the answer leaves only what runs there.
+        # It comes after all earlier messages, so the answer leaves only running tasks there.
         ws.return_asked = True
         state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
     state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets nothing more")
@@ -270,13 +270,13 @@ def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> No
     """A worker leaves in order."""
     del state.roles[ws.peer]
     _remove_worker(state, ws, left_because=message.reason)
-    # What still ran there was not the reason for its end, whatever its supervisor will report.
+    # Its running tasks were not the reason for its end, whatever its supervisor reports.
     state.lost_workers.pop(ws.worker_id, None)
     state.part(ws.peer)
 
 
 def on_client_bye(state: SchedulerState, client: ClientHandle, message: m.Bye) -> None:
-    """A client leaves for good: its wishes end now."""
+    """A client leaves for good: its wants end now."""
     assert client.peer is not None
     state.part(client.peer)
     on_closed(state, client.peer)
@@ -413,7 +413,7 @@ def _end_silent(state: SchedulerState) -> None:
     keeps what it wants for as long as its connection lasts.
     """
     now, silence = state.now, state.heartbeat_s * MISSED_HEARTBEATS
-    # What peers sent while the scheduler itself was held up is still to be read.
+    # Messages that arrived while the scheduler itself was held up are still to be read.
     deaf = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
     state.last_tick = now
     if deaf > 0:

@@ -1,4 +1,4 @@
-"""Data that is not where it should be, and copies that come and go.
+"""Data that a holder does not have or cannot send, and copies that are added and removed.
 
 A holder that a worker could not reach keeps its data; a holder that does not have the data loses
 that copy in the records. When the last copy is lost, the task is computed again if it is needed.
@@ -31,13 +31,13 @@ from .transitions import (
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: A task is placed anew so often at once because the holder of an input cannot be reached; then
-#: once per tick, for a beat longer than it takes to notice that the holder is dead.
+#: Number of times that a task is placed anew at once because the holder of an input cannot be
+#: reached; then it is placed once per tick, for longer than it takes to notice a holder's death.
 MAX_UNREACHABLE_ROUNDS = 8
 
 
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
-    """Note copies that a worker fetched; let it drop those of what is not in memory any more."""
+    """Note copies that a worker fetched; let it drop those whose task is not in memory any more."""
     for attempt, key in zip(message.attempts, message.keys, strict=True):
         task = state.tasks.get(key)
         if task is None or task.state != MEMORY or task.attempt != attempt:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 BACKLOG_NS: Final = 30_000_000
 #: ... up to this, so that an assignment of the shortest tasks fits into one message.
 MAX_BACKLOG_NS: Final = 500_000_000
-#: A worker all of whose threads are busy and that has finished nothing for so long gets no more.
+#: A worker all of whose threads are busy and that has finished nothing for this long gets no more.
 STUCK_S: Final = 0.03
-#: Amounts of resources are kept to so many decimals: rounded sums and differences of such numbers
-#: are exact, so what ten tasks of 0.1 took and gave back is 1 again, not 0.9999999999999999.
+#: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
+#: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
 
 
@@ -102,20 +102,20 @@ class WorkerHandle:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be given one more task (resources apart)."""
+        """True if it may be given one more task (resources apart)."""
         return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
 
     @property
     def n_busy(self) -> int:
-        """How many attempts have a claim on its threads."""
+        """The number of attempts that may hold its threads."""
         return len(self.processing) + len(self.zombies)
 
     def is_stuck(self, now: float) -> bool:
-        """Whether all its threads have been busy for so long that others should be preferred."""
+        """Return whether all its threads have been busy for so long that others are preferred."""
         return self.n_busy >= self.nthreads and now - self.last_progress > STUCK_S
 
     def has_room_for(self, task_class: TaskClass) -> bool:
-        """Whether it may be given one more task of this class.
+        """Return whether it may be given one more task of this class.
 
         Scarce resources allow no backlog.
         """

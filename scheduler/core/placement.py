@@ -1,4 +1,4 @@
-"""Which worker: pure choices, and which workers may be chosen at all.
+"""The choice of a worker for a task, and the workers that may run a class of tasks.
 
 `decide_worker` is earliest start: the time until a worker has worked off what it holds, plus the
 time to bring the missing inputs there. As in dask's worker objective; it differs in looking only at
@@ -56,9 +56,9 @@ def reachable(ws: WorkerHandle, task: SchedulerTask, now: float) -> list[WorkerH
 
 
 def queue_cost_ns(ws: WorkerHandle, now: float) -> int:
-    """Estimate how long what `ws` holds keeps it busy.
+    """Estimate how long the tasks of `ws` keep it busy.
 
-    As predicted, or as it has been stuck already.
+    The estimate is the predicted time, or the time for which it has been stuck if that is longer.
     """
     if ws.n_busy < ws.nthreads:
         return 0

@@ -1,4 +1,4 @@
-"""What is learned about functions by name, bounded: names come from clients and never end.
+"""Measurements of functions by name, bounded, because clients send ever more names.
 
 A name is a *prefix*, as in dask. Names of live functions are all kept, because their durations are
 estimated by them; of the others the longest unused are folded into `other`. The first names get a
@@ -15,20 +15,20 @@ from typing import Final
 MAX_IDLE: Final = 1000
 #: Names with a series of their own.
 MAX_SHOWN: Final = 50
-#: A longer name is cut: the rest would cost memory and distinguishes next to nothing.
+#: A longer name is cut: the rest would cost memory and hardly distinguishes functions.
 MAX_NAME_CHARS: Final = 200
-#: How the others are called.
+#: The common name of the other prefixes.
 OTHER: Final = "other"
 
 #: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
 #: per thread.
 UNKNOWN_DURATION_NS: Final = 2_000_000
-#: What a task costs a worker at the very least, so that zero-length tasks do not look free.
+#: Least cost of a task for a worker, so that tasks of no duration do not count as free.
 MIN_DURATION_NS: Final = 10_000
 
 
 class Prefix:
-    """What is learned about all tasks of one function name."""
+    """The measurements of all tasks of one function name."""
 
     __slots__ = ("compute_ns", "estimate_ns", "n_erred", "n_finished", "n_functions", "name")
 
@@ -43,7 +43,7 @@ class Prefix:
         self.n_functions = 0
 
     def learn(self, n: int, total_ns: int) -> None:
-        """Take in `n` durations that sum to `total_ns`.
+        """Add `n` durations that sum to `total_ns`.
 
         An exponential mean that forgets over about 8 reports.
         """
@@ -75,7 +75,7 @@ class Prefixes:
         return len(self._by_name)
 
     def items(self) -> ItemsView[str, Prefix]:
-        """Return the names that are known, each with what was learned."""
+        """Return the known names, each with its measurements."""
         return self._by_name.items()
 
     def take(self, name: str) -> Prefix:

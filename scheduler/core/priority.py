@@ -8,7 +8,7 @@
 - *Rank*: the position in its generation; a task with dependencies takes the largest rank among
   those of its own generation. So a task is placed right behind the last input that it needs: chains
   and subtrees are finished before new roots are begun and few intermediates live at a time. This is
-  dask's last-in-first-out rule made static, at O(dependencies) a task and with no pass over the
+  dask's last-in-first-out rule made static, at O(dependencies) per task and with no pass over the
   graph.
 """
 
@@ -21,7 +21,7 @@ FIFO_TIMEOUT_S: Final = 0.1
 
 _RANK_BITS: Final = 30
 _GENERATION_BITS: Final = 23
-#: Above this stands what the user chose.
+#: The bits above this are the user priority.
 LEVEL_SHIFT: Final = _GENERATION_BITS + _RANK_BITS
 MAX_RANK: Final = (1 << _RANK_BITS) - 1
 #: Later generations share the last number: their order is lost, nothing else.
@@ -35,10 +35,10 @@ def base_priority(user_priority: int, generation: int) -> int:
 
 
 def level_of(priority: int) -> int:
-    """Return the part that the user chose; smaller is better."""
+    """Return the user priority; smaller is better."""
     return priority >> LEVEL_SHIFT
 
 
 def rank_of(priority: int) -> int:
-    """Return the rank that `priority` was made with."""
+    """Return the rank of `priority`."""
     return priority & MAX_RANK

@@ -4,7 +4,7 @@ Each client has a lane at each user priority (`protocol/rotation.py`). A lane is
 *stretch*, about as long as one worker's chunk; then it is the next client's turn. So neighbours in
 a graph stay together, and the few tasks of one client do not wait for the million of another.
 
-Submissions arrive in ascending priority, and what becomes ready later is few: so a lane has two
+Submissions arrive in ascending priority, and few tasks become ready later: so a lane has two
 parts. An item that is not better than the last one of the *run* (a deque) goes to its end; any
 other goes to a heap. The best item is the better of both heads. A heap alone costs 1.6 us
 per pop at a million items, the run 0.1 us.
@@ -22,7 +22,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from ...protocol.rotation import Rotation
 from .priority import level_of
 
-#: A client's turn ends when the tasks that it got are expected to take so long.
+#: A client's turn ends when the tasks that it got are expected to take this long.
 STRETCH_NS: Final = 1_000_000
 
 
@@ -170,7 +170,7 @@ class ReadyQueue(Generic[_Item]):
         ]
 
     def validate(self) -> None:
-        """Assert what the comments claim."""
+        """Assert the invariants that the comments state."""
         self.rotation.validate()
         for lane in self.rotation.lanes.values():
             entries = [*lane.run, *lane.heap]

@@ -1,4 +1,4 @@
-"""What follows from the loss of a worker.
+"""The consequences of the loss of a worker.
 
 Its running work is placed again at once. A lost only copy is computed again from its lineage, if
 it is still needed: the record of every task that a live task depends on is kept for that. Only
@@ -37,7 +37,7 @@ def tell_peers(state: SchedulerState, lost: WorkerHandle) -> None:
 
 
 def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Place again what ran there, and compute again what only it had.
+    """Place its tasks again, and compute the data again of which it had the only copy.
 
     It is out of `state.workers` already.
     """

@@ -1,7 +1,7 @@
 """Workers that were refused for good, and why tasks find no worker: texts for display.
 
 A worker that can never join (for example, one with another minor version of Python) is remembered
-for a while, so that a user whose tasks wait for it learns what became of it.
+for a while, so that a user whose tasks wait for it can read the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Refusal:
 
 
 def remember_refusal(state: SchedulerState, name: str, host: str, why: str) -> bool:
-    """Note that a worker was refused for good; return whether that is news."""
+    """Note that a worker was refused for good; return whether that was not known before."""
     known = state.refusals.pop((name, host), None)
     is_news = known is None or known.why != why
     n_times = 1 if known is None else known.n_times + 1
@@ -51,7 +51,7 @@ def forget_refusal(state: SchedulerState, name: str, host: str) -> None:
 
 
 def recent_refusals(state: SchedulerState) -> list[Refusal]:
-    """Return what is still worth telling, oldest first."""
+    """Return the refusals that are still current, oldest first."""
     for key, refusal in list(state.refusals.items()):
         if state.now - refusal.when > REMEMBERED_S:
             del state.refusals[key]
@@ -73,7 +73,7 @@ def describe_refusals(state: SchedulerState) -> list[dict[str, Any]]:
 
 
 def explain_unrunnable(state: SchedulerState, task_class: TaskClass) -> str:
-    """Say why no worker of the cluster may run the tasks of a class."""
+    """Return why no worker of the cluster may run the tasks of a class."""
     parts = [_what_is_missing(state, task_class)]
     whys = Counter(refusal.why for refusal in recent_refusals(state))
     for why, n in whys.items():

@@ -1,4 +1,4 @@
-"""Data that is carried through the scheduler, for clients that cannot reach the workers."""
+"""Relays data through the scheduler, for clients that cannot reach the workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FetchRelay:
 
 
 def on_client_fetch(state: SchedulerState, client: ClientHandle, message: m.FetchKeys) -> None:
-    """A client can not reach the workers itself: ask them for it, within MAX_RELAYED_BYTES."""
+    """A client cannot reach the workers itself: request the data, within MAX_RELAYED_BYTES."""
     by_worker: dict[WorkerHandle, list[str]] = {}
     relay = FetchRelay(client, message.request, {})
     budget = MAX_RELAYED_BYTES
@@ -61,7 +61,7 @@ def on_worker_data(state: SchedulerState, ws: WorkerHandle, message: m.KeysData)
 
 
 def end_relays(state: SchedulerState, ws: WorkerHandle) -> None:
-    """A worker that was asked is lost: what it would have sent is missing."""
+    """A worker that was asked is lost: its part of the data is missing."""
     for request, relay in list(state.relays.items()):
         if state.relay_workers[request] is ws:
             _relay_part(state, request, relay, [], [], relay.waiting_for[request])

@@ -1,11 +1,11 @@
-"""Gives memory back after many tasks: tables that stayed large, and the story of what is gone.
+"""Gives memory back after many tasks: tables that stayed large, and the story of forgotten tasks.
 
 A dict does not shrink when its entries are deleted: after a million tasks the empty tables take
 100 MB and more. And the keys of the story were allocated among the records of those tasks, so they
-keep the memory around them alive. Each is worked off in small parts, one per tick, because
-everything else waits meanwhile: a table that once had a million entries takes 2 to 7 ms. What then
-lies free in the process is returned to the system when clients have asked for nothing for a while:
-it takes 20 ms of processor time after a million tasks, nearly all of it in the kernel.
+keep the memory around them alive. Both are reduced in small parts, one per tick, because
+everything else waits meanwhile: a table that once had a million entries takes 2 to 7 ms. Free
+memory of the process is returned to the system when clients have requested nothing for a while:
+that takes 20 ms of processor time after a million tasks, nearly all of it in the kernel.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: How often tables are looked at while there is nothing to do.
+#: How often tables are checked while the scheduler is idle.
 INTERVAL_S: Final = 1.0
 #: A table is made anew if it takes more bytes than this, and more than this per entry (a full one
 #: takes 40 to 100).
 LARGE_NBYTES: Final = 1 << 20
 SPARSE_NBYTES: Final = 10_000
-#: The story keeps this many keys, and some per known task; of others it loses so many at once.
+#: The story keeps this many keys, and some per known task; of the others it drops so many at once.
 STORY_KEYS: Final = 2_000
 STORY_KEYS_PER_TASK: Final = 10
 STORY_PART: Final = 20_000
-#: With more tasks than this, or sooner after a submission, returning memory would hold others up.
+#: With more tasks than this, or sooner after a submission, returning memory would delay peers.
 FEW_TASKS: Final = 1_000
 QUIET_S: Final = 1.0
 

@@ -1,4 +1,4 @@
-"""Peers that do not read what they are sent: how much waits for each, and which are cut off."""
+"""Peers that do not read: the size of the messages that wait for each, and which are cut off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def find_stuck(state: SchedulerState, unwritable: Iterable[int]) -> list[tuple[int, str]]:
-    """Return the peers for which too much waits, with the reason for the log.
+    """Return the peers whose waiting messages exceed the limit, with the reason for the log.
 
     Each message is measured once, except the last one of an out-box, which may still grow.
 

@@ -2,15 +2,14 @@
 
     state.handle(event, now)      # mutates the state, fills the out-boxes
 
-Owns: the containers, the door, the out-boxes. What happens behind the door stands in one module per
-subject, each of functions over this state: `submission` (what clients ask for), `assignment` (which
-worker runs what), `completion` (what workers report), `recovery` (what is lost with a worker),
-`missing` (data that is not where it should be), `relays` (data carried through the scheduler),
-`membership` (peers that come and go), `transitions` (a task's life, as a table), `validate` (the
-invariants).
+Owns the containers, the entry point and the out-boxes. The logic is split by subject into modules
+of functions over this state: `submission` (requests of clients), `assignment` (which worker runs
+which task), `completion` (reports of workers), `recovery` (the loss of a worker), `missing` (data
+that a holder does not have), `relays` (data sent through the scheduler), `membership` (peers that
+come and go), `transitions` (a task's life, as a table), `validate` (the invariants).
 
-Must never: wait, open, read a clock, draw a random number, look inside a `Blob`, or iterate over a
-set (the order of a set of objects differs between runs; simulated runs must replay).
+Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
+over a set (the order of a set of objects differs between runs; simulated runs must replay).
 
 The shell (`server.py`) turns connections into events and out-boxes into frames:
 
@@ -25,8 +24,8 @@ docs/design.md says. A whole batch of messages is handled first, then one assign
 A peer can be wrong: a message that it may not send is answered by `CloseConnection` and counted. A
 broken invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task's story.
 
-The shape (one door in, one batch out, time as data) is etcd/raft's; the vocabulary is
-dask.distributed's.
+The shape (one entry point, one batch out, time as data) is that of etcd's raft; the vocabulary is
+that of dask.distributed.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class PeerClosed:
 class SchedulerTick:
     """Time has passed (a few times a second): leases, stuck backlogs, unrunnable tasks."""
 
-    #: what the shell measured (bytes, refused handshakes), for `info.metrics`; never decided upon
+    #: measurements of the shell (bytes, refused handshakes), for `info.metrics` only
     measurements: dict[str, Any] = field(default_factory=dict)
     #: peers that have sent something which was not handled yet: they are not silent
     unread: Sequence[int] = ()
@@ -99,7 +98,7 @@ Event = PeerConnected | PeerSent | PeerClosed | SchedulerTick
 # -- actions --------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class CloseConnection:
-    """Send what is in the peer's out-box, then close.
+    """Send the peer's out-box, then close.
 
     `reason` is logged, at warning if `is_error`; an empty one was logged before.
     """
@@ -134,12 +133,12 @@ class LogLine:
 
 Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory
 
-#: No scheduler assigns more than one task in so long. Attempts are numbered from the epoch on, so
-#: those of two epochs are never the same: a worker that comes back to a new scheduler may still be
-#: executing, or fetching, what the old one gave it.
+#: Least time per assigned task of any scheduler. Attempts are numbered from the epoch on, so those
+#: of two epochs are never the same: a worker that comes back to a new scheduler may still be
+#: executing, or fetching, attempts of the old one.
 NS_PER_ATTEMPT: Final = 1000
 
-#: A report of a bug has the stories of so many tasks at most.
+#: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
 
 #: Which task-level handler serves which message, by role; anything else is refused.
@@ -312,9 +311,9 @@ class SchedulerState:
             },
         }
 
-    # -- the door ---------------------------------------------------------------------------------
+    # -- the entry point --------------------------------------------------------------------------
     def handle(self, event: Event, now: float) -> None:
-        """Take in one event at time `now` (seconds, never decreasing)."""
+        """Apply one event at time `now` (seconds, never decreasing)."""
         self.now = now
         if type(event) is PeerSent:
             self._on_received(event.peer, event.messages)
@@ -365,7 +364,7 @@ class SchedulerState:
                 return  # that message ended the session
 
     def story_of(self, event: Event) -> list[str]:
-        """Return what happened lately to the first tasks that an event names, for error reports."""
+        """Return the latest story of the first tasks that an event names, for error reports."""
         if type(event) is not PeerSent:
             return []
         ws = self.workers.get(event.peer)
@@ -394,7 +393,7 @@ class SchedulerState:
             outbox.append(message)
 
     def send_client(self, client: ClientHandle, message: Message) -> None:
-        """Send to a client, unless it is away: it asks for what it wants when it comes back."""
+        """Send to a client, unless it is away: it sends its wanted keys when it comes back."""
         if client.peer is not None:
             self.send(client.peer, message)
 
@@ -421,11 +420,11 @@ class SchedulerState:
         membership.on_closed(self, peer)
 
     def log(self, level: str, text: str) -> None:
-        """Leave a line for the log; cluster changes only, never tasks."""
+        """Add a line for the log; cluster changes only, never tasks."""
         self.after.append(LogLine(level, text))
 
     def finish_log(self, now: float) -> None:
-        """Leave the lines that were kept back: the scheduler ends."""
+        """Add the lines that were kept back, at the end of the scheduler."""
         self.now = now
         report_losses(self, is_end=True)
 

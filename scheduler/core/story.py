@@ -1,7 +1,7 @@
-"""What happened to a task lately, for error messages: a bounded ring of batches.
+"""The latest moves of tasks, for error messages: a bounded ring of batches.
 
-One entry per batch, not per task: an entry refers to the very list of keys that a message carried,
-so keeping the story costs the hot path nothing per task but the sum of their lengths. Reading it is
+One entry per batch, not per task: an entry refers to the list of keys of a message, so keeping the
+story costs the hot path nothing per task but the sum of their lengths. Reading it is
 a search over the ring, made only for errors and on request.
 """
 

@@ -1,4 +1,4 @@
-"""What clients ask for: submit, want, release, cancel.
+"""Handles the requests of clients: submit, want, release, cancel.
 
 The lane for a task without dependencies is fused (create -> queued, no moves through the table),
 because a `map` is made of nothing else; everything unusual about a row (a known key, dependencies,
@@ -54,7 +54,7 @@ _CIRCLE: Final = (
 
 
 def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
-    """Create a task a row; the client wants each."""
+    """Create one task per row; the client wants each."""
     if not message.keys:
         return
     if None in message.args:
@@ -215,7 +215,7 @@ def _fail_unlinked(state: SchedulerState, task: SchedulerTask, key: str, text: s
 
 
 def _needs(task: SchedulerTask, other: SchedulerTask) -> bool:
-    """Whether a task depends on another one, directly or not; O(graph), for the rarest case only.
+    """Return whether a task depends on another one, directly or not; O(graph), for a rare case.
 
     A new task cannot close a cycle. One that is linked late, when others depend on it, can.
     """
@@ -283,7 +283,7 @@ def _on_known(
 
 
 def run_again(state: SchedulerState, task: SchedulerTask) -> None:
-    """Give a failed task, and whatever failed below it, a fresh start."""
+    """Reset a failed task, and those of its inputs that failed, so that they can run again."""
     stack = [task]
     failed = []
     while stack:
@@ -306,10 +306,7 @@ def want(client: ClientHandle, task: SchedulerTask) -> None:
 
 
 def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) -> None:
-    """A client holds futures that it did not submit, or is back.
-
-    Take note, and send it their states.
-    """
+    """Record that a client holds futures that it did not submit, or is back; send their states."""
     unknown = []
     known = []
     for i, key in enumerate(message.keys):
@@ -328,7 +325,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
 
 
 def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
-    """Whether a task has the name that is wanted, and is another one."""
+    """Return whether a task has the wanted name, but another content."""
     if not message.spec_hashes or not task.spec_hash or message.spec_hashes[row] == m.NO_HASH:
         return False
     return message.spec_hashes[row] != task.spec_hash
@@ -370,7 +367,7 @@ def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKe
 def on_release_others(
     state: SchedulerState, client: ClientHandle, message: m.ReleaseOthers
 ) -> None:
-    """Release what the client had under these names, unless it is what it means now."""
+    """Release the client's tasks of these names, except those whose content is the given one."""
     tasks = state.tasks
     keys = []
     for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
@@ -403,9 +400,9 @@ def unwant(client: ClientHandle, task: SchedulerTask) -> None:
 
 
 def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:
-    """Withdraw a client's wish.
+    """End the want of a client.
 
-    With `force`, those of all clients. Dependents that are wanted fail as cancelled.
+    With `force`, the wants of all clients. Dependents that are wanted fail as cancelled.
     """
     by_client: dict[ClientHandle, list[str]] = {}
     cancelled = []
@@ -432,6 +429,6 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
 
 
 def cancel_dependents(state: SchedulerState, task: SchedulerTask, key: str, reason: str) -> None:
-    """A dependent of a cancelled task can not run: it fails, and so does what depends on it."""
+    """A dependent of a cancelled task cannot run: it fails, and so do its dependents."""
     if task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
         err(state, task, cancelled_failure(key, reason))

@@ -1,4 +1,4 @@
-"""What the scheduler remembers of tasks, functions and of the classes that tasks are queued by.
+"""The records of tasks and functions, and of the classes by which tasks are queued.
 
 Owns the records and the comments that state their invariants (`validate.py` asserts each of them,
 in this order). Must never decide anything. A record is kept small (about 300 bytes with its index
@@ -98,7 +98,7 @@ class TaskClass:
 
     @property
     def restrictions(self) -> str:
-        """Describe what this class asks of a worker."""
+        """Describe the requirements of this class for a worker."""
         parts = []
         if self.workers:
             parts.append("workers " + ", ".join(self.workers))
@@ -107,7 +107,7 @@ class TaskClass:
 
 
 class TaskGroup:
-    """What the tasks of one submission have in common."""
+    """The common properties of the tasks of one submission."""
 
     __slots__ = ("client", "function", "generation", "prefix", "retries", "task_class")
 

@@ -1,12 +1,12 @@
-"""A task's life: which moves exist, what leaving a state drops, what entering one sets.
+"""A task's life: its moves, and the effects of leaving and entering each state.
 
     released -> waiting -> queued | no_worker -> processing -> memory | erred -> released
                                                                      released -> forgotten
 
 `TRANSITIONS` is the whole table; a move that it lacks is a bug of weft and raises
-`InvalidTransition` with the task's story. Each move touches one task and its links; what it makes
-possible for others is collected and worked off in a loop, never by recursion. The hot path (create
--> queued -> processing -> memory -> forgotten of tasks without dependents) is fused in
+`InvalidTransition` with the task's story. Each move touches one task and its links; the moves of
+others that it makes possible are collected and done in a loop, never by recursion. The hot path
+(create -> queued -> processing -> memory -> forgotten of tasks without dependents) is fused in
 `submission`, `assignment` and `completion`; a property test proves each fused lane equal to the
 moves of this table.
 
@@ -85,9 +85,9 @@ ACTIVE: Final = frozenset((WAITING, QUEUED, NO_WORKER, PROCESSING))
 
 # -- single moves ---------------------------------------------------------------------------------
 def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
-    """Leave the present state, dropping all that belongs to it, and take the name of the next.
+    """Leave the present state, dropping its entries, and take the name of the next.
 
-    What belongs to the next state is set by the caller, right after.
+    The caller sets the fields of the next state right after.
     """
     start = task.state
     if (start, finish) not in TRANSITIONS:
@@ -142,13 +142,13 @@ def _leave_processing(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def free_resources(ws: WorkerHandle, resources: tuple[tuple[str, float], ...]) -> None:
-    """Give back what a task held of its worker's resources."""
+    """Give back the resources of its worker that a task held."""
     for name, amount in resources:
         ws.free_resources[name] = round(ws.free_resources[name] + amount, RESOURCE_DIGITS)
 
 
 def drop_at_workers(state: SchedulerState, task: SchedulerTask) -> None:
-    """Make the workers drop what they have of this task's attempt (unstarted, running or data)."""
+    """Make the workers drop this task's attempt (unstarted, running or data)."""
     if task.state == PROCESSING:
         abandon(state, task)
     elif task.state == MEMORY:
@@ -166,9 +166,9 @@ def abandon(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[SchedulerTask, None]:
-    """Return what was assigned ahead to a worker because these tasks, or their data, are there.
+    """Return the tasks assigned ahead to a worker because these tasks, or their data, are there.
 
-    Directly or not. Some of `tasks` are among them if they depend on others.
+    They may depend on them indirectly. Some of `tasks` are among them if they depend on others.
     """
     behind: dict[SchedulerTask, None] = {}
     stack = list(tasks)
@@ -268,7 +268,7 @@ def take_back(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
 def take_back_from(
     state: SchedulerState, ws: WorkerHandle, tasks: dict[SchedulerTask, None]
 ) -> None:
-    """Place again tasks of which a worker has nothing any more, and what is assigned behind them.
+    """Place again tasks that a worker does not have any more, and those assigned behind them.
 
     The worker still holds the latter, which wait for inputs that may be made elsewhere now.
     """
@@ -320,7 +320,7 @@ def err(
 
 
 def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:
-    """Count a task that left the active states no more as a reader of its dependencies."""
+    """Stop counting a task that left the active states as a reader of its dependencies."""
     for dependency in task.dependencies:
         dependency.n_waiters -= 1
         if not dependency.n_waiters and not dependency.wanted_by:
@@ -328,9 +328,9 @@ def stop_waiting(task: SchedulerTask, unneeded: list[SchedulerTask]) -> None:
 
 
 def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
-    """Work off tasks that may have lost their last reason.
+    """Drop the data and the work of tasks that may not be needed any more.
 
-    Drop data and work; forget what is no lineage either.
+    Those that are not needed as lineage either are forgotten.
     """
     while stack:
         task = stack.pop()
@@ -347,7 +347,7 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
 
 
 def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask]) -> None:
-    """Take a released task out of everything; its dependencies may follow (they go on `stack`)."""
+    """Remove a released task from all tables; its dependencies may follow (they go on `stack`)."""
     move(state, task, FORGOTTEN)
     del state.tasks[task.key]
     state.n_exceptions.pop(task, None)

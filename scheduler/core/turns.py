@@ -1,24 +1,24 @@
-"""The door: what peers have sent and the scheduler has not handled yet, served in turns.
+"""Queues of messages that the scheduler has received and not handled yet, served in turns.
 
-Each peer has a queue of its own, so its order is kept. A *slice* is what is handled at once: some
-messages of one peer, of about `SLICE_COST` rows and keys at most; longer messages are cut
-(`Message.parts`). A *turn* is some slices, of about `TURN_COST` together; between two turns the
-shell looks at its sockets, so neither a long message nor a peer that sends without end holds up
-the others for more than a few milliseconds.
+Each peer has a queue of its own, so its order is kept. A *slice* is handled at once: some messages
+of one peer, of about `SLICE_COST` rows and keys at most; longer messages are cut (`Message.parts`).
+A *turn* is some slices, of about `TURN_COST` together; between two turns the shell reads its
+sockets, so neither a long message nor a peer that sends without end delays the others for more than
+a few milliseconds.
 
 All these figures are `LONE_SCALE` times as large while at most one client is active, that is, sends
 rows or is sent something: larger batches cost less per row, and no other client waits for them. A
 client that becomes active waits for the turn under way; turns are short from then on, until only
 one client was active for `SHARED_S`.
 
-Peers are served round robin, each with its quantum of rows per round; what a slice took beyond that
-is subtracted in the next rounds. Workers have a larger quantum: they report what clients wait for,
-and cannot report more than they were given, while clients ask for as much as they like.
+Peers are served round robin, each with its quantum of rows per round; rows of a slice beyond that
+are subtracted in the next rounds. Workers have a larger quantum: clients wait for their reports,
+and they cannot report more than was assigned to them, while clients may submit any number of tasks.
 
 A peer that had nothing waiting comes first, once: a small call beside a million others waits for
 the turn under way, not for a round of all peers. After its slice it is the last in line, and leaves
-the line only when it is found without messages there, so that sending little and often gains
-nothing over sending much. (Deficit round robin with a line for new flows, as in fq_codel.)
+the line only when its turn finds no messages, so that sending little and often gains nothing over
+sending much. (Deficit round robin with a line for new flows, as in fq_codel.)
 
 While nothing waits, a peer has none to take turns with: its messages pass through and are handled
 at once, up to the length of a slice between two looks at the sockets.
@@ -44,11 +44,11 @@ WORKER_QUANTUM: Final = 1024
 QUANTUM: Final = 256
 #: Rows and listed keys of all slices between two looks at the sockets.
 TURN_COST: Final = 512
-#: The four figures above are so many times as large while no two clients are active.
+#: The four figures above are this many times as large while no two clients are active.
 LONE_SCALE: Final = 4
-#: A client counts as active for this long after its rows or what it was sent, seconds.
+#: A client counts as active for this long after it sent rows or was sent something, seconds.
 SHARED_S: Final = 1.0
-#: A peer with more than so much waiting is not read from ...
+#: A peer with more cost waiting than this is not read from ...
 FULL_COST: Final = 8192
 #: ... until it has less than this.
 ROOM_COST: Final = 4096
@@ -93,10 +93,10 @@ class Turns:
         self._old: deque[int] = deque()
 
     def __bool__(self) -> bool:
-        """Whether anything waits to be handled.
+        """True while messages, or ends of connections, wait to be handled.
 
-        A peer that was served may stand in line with nothing more. It leaves the line in a turn
-        that has something to handle: a turn for that alone would double the turns of a round trip.
+        A peer that was served may stay in line without messages. It leaves the line in a turn that
+        has messages to handle: a turn for that alone would double the turns of a round trip.
         """
         return self.n_waiting > 0
 
@@ -120,7 +120,7 @@ class Turns:
         return self.scale(now)
 
     def add(self, peer: int, role: Role, messages: Sequence[Message], now: float) -> None:
-        """Take in what a peer has sent; `now` in seconds, never decreasing."""
+        """Add messages that a peer has sent; `now` in seconds, never decreasing."""
         queue = self._line_up(peer, WORKER_QUANTUM if role is Role.WORKER else QUANTUM)
         cost = 0
         for message in messages:
@@ -133,7 +133,7 @@ class Turns:
             self.note_active(peer, now)
 
     def note_active(self, client: int, now: float) -> None:
-        """Note that a client asks for something or is sent something."""
+        """Note that a client sends rows or is sent something."""
         if client != self._client:
             if now - self._client_at < SHARED_S:
                 self._shared_until = now + SHARED_S
@@ -141,7 +141,7 @@ class Turns:
         self._client_at = now
 
     def note_sent(self, client: int, messages: Sequence[Message], now: float) -> None:
-        """Note what a client is sent. Heartbeats alone do not make it active."""
+        """Note messages that a client is sent. Heartbeats alone do not make it active."""
         for message in messages:
             if type(message) is not Heartbeat:
                 self.note_active(client, now)
@@ -152,13 +152,13 @@ class Turns:
         return 1 if now < self._shared_until else LONE_SCALE
 
     def close(self, peer: int) -> None:
-        """Note that a peer's connection is gone. What it sent before is handled before that."""
+        """Note that a peer's connection has ended. Its messages are handled before that."""
         queue = self._line_up(peer, QUANTUM)
         self.n_waiting += not queue.is_closed
         queue.is_closed = True
 
     def drop(self, peer: int) -> None:
-        """Forget what waits of a peer: the scheduler has ended its session."""
+        """Drop the waiting messages of a peer whose session the scheduler has ended."""
         queue = self._queues.get(peer)
         if queue is not None:
             self.n_waiting -= len(queue.items)
@@ -173,17 +173,17 @@ class Turns:
         return queue
 
     def is_full(self, peer: int) -> bool:
-        """Whether so much of a peer waits that no more should be read from it."""
+        """Return whether so many rows of a peer wait that no more should be read from it."""
         queue = self._queues.get(peer)
         return queue is not None and queue.cost > FULL_COST
 
     def has_room(self, peer: int) -> bool:
-        """Whether so little of a peer waits that it should be read from again."""
+        """Return whether so few rows of a peer wait that it should be read from again."""
         queue = self._queues.get(peer)
         return queue is None or queue.cost < ROOM_COST
 
     def waiting(self) -> list[int]:
-        """Return the peers of which something waits to be handled, be it their end."""
+        """Return the peers whose messages, or whose end, wait to be handled."""
         return [p for p, queue in self._queues.items() if queue.items or queue.is_closed]
 
     def take(self, scale: int = 1) -> tuple[int, list[Message], int] | None:
@@ -230,7 +230,7 @@ class Turns:
         return None
 
     def _cut(self, queue: _Queue, limit: int) -> None:
-        """Put parts in the place of the message that is next, if it can be cut."""
+        """Replace the next message by its parts, if it can be cut."""
         cost, message = queue.items.popleft()
         parts = [(cost_of(part), part) for part in message.parts(limit)]
         queue.items.extendleft(reversed(parts))
@@ -238,7 +238,7 @@ class Turns:
         self.n_waiting += len(parts) - 1
 
     def validate(self) -> None:
-        """Assert what the comments claim."""
+        """Assert the invariants that the comments state."""
         assert sorted([*self._new, *self._old]) == sorted(self._queues)
         queues = self._queues.values()
         assert self.n_waiting == sum(len(queue.items) + queue.is_closed for queue in queues)

@@ -1,8 +1,8 @@
-"""Every invariant that the comments of `tasks`, `peers`, `state`, `transitions` state, by its name.
+"""The invariants that the comments of `tasks`, `peers`, `state` and `transitions` state, by name.
 
-For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns what
-breaks it: a bug of weft, whatever peers sent. Nothing here changes anything, and an invariant looks
-only at what the comments promise, not at how it is kept up.
+For tests and the simulator, between two calls of `handle`; O(everything). An invariant returns the
+items that break it. A failure is a bug of weft, whatever peers sent. Nothing here changes the
+state.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .transitions import ACTIVE
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: Resource amounts are floats; what is free is exact to this much.
+#: Resource amounts are floats; free amounts are exact to this much.
 _TOLERANCE: Final = 1e-6
-#: An error has the stories of so many tasks at most.
+#: An error has the stories of at most this many tasks.
 _MAX_STORIES: Final = 10
 
 
@@ -47,8 +47,8 @@ def validate(state: SchedulerState) -> None:
     """Check every invariant.
 
     Raises:
-        InvalidState: some do not hold. The text names each with what breaks it; the story is that
-            of the tasks concerned.
+        InvalidState: some do not hold. The text names each, with the item that breaks it; the
+            story is that of the tasks concerned.
     """
     broken = list(violations(state))
     if broken:

@@ -115,7 +115,7 @@ def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
             why = "a task has changed the interpreter that it shares with weft, or exhausted it"
         else:
             why = "a task has broken the process that it shares with weft, or this is a bug of weft"
-        # First for the supervisor, whose report says why in the errors of tasks.
+        # First for the supervisor, whose report puts the reason into the errors of tasks.
         note_crash(config.started_path, f"weft's own code failed in it ({what}): {why}")
         # The scheduler logs the supervisor's report as a warning; a bug needs the traceback.
         logger.log(
