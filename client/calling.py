@@ -41,7 +41,7 @@ def submit_call(
 ) -> Future:
     """Submit one call and return its future; see `Client.submit`."""
     function = encoder.function(func)
-    (blob, dependencies, shared), loan = encode(engine, encoder.call, function, args, kwargs)
+    (blob, dependencies, shared), borrowing = encode(engine, encoder.call, function, args, kwargs)
     if key is not None:
         name = check_key(key)
     elif pure:
@@ -65,7 +65,7 @@ def submit_call(
         shared.submit(engine, options.priority, [state], [dependencies])
     failed = replaced[0] if replaced else None
     record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
-    engine.post(record) if loan is None else loan.post(record)
+    engine.post(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:
         raise ClientClosed()
     return future
@@ -102,7 +102,7 @@ def submit_rows(
     futures: list[Future] = []
     more = {} if batch_size is None else {"max_tasks": check_batch_size(batch_size)}
     chunks = encoder.rows(function, rows, constants, keys, pure, **more)
-    for chunk, loan in encode_each(engine, chunks):  # `rows` may make a client of its own
+    for chunk, borrowing in encode_each(engine, chunks):  # `rows` may make a client of its own
         of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
         replaced: list[FutureState] | None = None
         with paused_collector():
@@ -122,8 +122,7 @@ def submit_rows(
         )
         parts = [columns] if of_rows is None else _parted(columns, of_rows)
         for part in parts:
-            engine.post(part) if loan is None else loan.post(part)
-            loan = None  # what comes later waits behind it
+            engine.post(part) if borrowing is None else borrowing.post(part)
     engine.check_open()
     return futures
 

@@ -10,6 +10,7 @@ from ..protocol.errors import (
     CommClosed,
     CommError,
     DataLost,
+    ForeignFuture,
     LocalProtocolError,
     RemoteProtocolError,
     TaskCancelled,
@@ -17,7 +18,8 @@ from ..protocol.errors import (
     WorkerDied,
 )
 from ..protocol.wire.failure import MAX_RELAYED_BYTES, Failure
-from .core.tasks import UNREADABLE, FutureState
+from .core.borrowing import LOAN_TIMEOUT_S
+from .core.tasks import NOT_LENT, UNREADABLE, FutureState
 
 
 def _from_exception(failure: Failure) -> BaseException:
@@ -49,6 +51,12 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     ),
     "connection-lost": lambda f: CommClosed(f[2]),
     "client-closed": lambda _: ClientClosed(),
+    NOT_LENT: lambda f: ForeignFuture(
+        f"task {f[1]!r} was not submitted: its argument {f[2]!r} is a future of the client {f[3]}, "
+        f"which did not confirm within {LOAN_TIMEOUT_S:g} s that the scheduler has it; that "
+        "client's event loop is blocked or has ended, or it has no connection. Do not block that "
+        "loop, or wait for the future first and pass its result"
+    ),
     "not-sent": lambda f: LocalProtocolError(f"task {f[1]!r} was not sent: {f[2]}"),
 }
 

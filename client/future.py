@@ -215,7 +215,7 @@ class Future:
     def before_leaving(self) -> None:
         """Make sure that the scheduler has the task before a reader of the pickle asks for it."""
         if self._state.status == "pending":
-            self._engine.confirm()
+            self._engine.confirm(self._state)
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in FUTURE]

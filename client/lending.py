@@ -1,17 +1,17 @@
 """Futures of one client as arguments of another one's calls.
 
 Each client has its own connection, so the scheduler might read such a call before the
-submission that the call depends on, or after the release of it. Hence a `Loan`:
+submission that the call depends on, or after the release of it. Hence a `Borrowing`:
 
-- The lender is asked at once to confirm that the scheduler has read its submissions. Until it has,
-  the borrower's queue stops before the call; no thread waits. The request is in the
-  lender's queue before the loan is in the borrower's, so two clients that borrow from each other
-  never wait in a circle.
+- The lender is asked at once to confirm that the scheduler has read its submissions, unless that is
+  known. Until it has, the call waits in the borrower's core, and so do the calls that read its
+  result. No other call waits, and no thread: see `core.borrowing`, which limits the wait.
 - The futures are held until the scheduler has read the call as well. From then on the call itself
-  keeps its dependencies.
+  keeps its dependencies. A lender that is closed waits for that first, for at most 2 s.
 
-A lender that is closed, or that gives up, ends the wait: a dependency that the scheduler does not
-have then is an error of the call. While there is one client in the process, none of this is done.
+A lender that is closed, that gives up, or whose event loop is closed, ends the wait: a dependency
+that the scheduler does not have then is an error of the call. While there is one client in the
+process, none of this is done.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import ForeignFuture
 from ..protocol.values.serialize import futures_met
-from .core.events import Confirm
-from .core.tasks import Watcher
+from .core.events import Borrow, Confirm, Lent, Loan
+from .core.tasks import FutureState, TaskColumns, TaskRecord, Watcher
 from .future import Future
 
 if TYPE_CHECKING:
@@ -31,71 +31,73 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Loan:
+class Borrowing:
     """The futures of other clients that the calls of one submission use."""
 
-    __slots__ = ("_borrower", "_futures", "_unconfirmed")
+    __slots__ = ("_borrower", "_futures")
 
     def __init__(self, borrower: Engine, futures: list[Future]) -> None:
         self._borrower = borrower
         self._futures = futures
-        #: {lender: None} of those that have not confirmed yet. Each is removed once, by any thread.
-        self._unconfirmed: dict[Engine, None] = {}
 
-    @property
-    def is_ready(self) -> bool:
-        """True once each lender has confirmed, or never will."""
-        return not self._unconfirmed
-
-    def post(self, submission: Any) -> None:
-        """Hand the borrower a submission that waits for this, and with it all later operations."""
-        lenders = {f._engine: None for f in self._futures if f.status == "pending"}
-        self._unconfirmed = dict(lenders)
-        for lender in lenders:
-            lender.post(Confirm(_Confirmation(self, lender)))
-            if lender.is_closed:  # perhaps the request came too late to be handled
-                self.confirmed(lender)
-        self._borrower.post(self)
-        self._borrower.post(submission)
-        self._borrower.post(Confirm(_Keeper(self._futures)))
-
-    def confirmed(self, lender: Engine) -> None:
-        """Note that `lender` has confirmed; any thread."""
-        self._unconfirmed.pop(lender, None)
-        if not self._unconfirmed:
-            self._borrower.go_on()
+    def post(self, submission: TaskRecord | TaskColumns) -> None:
+        """Hand the borrower a submission, which waits for the futures that it borrows."""
+        borrower = self._borrower
+        states = submission.states if isinstance(submission, TaskColumns) else [submission.state]
+        borrowed: dict[Engine, list[FutureState]] = {}
+        for future in self._futures:
+            lender = future._engine
+            if future.status == "pending" and not (lender.is_gone or lender.is_confirmed):
+                borrowed.setdefault(lender, []).append(future._state)
+        loans = {
+            lender: Loan(lender.name, {state.key: None for state in lent})
+            for lender, lent in borrowed.items()
+        }
+        keeper = _Keeper(self._futures)
+        borrower.post(Borrow(submission, [*loans.values()]) if loans else submission)
+        borrower.post(Confirm(keeper, states))
+        if borrower.is_closed:  # perhaps the operations came too late to be handled
+            keeper.on_ready([])
+        for lender, loan in loans.items():
+            lender.post(Confirm(_Confirmation(borrower, loan), borrowed[lender]))
+            if lender.is_gone:
+                borrower.post(Lent(loan))
 
 
 class _Confirmation(Watcher):
     """The watcher in the lender's core that waits for its confirmation."""
 
-    __slots__ = ("_lender", "_loan")
+    __slots__ = ("_borrower", "_loan")
 
-    def __init__(self, loan: Loan, lender: Engine) -> None:
+    def __init__(self, borrower: Engine, loan: Loan) -> None:
         super().__init__(wants_data=False)
+        self._borrower = borrower
         self._loan = loan
-        self._lender = lender
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
-        self._loan.confirmed(self._lender)
+        self._borrower.post(Lent(self._loan))
 
 
 class _Keeper(Watcher):
-    """A watcher in the borrower's core that holds the futures until it is notified."""
+    """A watcher in the borrower's core that holds the futures until the scheduler has the call."""
 
-    __slots__ = ("_futures",)
+    __slots__ = ("__weakref__", "_futures")
 
     def __init__(self, futures: list[Future]) -> None:
         super().__init__(wants_data=False)
         self._futures = futures
+        for lender in {future._engine for future in futures}:
+            lender.loan_begins(self)
 
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
-        self._futures = []
+        futures, self._futures = self._futures, []
+        for lender in {future._engine for future in futures}:
+            lender.loan_ends(self)
 
 
-def encode(engine: Engine, encoder: Callable[..., T], *args: Any) -> tuple[T, Loan | None]:
+def encode(engine: Engine, encoder: Callable[..., T], *args: Any) -> tuple[T, Borrowing | None]:
     """Return `encoder(*args)`, and the futures of other clients that it found.
 
     Raises:
@@ -108,7 +110,7 @@ def encode(engine: Engine, encoder: Callable[..., T], *args: Any) -> tuple[T, Lo
     return encoded, _borrow(engine, met)
 
 
-def encode_each(engine: Engine, items: Iterator[T]) -> Iterator[tuple[T, Loan | None]]:
+def encode_each(engine: Engine, items: Iterator[T]) -> Iterator[tuple[T, Borrowing | None]]:
     """Do as `encode` for each item of an iterator that encodes."""
     while True:
         with futures_met() as met:
@@ -118,7 +120,7 @@ def encode_each(engine: Engine, items: Iterator[T]) -> Iterator[tuple[T, Loan | 
         yield item, _borrow(engine, met)
 
 
-def _borrow(engine: Engine, met: list[Future]) -> Loan | None:
+def _borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
     foreign = {future._state: future for future in met if future._engine is not engine}
     if not foreign:
         return None
@@ -136,7 +138,7 @@ def _borrow(engine: Engine, met: list[Future]) -> Loan | None:
             if not lender.table.share(state):
                 raise ValueError(f"the future of {state.key!r} was released")
             held.append(Future(lender, state))
-    return Loan(engine, held)
+    return Borrowing(engine, held)
 
 
 def _is_same_cluster(engine: Engine, other: Engine) -> bool:

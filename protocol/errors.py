@@ -425,7 +425,7 @@ class SerializationError(WeftError, TypeError):
 
 
 class ForeignFuture(WeftError, ValueError):
-    """An argument of a call is a future of another cluster; the call was not submitted.
+    """An argument of a call is a future that this client cannot use; the call was not submitted.
 
     Pass the result itself, `future.result()`, or submit both calls to one cluster.
     """

@@ -86,6 +86,33 @@ class Confirm:
     """Notify `watcher` when the scheduler has read all earlier submissions, or never will."""
 
     watcher: Watcher
+    #: Only of these states; None = of all.
+    states: list[FutureState] | None = None
+
+
+@dataclass(slots=True)
+class Loan:
+    """Keys of another client that a submission reads."""
+
+    lender: str  #: its name, for display
+    keys: dict[str, None]
+    #: The scheduler has the keys, or will never have them, or it took too long.
+    is_settled: bool = False
+
+
+@dataclass(slots=True)
+class Borrow:
+    """Submit this when all loans are settled."""
+
+    task: TaskRecord | TaskColumns
+    loans: list[Loan]
+
+
+@dataclass(slots=True)
+class Lent:
+    """The lending client has done its part."""
+
+    loan: Loan
 
 
 @dataclass(slots=True)
@@ -97,7 +124,7 @@ class Send:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskInfo | ForgetWatcher | Unreadable | Confirm | Send"
+    " | AskInfo | ForgetWatcher | Unreadable | Confirm | Borrow | Lent | Send"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure, cancelled
 from ...protocol.wire.messages import CancelKeys, ReleaseKeys, WantKeys
+from .borrowing import keep_waiting, must_wait, take_ready
 from .events import (
     AskInfo,
+    Borrow,
     Cancel,
     Confirm,
     ForgetWatcher,
+    Lent,
     Operations,
     Send,
     Unreadable,
@@ -59,14 +62,18 @@ if TYPE_CHECKING:
     from .state import ClientState
 
 
-def on_operations(core: ClientState, event: Operations, _now: float) -> None:
+def on_operations(core: ClientState, event: Operations, now: float) -> None:
     """Handle operations in their order; then request confirmations; releases come last."""
     released: list[FutureState] = []
     confirmations: list[Watcher] = []
+    waiting = core.waiting
+    is_due = False
     for operation in event.operations:
         cls = operation.__class__
         if cls is FutureState:
             released.append(operation)
+        elif waiting and must_wait(core, operation):
+            keep_waiting(core, operation, now)
         elif cls is TaskRecord:
             on_task(core, operation)
         elif cls is TaskColumns:
@@ -79,6 +86,7 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
             on_want(core, operation.states)
         elif cls is Cancel:
             on_cancel(core, operation)
+            is_due = True  # waiting submissions that read a cancelled key fail now
         elif cls is AskInfo:
             ask_info(core, operation.watcher)
         elif cls is WatchCluster:
@@ -89,15 +97,58 @@ def on_operations(core: ClientState, event: Operations, _now: float) -> None:
             note_unreadable(operation.state, operation.failure)
         elif cls is Confirm:
             confirmations.append(operation.watcher)
+        elif cls is Borrow:
+            if core.end is None:
+                keep_waiting(core, operation, now)
+            else:
+                on_submission(core, operation.task)
+        elif cls is Lent:
+            operation.loan.is_settled = is_due = True
         else:
             assert cls is Send, operation
             close_submissions(core)
             core.to_scheduler.append(operation.message)
+    if waiting and is_due:
+        submit_ready(core, confirmations, released)
+    finish(core, confirmations, released)
+
+
+def finish(core: ClientState, confirmations: list[Watcher], released: list[FutureState]) -> None:
+    """End a run of submissions: see `on_operations`."""
     close_submissions(core)
     for watcher in confirmations:
         confirm(core, watcher)
     if released:
         on_released(core, released)
+
+
+def submit_ready(
+    core: ClientState, confirmations: list[Watcher], released: list[FutureState]
+) -> None:
+    """Submit the tasks that have waited for keys of other clients and need not wait any more."""
+    for waiting in take_ready(core):
+        operation = waiting.operation
+        if isinstance(operation, Confirm):
+            confirmations.append(operation.watcher)
+        else:
+            on_submission(core, operation)
+        released += waiting.shared
+
+
+def go_on_after_loans(core: ClientState) -> None:
+    """Do the operations whose loans were settled by another event than an operation."""
+    confirmations: list[Watcher] = []
+    released: list[FutureState] = []
+    submit_ready(core, confirmations, released)
+    finish(core, confirmations, released)
+
+
+def on_submission(core: ClientState, tasks: TaskRecord | TaskColumns) -> None:
+    """Submit one task or many."""
+    if isinstance(tasks, TaskRecord):
+        on_task(core, tasks)
+    else:
+        on_columns(core, tasks)
 
 
 def on_task(core: ClientState, task: TaskRecord) -> None:
@@ -266,7 +317,7 @@ def on_want(core: ClientState, states: list[FutureState]) -> None:
     """Ask for keys that other clients submitted."""
     new = []
     for state in states:
-        if state.phase != NEW:
+        if state.phase != NEW or state in core.waiting_states:
             continue
         if core.end is not None:
             fail(core, state, LOST, core.end)

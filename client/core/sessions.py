@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import SubmitTasks
+from .borrowing import settle_all_loans, settle_late_loans
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
-from .operations import set_barrier
+from .operations import go_on_after_loans, set_barrier
 from .reconciling import ask, look_at_answers
 from .submitting import discard_submissions
 from .tasks import CANCELLED, ERROR, GONE, HELD, LOST, PENDING, SENT, Status
@@ -95,6 +96,8 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
     core.cluster_watchers.clear()
     core.info_requests.clear()
     core.confirmations.clear()
+    settle_all_loans(core)
+    go_on_after_loans(core)
 
 
 def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
@@ -106,3 +109,5 @@ def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
         if core.fetch_later:
             ask_later_ones(core)
     look_at_answers(core, now)
+    if core.waiting and settle_late_loans(core, now):
+        go_on_after_loans(core)

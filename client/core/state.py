@@ -9,9 +9,10 @@ lock here. The fields that user threads read without a lock (`status` and conten
 sides change; its module explains how.
 
 The functions over this record are in modules by subject: `operations` (of users), `answers` (the
-scheduler's messages), `sessions` (the connection), `submitting`, `fetching`, `watching`, and
-`reconciling`: after the loss of a connection the client sends the keys that it wants, instead of
-repeating its messages. `transitions` has the moves of a state, `validate` the invariants.
+scheduler's messages), `sessions` (the connection), `submitting`, `borrowing` (keys of other
+clients), `fetching`, `watching`, and `reconciling`: after the loss of a connection the client sends
+the keys that it wants, instead of repeating its messages. `transitions` has the moves of a state,
+`validate` the invariants.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ...protocol.wire.message import Message
 from ...protocol.wire.messages import SubmitTasks
 from . import sessions
 from .answers import on_received
+from .borrowing import Waiting
 from .events import (
     Action,
     AnswersReceived,
@@ -115,6 +117,11 @@ class ClientState:
         self.unreachable: dict[str, None] = {}
         #: {holder: why it could not be reached the last time}; at most MAX_REASONS.
         self.unreachable_reasons: dict[str, str] = {}
+
+        #: Operations that wait for keys of other clients, in order, and {state that they submit:
+        #: None}. See `borrowing`.
+        self.waiting: list[Waiting] = []
+        self.waiting_states: dict[FutureState, None] = {}
 
         #: Watchers whose batch is not empty; empty between events.
         self.touched: list[Watcher] = []

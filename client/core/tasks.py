@@ -29,7 +29,7 @@ CANCELLED: Final = "cancelled"
 LOST: Final = "lost"
 FAILED: Final = frozenset({ERROR, CANCELLED, LOST})
 
-NEW: Final = "new"  #: the core has not met it
+NEW: Final = "new"  #: the core has not met it, or its call waits for a key of another client
 HELD: Final = "held"  #: to be submitted when there is a connection
 SENT: Final = "sent"  #: submitted or wanted; released with ReleaseKeys
 GONE: Final = "gone"  #: released, cancelled or never sent: no later message is about it
@@ -39,6 +39,9 @@ NO_VALUE: Final = object()
 
 #: The kind of the failure of a result that is here and whose unpickling raised.
 UNREADABLE: Final = "unreadable"
+
+#: The kind of the failure of a call that reads a key which another client did not confirm in time.
+NOT_LENT: Final = "not-lent"
 
 #: The reason why a watched state without futures has no result; the task may still run.
 RELEASED: Final = "its last future was released"

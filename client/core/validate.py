@@ -53,6 +53,16 @@ def _requests(core: ClientState) -> list[int]:
     return [core.check, *core.fetches, *core.info_requests, *core.barriers.values(), *asked]
 
 
+def _waits_for_nothing(core: ClientState) -> list[object]:
+    found: list[object] = []
+    before: set[FutureState] = set()
+    for waiting in core.waiting:
+        if not waiting.open_loans and not before:
+            found.append(waiting.operation)
+        before.update(waiting.states)
+    return found
+
+
 def _unless(holds: bool, found: object) -> list[object]:
     return [] if holds else [found]
 
@@ -93,6 +103,18 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
         state for state in _known(core) if state.function is not None and state.phase != SENT
     ],
     "functions count their states": _miscounted,
+    # Keys of other clients.
+    "waiting states are those of waiting submissions": lambda core: _unless(
+        core.waiting_states.keys() == {s for w in core.waiting for s in w.states},
+        core.waiting_states,
+    ),
+    "what waits has a loan to wait for, or is behind one": _waits_for_nothing,
+    "waiting submissions hold their states": lambda core: [
+        s for w in core.waiting for s in w.shared if s.n_references <= 0
+    ],
+    "nothing waits for other clients at the end": lambda core: (
+        () if core.end is None else core.waiting
+    ),
     # The session.
     "a client at its end is not linked": lambda core: _unless(
         core.end is None or not core.is_linked, core.end

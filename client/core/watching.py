@@ -182,5 +182,8 @@ def forget(core: ClientState, watcher: Watcher) -> None:
     """Remove a watcher that no longer waits for the cluster or for an answer."""
     core.cluster_watchers = [e for e in core.cluster_watchers if e[0] is not watcher]
     core.confirmations = [c for c in core.confirmations if c[0] is not watcher]
+    if core.waiting:
+        waiting = core.waiting
+        waiting[:] = [w for w in waiting if getattr(w.operation, "watcher", None) is not watcher]
     for request in [n for n, w in core.info_requests.items() if w is watcher]:
         del core.info_requests[request]

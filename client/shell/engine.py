@@ -22,12 +22,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
+from ...protocol.net.deadline import within
 from ...protocol.net.session import Finder
 from ...protocol.wire.failure import Failure
 from ..core.events import (
+    Borrow,
     ClientClosing,
     ClientTick,
     Confirm,
+    Disconnected,
     Event,
     FetchFrom,
     ForgetWatcher,
@@ -41,12 +44,11 @@ from ..core.events import (
 from ..core.operations import note_unreadable
 from ..core.state import ClientState
 from ..core.table import FutureTable
-from ..core.tasks import FutureState, TaskColumns
-from ..lending import Loan
+from ..core.tasks import FutureState, TaskColumns, Watcher
 from .data_links import DataLinks
 from .interruptible import check_seconds
 from .link import SchedulerLink
-from .watchers import AsyncWaiter, ThreadWaiter, Waiter
+from .watchers import AsyncWaiter, ThreadWaiter, Waiter, call_in
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -60,14 +62,21 @@ SLICE: Final = 10_000
 
 #: How long a future that is pickled waits until the scheduler has its task.
 _CONFIRM_TIMEOUT_S: Final = 10.0
+#: How long a client that is closed waits until calls that borrow its futures were sent.
+_LOANS_TIMEOUT_S: Final = 2.0
 
-#: Engines of this process, for `_close_in_fork` and `Engine.is_alone`.
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+#: Engines of this process, for `_close_in_fork`, `Engine.is_alone` and `Engine._has_company`.
+_engines: weakref.WeakKeyDictionary[Engine, None] = weakref.WeakKeyDictionary()
+
+
+def _all_engines() -> list[Engine]:
+    # `keyrefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    return [engine for ref in _engines.keyrefs() if (engine := ref()) is not None]
 
 
 def _close_in_fork() -> None:
     """Close the engines that a forked child has inherited, whose loops run in the parent only."""
-    for engine in list(_engines):
+    for engine in _all_engines():
         engine.is_closed = True
         # No loop runs here: operations that are posted (releases, by finalizers) stay in the queue.
         engine._is_woken = True
@@ -101,12 +110,20 @@ class Engine:
         self.data: DataLinks | None = None
         #: True from just before the last look into the queue: later operations are not handled.
         self.is_closed = False
-        _engines.add(self)
+        _engines[self] = None
         #: The users' operations that the core has not handled; any thread appends.
         self._operations: deque[Any] = deque()
-        #: Number of times that the queue was read, and up to which the scheduler has read it too.
+        #: Number of times that the queue was read, and up to which the scheduler is known to have
+        #: read it too, in this session. The second is written by the loop's thread.
         self._n_flushes = 0
         self._confirmed = -1
+        #: The scheduler was asked for that, and has not answered.
+        self._is_confirming = False
+        #: Calls of other clients that read futures of this one, and that the scheduler is not known
+        #: to have read. Any thread changes it.
+        self._loans: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        #: Set when there is none any more; None unless `close` waits for that.
+        self._loans_ended: asyncio.Event | None = None
         #: A flush is due. Set by the thread that wakes the loop, cleared before the queue is read.
         self._is_woken = False
         #: A sweep is due. Cleared before the sweep reads the queue: a thread that appends and then
@@ -157,8 +174,13 @@ class Engine:
 
     def check_open(self) -> None:
         """Raise ClientClosed if nothing that is posted now would be handled."""
-        if self.is_closed:
+        if self.is_gone:
             raise ClientClosed()
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the client is closed, or its event loop ended without closing it."""
+        return self.is_closed or self.loop.is_closed()
 
     def wait(self, waiter: ThreadWaiter, operation: Any, timeout: float | None) -> bool:
         """Post an operation that `waiter` is part of, and wait. Return whether it was done in time.
@@ -257,32 +279,41 @@ class Engine:
         """Return whether no other client of this process can have made a future."""
         return len(_engines) < 2
 
-    def confirm(self) -> None:
-        """Wait until the scheduler has read all earlier submissions, if this thread may wait."""
-        if self.is_asynchronous or self.is_closed or threading.get_ident() == self._thread_id:
-            return
+    @property
+    def is_confirmed(self) -> bool:
+        """True if the scheduler is known to have read all submissions."""
         # In this order: the loop counts before it takes anything from the queue.
-        if not self._operations and self._n_flushes == self._confirmed:
+        return not self._operations and self._n_flushes == self._confirmed
+
+    def confirm(self, state: FutureState) -> None:
+        """Wait until the scheduler has the task of `state`, if this thread may wait."""
+        if self.is_asynchronous or self.is_gone or threading.get_ident() == self._thread_id:
             return
-        n_flushes = self._n_flushes
+        if self.is_confirmed:
+            return
+        self._ask_to_confirm()
         waiter = ThreadWaiter(1, wants_data=False)
         with contextlib.suppress(ClientClosed):
-            if self.wait(waiter, Confirm(waiter), _CONFIRM_TIMEOUT_S):
-                # The request came with the next flush at the earliest, behind all that was in it.
-                self._confirmed = n_flushes + 1
+            self.wait(waiter, Confirm(waiter, [state]), _CONFIRM_TIMEOUT_S)
 
-    def go_on(self) -> None:
-        """Go on with the queue if the loan that it waits for is ready; any thread."""
-        if not self._is_woken:
-            self._wake()
+    def _ask_to_confirm(self) -> None:
+        # The request comes with the next flush at the earliest, behind all earlier operations.
+        self.post(Confirm(_Confirmed(self, self._n_flushes + 1)))
+
+    def loan_begins(self, loan: Watcher) -> None:
+        """Note that another client's call borrows futures of this one."""
+        self._loans.add(loan)
+
+    def loan_ends(self, loan: Watcher) -> None:
+        """Note that the scheduler has read that call, or never will."""
+        self._loans.discard(loan)
+        ended = self._loans_ended
+        if ended is not None and not self._loans:
+            call_in(self.loop, ended.set)
 
     def fail_unreadable(self, state: FutureState, failure: Failure) -> None:
         """Report to the core that a result cannot be unpickled; return when `state` has failed."""
         if not self.is_closed:
-            if threading.get_ident() == self._thread_id:
-                # Not through the queue, which may wait for a loan.
-                self._on_event(Operations([Unreadable(state, failure)]))
-                return
             self.post(Unreadable(state, failure))
             with contextlib.suppress(ClientClosed):  # meanwhile
                 self.settle()
@@ -356,10 +387,7 @@ class Engine:
             self._wake()
 
     def _flush(self) -> bool:
-        """Hand a slice of the queue to the core; return whether more can be taken at once.
-
-        Operations behind a loan stay in the queue until the loan is ready.
-        """
+        """Hand a slice of the queue to the core; return whether more can be taken at once."""
         self._is_woken = False
         queue = self._operations
         n = n_left = len(queue)
@@ -372,30 +400,45 @@ class Engine:
             operation = queue.popleft()
             n_left -= 1
             n_rows += 1
+            operations.append(operation)
             cls = operation.__class__
             if cls is TaskColumns:
                 n_rows += len(operation.states)
-            elif cls is Loan:
-                if not (operation.is_ready or self.is_closed):
-                    queue.appendleft(operation)
-                    n_left = 0
-                continue
-            operations.append(operation)
+            elif cls is Borrow and operation.task.__class__ is TaskColumns:
+                n_rows += len(operation.task.states)
         self.core.handle(Operations(operations), time.monotonic())
         self._drain()
+        if not self.is_alone():
+            self._sweep_soon()
         return n_left > 0
 
     def _sweep(self) -> None:
         self._is_sweeping = False
-        if self._operations:
+        if not (self._is_confirming or self.is_confirmed) and self._has_company():
+            # Known in advance, so that another client can borrow while this loop is blocked.
+            self._is_confirming = True
+            self._ask_to_confirm()
+        elif self._operations:
             self._on_woken()
 
-    def _on_event(self, event: Event) -> None:
-        self.core.handle(event, time.monotonic())
-        self._drain()
+    def _sweep_soon(self) -> None:
         if not (self._is_sweeping or self.is_closed):
             self._sweeper = self.loop.call_later(_SWEEP_S, self._sweep)
             self._is_sweeping = True
+
+    def _has_company(self) -> bool:
+        return any(engine is not self and not engine.is_gone for engine in _all_engines())
+
+    def _on_confirmed(self, n_flushes: int) -> None:
+        self._confirmed = n_flushes
+        self._is_confirming = False
+
+    def _on_event(self, event: Event) -> None:
+        if event.__class__ is Disconnected:
+            self._confirmed = -1
+        self.core.handle(event, time.monotonic())
+        self._drain()
+        self._sweep_soon()
 
     def _drain(self) -> None:
         core = self.core
@@ -426,6 +469,19 @@ class Engine:
 
     async def close(self, reason: str = "the client was closed") -> None:
         """End the session. Pending futures are cancelled; results in this process stay readable."""
+        try:
+            await self._wait_for_loans()
+        finally:
+            await self._end(reason)
+
+    async def _wait_for_loans(self) -> None:
+        """Wait until the scheduler has read the calls that borrow futures, but not for long."""
+        self._loans_ended = asyncio.Event()
+        if self._loans and self.core.is_linked and not self.is_closed:
+            with contextlib.suppress(TimeoutError):
+                await within(_LOANS_TIMEOUT_S, self._loans_ended.wait())
+
+    async def _end(self, reason: str) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
         while self._flush():
@@ -448,6 +504,21 @@ class Engine:
             with self._callbacks_lock:
                 if self._callbacks is not None:
                     self._callbacks.shutdown(wait=False)
+
+
+class _Confirmed(Watcher):
+    """Notes that the scheduler has read the submissions up to a flush of the queue."""
+
+    __slots__ = ("_engine", "_n_flushes")
+
+    def __init__(self, engine: Engine, n_flushes: int) -> None:
+        super().__init__(wants_data=False)
+        self._engine = engine
+        self._n_flushes = n_flushes
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self._engine._on_confirmed(self._n_flushes)
 
 
 def _call_logged(callback: Callable[[Any], object], argument: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import operator
 import pickle
@@ -9,7 +10,7 @@ import pickle
 import pytest
 
 import weft
-from weft.client.lending import Loan
+from weft.client.core import borrowing
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -102,14 +103,72 @@ def test_a_pickled_future_is_known_where_it_arrives(lender, borrower):
         assert copy.result(30) == n + 1
 
 
-def test_a_borrower_that_is_closed_waits_for_nothing(cluster, lender):
-    with weft.Client(cluster, set_as_default=False) as borrower:
-        engine = borrower._engine
-        loan = Loan(engine, [])
-        loan._unconfirmed[engine] = None  # no confirmation will come
-        engine.post(loan)
-        future = borrower.submit(inc, 1)
-    assert future.status == "cancelled"
+async def test_a_borrower_that_is_closed_waits_for_nothing(cluster):
+    async with weft.Client(cluster, asynchronous=True, set_as_default=False) as lender:
+        with weft.Client(cluster, set_as_default=False) as borrower:
+            # This blocks the lender's event loop, so that it cannot confirm anything.
+            future = borrower.submit(inc, lender.submit(inc, -2000))
+        assert future.status == "cancelled"
+
+
+async def test_a_lender_that_is_blocked_holds_up_the_call_alone(cluster, borrower):
+    async with weft.Client(cluster, asynchronous=True, set_as_default=False) as lender:
+        # Until the first `await` the lender's event loop does nothing.
+        call = borrower.submit(inc, lender.submit(inc, -3000))
+        reader, *_ = borrower.map(operator.add, [call, 5], [1, 1])
+        assert borrower.submit(inc, 10).result(30) == 11
+        dropped = borrower.submit(inc, call, pure=False)
+        dropped.release()
+        cancelled = borrower.submit(operator.sub, call, 1)
+        borrower.cancel(cancelled)
+        assert call.status == reader.status == "pending"
+        assert [await call, await reader] == [-2998, -2997]
+        assert cancelled.status == "cancelled"
+
+
+async def test_a_call_fails_if_the_lender_never_confirms(cluster, borrower, monkeypatch):
+    monkeypatch.setattr(borrowing, "LOAN_TIMEOUT_S", 0.0)
+    async with weft.Client(cluster, asynchronous=True, set_as_default=False) as lender:
+        call = borrower.submit(inc, lender.submit(inc, -4000))
+        reader = borrower.submit(inc, call)
+        with pytest.raises(weft.ForeignFuture, match="did not confirm within 10 s"):
+            reader.result(30)
+        assert borrower.submit(inc, lender.submit(inc, -4000)).status == "pending"
+
+
+async def test_a_future_that_the_scheduler_has_is_borrowed_without_its_client(
+    cluster, borrower, wait_until
+):
+    async with weft.Client(cluster, asynchronous=True, set_as_default=False) as lender:
+        future = lender.submit(inc, -4500, resources={"absent": 1})
+        await asyncio.to_thread(wait_until, lambda: lender._engine.is_confirmed)
+        call = borrower.submit(inc, future)
+        borrower._engine.settle()
+        assert not borrower._engine.core.waiting
+        call.cancel()
+        await future.cancel()
+
+
+def test_a_lender_whose_event_loop_has_ended_is_not_waited_for(cluster, borrower):
+    async def leave():
+        lender = await weft.Client(cluster, asynchronous=True, set_as_default=False)
+        future = lender.submit(inc, -5000)
+        lender._engine.link.abort()
+        return lender, future
+
+    lender, future = asyncio.run(leave())
+    with pytest.raises(weft.DataLost):
+        borrower.submit(inc, future).result(30)
+    with pytest.raises(weft.ClientClosed):
+        asyncio.run(lender.gather(future))
+    lender._closing()
+
+
+def test_a_lender_is_closed_after_the_calls_that_borrow_from_it_were_sent(cluster, borrower):
+    for n in range(20):
+        with weft.Client(cluster, set_as_default=False) as lender:
+            call = borrower.submit(inc, lender.submit(inc, n, pure=False), pure=False)
+        assert call.result(30) == n + 2
 
 
 def test_a_lender_that_is_closed_is_not_waited_for(cluster, borrower):

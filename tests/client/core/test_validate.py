@@ -7,10 +7,21 @@ from contextlib import nullcontext
 import pytest
 
 from weft.client.core import fetching
+from weft.client.core.borrowing import Waiting
+from weft.client.core.events import Loan
 from weft.client.core.fetching import FetchUnderWay
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
-from weft.client.core.tasks import HELD, NO_VALUE, SENT, FunctionRecord, FutureState, Watcher
+from weft.client.core.tasks import (
+    DEFAULT_OPTIONS,
+    HELD,
+    NO_VALUE,
+    SENT,
+    FunctionRecord,
+    FutureState,
+    TaskRecord,
+    Watcher,
+)
 from weft.client.core.validate import INVARIANTS, validate
 from weft.client.core.watching import THROUGH_SCHEDULER
 from weft.protocol.errors import InvalidState
@@ -45,6 +56,16 @@ def fetch(core, *states, holder="tcp://w:1", nbytes=0):
     core.nbytes_in_flight += nbytes
 
 
+def borrow(core, state, loans):
+    waiting = Waiting(TaskRecord(state, F, b"<args>", ["lent"], DEFAULT_OPTIONS), loans, 0.0)
+    waiting.shared = [state]
+    core.waiting.append(waiting)
+    core.waiting_states[state] = None
+    if state.key not in core.table.states:
+        state.n_references = 0
+
+
+L = Loan("the lender", {"lent": None})
 F = FunctionRecord(b"f" * 16, b"<f>", "f")
 
 BREAKAGES = {
@@ -69,6 +90,16 @@ BREAKAGES = {
         setattr(a, "phase", "gone"),
     ],
     "functions count their states": lambda core, a: setattr(count_for(core, F), "n_wanted", 2),
+    "waiting states are those of waiting submissions": lambda core, a: core.waiting_states.update(
+        {a: None}
+    ),
+    "what waits has a loan to wait for, or is behind one": lambda core, a: borrow(core, a, []),
+    "waiting submissions hold their states": lambda core, a: borrow(core, FutureState("b"), [L]),
+    "nothing waits for other clients at the end": lambda core, a: [
+        borrow(core, a, [L]),
+        setattr(core, "is_linked", False),
+        setattr(core, "end", ["client-closed"]),
+    ],
     "a client at its end is not linked": lambda core, a: setattr(core, "end", ["client-closed"]),
     "all is answered for while linked": lambda core, a: setattr(core, "unanswered", {"a": None}),
     "barriers are in order": lambda core, a: [
