@@ -83,6 +83,7 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
         ),
     )
     if isinstance(message, m.RegisterWorker):
+        _refuse_other_clients(state, message.facts)
         _add_worker(state, WorkerHandle(peer, message, state.now))
     elif isinstance(message, m.RegisterClient):
         _add_client(state, peer, message)
@@ -115,21 +116,35 @@ def _python_minor(facts: dict[str, Any]) -> str:
 
 
 def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, str] | None:
-    """Return the minor versions of Python of the peer and of the cluster, if they differ.
+    """Return the minor versions of Python of the peer and of the workers, if they differ.
 
     Code pickled by one may fail in the other.
     """
     if isinstance(message, m.RegisterSupervisor):
         return None
-    mine = _python_minor(message.facts)
-    facts: list[dict[str, Any]] = [ws.facts for ws in state.workers.values()]
-    if isinstance(message, m.RegisterWorker):
-        facts = facts[:1] + [c.facts for c in state.clients_by_peer.values()][:1]
-    for other in facts[:1]:
-        theirs = _python_minor(other)
-        if mine and theirs and mine != theirs:
-            return mine, theirs
-    return None
+    ws = next(iter(state.workers.values()), None)
+    return None if ws is None else _different_pythons(message.facts, ws.facts)
+
+
+def _different_pythons(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, str] | None:
+    mine, theirs = _python_minor(one), _python_minor(other)
+    return (mine, theirs) if mine and theirs and mine != theirs else None
+
+
+def _refuse_other_clients(state: SchedulerState, facts: dict[str, Any]) -> None:
+    """Refuse the clients whose functions the workers that join now cannot unpickle.
+
+    They registered while there was no worker. One that connects again is refused with the reason.
+    """
+    for client in list(state.clients.values()):
+        pythons = _different_pythons(client.facts, facts)
+        if pythons is None:
+            continue
+        mine, theirs = pythons
+        if client.peer is not None:
+            reason = f"client {client.name} is refused: Python {mine}, the workers have {theirs}"
+            state.refuse(client.peer, reason)
+        _expire(state, client)
 
 
 def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> None:

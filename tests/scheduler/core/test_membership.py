@@ -56,26 +56,37 @@ def test_a_peer_that_has_seen_a_later_epoch_is_refused(board):
     assert board.state.workers == {}
 
 
-def test_other_versions_of_python_are_refused(board):
-    board.client()
-    next(iter(board.state.clients.values())).facts = {"python": "3.11.4"}
+def client_of(board: Board, name: str, python: str) -> int:
     peer = board.connect(Role.CLIENT)
-    out = board.send(
+    board.send(
         peer,
         m.RegisterClient(
-            client_id="bob", name="bob", session=1, last_epoch=0, facts={"python": "3.12.0"}
+            client_id=name, name=name, session=1, last_epoch=0, facts={"python": python}
         ),
     )
-    assert isinstance(out[peer][0], m.Welcome)  # clients may differ among themselves
-    worker = board.connect(Role.WORKER)
-    out = board.send(
-        worker,
-        m.RegisterWorker(
-            worker_id="w", name="w", session=1, last_epoch=0, address="tcp://w", nthreads=1,
-            memory_limit=0, resources={}, supervisor_id="", facts={"python": "3.12.1"},
-        ),
-    )  # fmt: skip
-    assert isinstance(out[worker][0], m.Refused)
+    return peer
+
+
+def test_the_first_worker_decides_which_python_the_cluster_has(board):
+    alice, bob = client_of(board, "alice", "3.11.4"), client_of(board, "bob", "3.12.0")
+    lost = client_of(board, "lost", "3.11.4")
+    board.send(lost, graph("c"))
+    board.close(lost)
+    board.send(alice, graph("a"))
+    board.send(bob, graph("b"))
+    worker = board.worker(facts={"python": "3.12.1"})
+    assert board.refused() == ["client alice is refused: Python 3.11, the workers have 3.12"]
+    assert list(board.state.clients) == ["bob"]
+    assert board.states("a", "b", "c") == ["-", "processing", "-"]
+    for register in (
+        lambda: board.worker("odd", facts={"python": "3.11.9"}),
+        lambda: client_of(board, "alice", "3.11.4"),
+    ):
+        (refused,) = board.out[register()]
+        assert refused.is_final
+        assert "Python 3.11 here, Python 3.12 on the cluster" in refused.reason
+    assert list(board.state.workers) == [worker]
+    assert list(board.state.clients) == ["bob"]
 
 
 # -- clients --------------------------------------------------------------------------------------
