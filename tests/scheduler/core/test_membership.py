@@ -82,7 +82,8 @@ def test_the_first_worker_decides_which_python_the_cluster_has(board):
         lambda: board.worker("odd", facts={"python": "3.11.9"}),
         lambda: client_of(board, "alice", "3.11.4"),
     ):
-        (refused,) = board.out[register()]
+        peer = register()
+        (refused,) = board.out[peer]
         assert refused.is_final
         assert "Python 3.11 here, Python 3.12 on the cluster" in refused.reason
     assert list(board.state.workers) == [worker]
