@@ -309,10 +309,15 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     """Record that a client holds futures that it did not submit, or is back; send their states."""
     unknown = []
     known = []
+    unlinked = []
+    is_unlinked: dict[SchedulerTask, bool] = {}
     for i, key in enumerate(message.keys):
         task = state.tasks.get(key)
         if task is None or _is_other(message, task, i):
             unknown.append(key)
+            continue
+        if _is_unlinked(task, is_unlinked):
+            unlinked.append(key)
             continue
         want(client, task)
         task.delivered = False
@@ -320,8 +325,35 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
             activate(state, task)
         known.append(key)
     tell(state, client, known)
-    if unknown:
-        state.send_client(client, m.KeysUnknown(keys=unknown))
+    # Until the client submits these anew it has no wish that it could withdraw.
+    _release(state, client, unlinked)
+    if unknown or unlinked:
+        state.send_client(client, m.KeysUnknown(keys=[*unknown, *unlinked]))
+
+
+def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
+    """Return whether a task failed because it, or one before it, was submitted without an input.
+
+    Another client did that, or this one in an earlier session: this client may be able to submit it
+    together with the input. `known` has the answers so far, so that each task is looked at once.
+    """
+    if task.state != ERRED and task.args is not None:
+        return False
+    if task not in known:
+        seen = [task]
+        known[task] = False
+        for failed in seen:  # grows while it is walked
+            for dependency in failed.dependencies:
+                is_failed = dependency.state == ERRED or dependency.args is None
+                if is_failed and dependency not in known:
+                    known[dependency] = False
+                    seen.append(dependency)
+        stack = [t for t in seen if t.args is None or any(known.get(d) for d in t.dependencies)]
+        while stack:
+            failed = stack.pop()
+            known[failed] = True
+            stack.extend(d for d in failed.dependents or () if known.get(d) is False)
+    return known[task]
 
 
 def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:

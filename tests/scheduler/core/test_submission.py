@@ -164,6 +164,32 @@ def test_a_task_that_lacked_a_dependency_is_not_run_as_lineage_either(board):
     assert list(assigned(out, worker)) == ["x", "a", "b"]
 
 
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_client_that_is_back_submits_what_another_one_submitted_without_its_input(
+    board, is_released
+):
+    """It has a record of the input, which it submitted while its connection was lost."""
+    alice, bob, worker = board.client("alice"), board.client("bob"), board.worker()
+    board.send(bob, graph(":x -> a", "a -> b", "b -> c"))
+    if is_released:
+        board.send(bob, m.ReleaseKeys(keys=["a"]))
+    out = board.send(alice, m.WantKeys(keys=["x", "a", "b"]))
+    assert told(out, alice, m.KeysUnknown) == ["x", "a", "b"]
+    assert told(out, alice, m.KeysErred) == []
+    out = board.send(alice, graph("x -> a", "a -> b"))
+    assert list(assigned(out, worker)) == ["x", "a", "b"]
+
+
+def test_a_client_that_wanted_such_a_task_before_is_not_left_with_it(board):
+    client = board.client("alice")
+    board.send(client, graph(":x -> a"))
+    board.close(client)
+    client = board.client("alice")
+    out = board.send(client, m.WantKeys(keys=["a"]))
+    assert told(out, client, m.KeysUnknown) == ["a"]
+    assert board.state.tasks == {}
+
+
 def test_a_cycle_by_late_links_is_refused(board):
     client = board.client()
     board.send(client, graph(":b -> a", named="n"))
