@@ -42,7 +42,7 @@ REWRITE_EVERY_S = 0.05
 
 
 class Report(TypedDict):
-    """What is known of one file, or of many: `merge` of two reports is a report."""
+    """The report on one file, or on many: `merge` of two reports is a report."""
 
     n_files: int
     n_lines: int
@@ -70,11 +70,11 @@ def analyse(path: str, source: bytes, keep: int) -> Report:
     }
     try:
         with warnings.catch_warnings():
-            # Odd escapes in somebody else's source are not this program's news.
+            # Warnings about odd escapes in these sources are not shown.
             warnings.simplefilter("ignore")
             tree = ast.parse(source, path)  # from bytes: honours the file's own coding line
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # ValueError: null bytes. MemoryError: how the parser says that its stack is full.
+        # ValueError: null bytes. MemoryError: the parser's error for a full stack.
         report["unparsed"].append((path, explain(error)))
         return report
 

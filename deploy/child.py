@@ -215,7 +215,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process runs."""
         return self.process.poll() is None
 
     def ask_to_stop(self) -> None:
@@ -343,7 +343,7 @@ class Parent:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the parent has ordered the end, or has ended."""
+        """True once the parent has ordered the end, or has ended."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:

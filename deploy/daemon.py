@@ -36,14 +36,14 @@ _HTTP_RESTART_S: Final = 1.0
 
 @dataclass
 class DaemonConfig:
-    """A scheduler and what belongs to it.
+    """A scheduler, its pages and its files.
 
     Attributes:
         scheduler: the server's own configuration.
-        dashboard_host: where the HTTP pages are served, "" = nowhere.
+        dashboard_host: host of the HTTP pages, "" = no pages.
         dashboard_port: 0 = any free one.
         dashboard_fallback: take any free port if that one is taken.
-        connection_file: returns where to write one, None = nowhere.
+        connection_file: returns the path of the file to write, None = no file.
         on_ready: called once, with the server and the dashboard's URL ("" = none).
         wait_stop: returns when the process is to end, beside SIGINT and SIGTERM.
     """
@@ -202,7 +202,7 @@ def run_daemon(config: DaemonConfig) -> None:
 
 
 def contact_address(address: str) -> str:
-    """Return where others find what listens at `address`: one host, not "every interface"."""
+    """Return the address by which others reach `address`: one host, not "every interface"."""
     parsed = parse_address(address)
     if parsed.is_tcp and parsed.host in ("0.0.0.0", "::"):
         parsed = parsed._replace(host=outward_host(parsed.host))
@@ -242,7 +242,7 @@ def run_embedded(parent: Parent) -> int:
     finally:
         directory = plain["directory"]
         if directory:
-            # This process had only the socket there; the last process removes the directory.
+            # This process had only its socket there; the last process removes the directory.
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
     return 0

@@ -1,7 +1,7 @@
-"""Reads what users write for sizes, resources and numbers of workers.
+"""Reads users' settings for sizes, resources and numbers of workers.
 
-Every function that reads a user's value raises `ConfigError` with the setting's name, what was
-given, and what would be right.
+Every function that reads a user's value raises `ConfigError` with the setting's name, the given
+value, and an example of a right one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUMBER: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?)\s*([A-Z
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """How many workers, and how many threads each."""
+    """The number of workers, and of threads per worker."""
 
     n_workers: int
     nthreads: int
@@ -58,7 +58,7 @@ def parse_bytes(text: str, setting: str = "") -> int:
     """Read a size: `4GB`, `512 MiB`, `2e9`. KB is 1000 bytes, KiB 1024.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a size.
     """
     match = _NUMBER.fullmatch(text)
     factor = _UNITS.get(match[2].upper()) if match else None
@@ -79,7 +79,7 @@ def parse_memory_limit(
         value: `auto` (a fair share of this machine's memory), a size, a fraction of this
             machine's memory up to 1.0, or None, 0 or `none` for no limit.
         counts: how many workers share the machine.
-        setting: what the user calls it.
+        setting: its name for the user.
 
     Raises:
         ConfigError: it is none of these, or too small for a Python process.
@@ -161,7 +161,7 @@ def parse_resources(
         if not isinstance(name, str) or not name or not 0 <= number < float("inf"):
             raise ConfigError(f"{name!r} = {amount!r} is not a name and an amount >= 0", setting)
         if name in resources:
-            raise ConfigError(f"{name} is there twice", setting)
+            raise ConfigError(f"{name} is given twice; give one amount for it", setting)
         resources[name] = number
     return resources
 
@@ -180,7 +180,7 @@ def check_count(value: object, setting: str, low: int = 1) -> int:
 def decide_counts(
     n_workers: int | None, nthreads: int | None, *, processes: bool = True
 ) -> WorkerCounts:
-    """Choose what was not given, so that every core gets one thread.
+    """Choose the numbers that were not given, so that every core gets one thread.
 
     A worker process with one thread per core is the default, because Python threads of one process
     take turns; without processes it is one worker with all the threads.
@@ -223,7 +223,7 @@ def check_own_host(host: str, setting: str) -> None:
         for family, type_, protocol, _, address in infos:
             if address[0] in ("0.0.0.0", "::"):
                 raise ConfigError(
-                    f"{host} is every interface, and nobody can connect to that; name one address "
+                    f"{host} means every interface, which is no address to connect to; name one "
                     "of this machine",
                     setting,
                 )
@@ -241,8 +241,8 @@ def make_local_directory(parent: str | os.PathLike[str] | None, setting: str) ->
     """Make a folder for files of workers, which only this user can enter.
 
     Args:
-        parent: where; it is made if it is not there. None = where temporary files go.
-        setting: what the user calls it.
+        parent: the folder around it, made if it does not exist. None = that for temporary files.
+        setting: its name for the user.
 
     Raises:
         ConfigError: that is impossible.

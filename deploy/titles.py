@@ -1,11 +1,11 @@
-"""What `ps` and `top` show of a process of weft: `weft scheduler`, not the command that started it.
+"""Sets the title of a process in `ps` and `top`: `weft scheduler` instead of the starting command.
 
 On Linux only, and without a library: `ps` reads the part of a process's memory in which the kernel
-has put the arguments of its command. The interpreter has copied them before any of our code runs,
+has put the arguments of its command. The interpreter has copied them before any code of weft runs,
 so a title is written over them, as `setproctitle` does. `top` shows a name of at most 15
 characters, which the kernel keeps.
 
-A title is for display only. If it cannot be set, nothing happens.
+A title is for display only. If it cannot be set, that is ignored.
 """
 
 from __future__ import annotations

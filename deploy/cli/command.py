@@ -1,6 +1,6 @@
-"""The `weft` command. Its errors are one line each: what is wrong, and what to do about it.
+"""The `weft` command. Its errors are one line each, with the cause and a hint.
 
-Exit codes: 0 = ended as it was told to (Ctrl-C and SIGTERM included, once it ran), 1 = it failed,
+Exit codes: 0 = ended on request (Ctrl-C and SIGTERM included, once it ran), 1 = it failed,
 2 = the command or its configuration is at fault, 130 = Ctrl-C before it ran; `weft worker` has
 more of them, see worker/family/exits.py.
 
@@ -71,7 +71,7 @@ def weft() -> None:
 
     A cluster is one scheduler, any number of workers, and the clients that connect to it. They find
     each other by the connection file, which the scheduler writes and only you can read: it has the
-    address and the token, and nobody without the token can do anything.
+    address and the token, without which a connection is refused.
     """
 
 
@@ -81,7 +81,7 @@ def _log_option(function: F) -> F:
         type=click.Choice(_LEVELS, case_sensitive=False),
         default="info",
         show_default=True,
-        help="How much to write to standard error.",
+        help="Least level of the lines that are written to standard error.",
     )(function)
 
 
@@ -89,7 +89,8 @@ def _scheduler_options(function: F) -> F:
     file = click.option(
         "--connection-file",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="The scheduler's. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
+        help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run "
+        "directory.",
     )
     return click.argument("address", required=False)(file(function))
 
@@ -106,8 +107,8 @@ def _start_log(level: str) -> None:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen at. Anything but this machine itself is encrypted with TLS; 0.0.0.0 "
-    "listens everywhere.",
+    help="Address to listen at. Connections beyond this machine are encrypted with TLS; 0.0.0.0 "
+    "listens at all addresses.",
 )
 @click.option(
     "--port",
@@ -124,7 +125,7 @@ def _start_log(level: str) -> None:
 @click.option(
     "--connection-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write it. Default: scheduler-PORT.json in your run directory "
+    help="File to write. Default: scheduler-PORT.json in your run directory "
     "($XDG_RUNTIME_DIR/weft or ~/.weft/run), where workers and clients look.",
 )
 @click.option(
@@ -134,23 +135,23 @@ def _start_log(level: str) -> None:
     help="Take the token from this file instead of making one. [env: WEFT_TOKEN_FILE]",
 )
 @click.option(
-    "--name", help="Names the connection file and the Unix socket. Default: scheduler-PORT."
+    "--name", help="Name of the connection file and the Unix socket. Default: scheduler-PORT."
 )
 @click.option(
     "--dashboard-address",
     default=DEFAULT_DASHBOARD,
     show_default=True,
     metavar="HOST:PORT",
-    help="HTTP: /healthz, /readyz, /metrics. HTTPS beyond this machine.",
+    help="Address of the HTTP pages: /healthz, /readyz, /metrics. HTTPS beyond this machine.",
 )
-@click.option("--no-dashboard", is_flag=True, help="No HTTP.")
+@click.option("--no-dashboard", is_flag=True, help="Serve no HTTP pages.")
 @click.option(
     "--client-lease",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the results that a lost client wants are kept for its return.",
+    help="Time for which the results that a lost client wants are kept for its return.",
 )
 @click.option(
     "--liveness-timeout",
@@ -158,8 +159,8 @@ def _start_log(level: str) -> None:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="Who says nothing for so long is taken for dead: by the scheduler, a worker whose "
-    "supervisor does not vouch for it either; by workers and clients, the scheduler.",
+    help="Time without a message after which a peer counts as dead: for the scheduler, a worker "
+    "that its supervisor does not report alive either; for workers and clients, the scheduler.",
 )
 @_log_option
 @click.pass_context
@@ -183,8 +184,8 @@ def scheduler(
     Workers and clients of the same user on this machine find that file by themselves; elsewhere,
     give them a copy of it with --connection-file.
 
-    Exit codes: 0 = told to end, 1 = failed, 2 = wrong options or configuration, 70 = a bug of weft,
-    whose traceback is in the log.
+    Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 70 = a bug of
+    weft, whose traceback is in the log.
     """
     from ...protocol.host.facts import process_facts
     from ...protocol.wire.session import MISSED_HEARTBEATS
@@ -353,32 +354,34 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     "--nthreads",
     type=NThreads(1, 4096),
     metavar="N",
-    help="Tasks that each runs at a time. Default: the cores divided among the workers.",
+    help="Tasks that each worker runs at a time. Default: the cores divided among the workers.",
 )
 @click.option(
     "--memory-limit",
     default="auto",
     show_default=True,
     metavar="SIZE",
-    help="Of each worker: a size (4GB, 512MiB), a fraction of the machine's memory (0.5), auto (a "
-    "fair share) or none. Above 95 % of it a worker is restarted.",
+    help="Limit per worker: a size (4GB, 512MiB), a fraction of the machine's memory (0.5), auto "
+    "(a fair share) or none. Above 95 % of it a worker is restarted.",
 )
-@click.option("--name", help="For people; numbered if there are several. Default: the host's name.")
+@click.option(
+    "--name", help="For display; numbered if there are several. Default: the host's name."
+)
 @click.option(
     "--resources",
     metavar="'NAME=AMOUNT ...'",
-    help="What tasks may ask for with resources=, e.g. 'GPU=2 MEM=10e9'. Each worker has it all.",
+    help="Amounts that tasks may request with resources=, e.g. 'GPU=2 MEM=10e9', per worker.",
 )
 @click.option(
     "--local-directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="For files of the workers, and temporary ones of their tasks; they get a folder of their "
-    "own there, which goes with them. Default: where temporary files go.",
+    help="Folder for files of the workers, and temporary ones of their tasks; they get a folder of "
+    "their own there, which is removed with them. Default: the folder for temporary files.",
 )
 @click.option(
     "--host",
     help="Address of this machine at which other workers and clients fetch data. Default: the one "
-    "on the way to the scheduler.",
+    "from which the scheduler is reached.",
 )
 @click.option(
     "--connect-timeout",
@@ -386,8 +389,8 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for a scheduler that has not been started yet, and then for one that "
-    "does not answer yet. Once connected, workers try to come back for ever.",
+    help="Time to wait for a scheduler that has not been started yet, and then for one that does "
+    "not answer yet. Once connected, workers try to reconnect for ever.",
 )
 @click.option(
     "--grace-period",
@@ -395,8 +398,8 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="After SIGTERM, how long workers may finish the tasks that they run; they start nothing "
-    "more. A second signal ends them at once, as Ctrl-C does.",
+    help="Time after SIGTERM in which workers may finish their running tasks; they start no "
+    "others. A second signal ends them at once, as Ctrl-C does.",
 )
 @_log_option
 def worker(
@@ -413,19 +416,19 @@ def worker(
     grace_period: float,
     log_level: str,
 ) -> None:
-    """Run workers for the scheduler at ADDRESS, until Ctrl-C or until it says stop.
+    """Run workers for the scheduler at ADDRESS, until Ctrl-C or until it stops them.
 
-    ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; without one, the
-    connection file says where. The token comes from the connection file, or from the file that
+    ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; by default it is read
+    from the connection file. The token comes from the connection file, or from the file that
     $WEFT_TOKEN_FILE names.
 
     A supervisor process watches the workers, starts those again that die, and reports why. Set
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
     where unset.
 
-    Exit codes: 0 = told to end, 1 = failed, 2 = wrong options or configuration, 69 = no scheduler
-    was found or answered within --connect-timeout, 77 = the scheduler
-    refuses these workers for good (they run another minor version of Python, for instance).
+    Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 69 = no
+    scheduler was found or answered within --connect-timeout, 77 = the scheduler refuses these
+    workers for good (they run another minor version of Python, for instance).
     """
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.address import Address, parse_address
@@ -516,7 +519,7 @@ def _parse_nworkers(text: str) -> int | None:
 
 @weft.command(cls=Command)
 @_scheduler_options
-@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
 def info(address: str | None, connection_file: Path | None, as_json: bool) -> None:
     """Show a running cluster: its workers, clients and tasks."""
     import json

@@ -1,7 +1,7 @@
-"""How `weft worker` finds its scheduler, which may be started after it.
+"""Finds the scheduler of `weft worker`, which may be started after it.
 
 Under a service manager or in containers the order of starts is undefined. Therefore a worker waits
-for what a scheduler writes at its start, and ends only because of errors that will not pass.
+for the file that a scheduler writes at its start, and ends only because of permanent errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
 
 _log = logging.getLogger("weft.worker")
 
-#: How often the files are looked at.
+#: How often the files are read.
 _POLL_S: Final = 0.1
 #: A scheduler that already listens writes its connection file within this time.
 _LISTENS_FIRST_S: Final = 2.0
@@ -46,7 +46,7 @@ def wait_for_scheduler(
 
     Raises:
         ConnectTimeout: there is none after `timeout_s`.
-        ConfigError: something is wrong that waiting does not mend.
+        ConfigError: waiting will not help.
     """
     deadline = time.monotonic() + timeout_s
     is_said = False

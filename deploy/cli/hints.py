@@ -24,7 +24,7 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
-#: {option of other schedulers: what weft has instead}.
+#: {option of other schedulers: weft's own}.
 _ELSEWHERE: Final = {
     "--scheduler-file": "it is --connection-file here",
     "--death-timeout": "--connect-timeout bounds the wait for a scheduler; once connected, workers "
@@ -40,7 +40,7 @@ _SIMILAR: Final = 0.7
 
 
 class Command(click.Command):
-    """A command whose error for an unknown option proposes what was meant."""
+    """A command whose error for an unknown option proposes a similar one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -24,7 +24,7 @@ def render(values: Mapping[str, Any], facts: Mapping[str, str], accept: str) -> 
     """Return the page and its content type: text format 0.0.4, or OpenMetrics if asked for.
 
     Args:
-        values: what `info.metrics` gave.
+        values: the result of `info.metrics`.
         facts: labels of weft_build_info.
         accept: the request's Accept header.
     """
@@ -40,7 +40,7 @@ class _Values(Collector):
         self._facts = facts
 
     def describe(self) -> Iterable[Family]:
-        """Name nothing beforehand; the registry holds this collector only."""
+        """Return no names beforehand; the registry has this collector only."""
         return []
 
     def collect(self) -> Iterable[Family]:

@@ -24,14 +24,14 @@ from .viewer import Viewer
 
 @dataclass
 class HttpConfig:
-    """Where to listen, and which scheduler to ask.
+    """The address to listen at, and the scheduler to ask.
 
     Attributes:
         host: to listen at.
         port: 0 = any free one.
-        scheduler_address: where the scheduler is.
+        scheduler_address: the scheduler's address.
         security: the cluster's; with certificate and key if `host` needs TLS.
-        idle_timeout_s: a connection without a whole request for so long is closed.
+        idle_timeout_s: a connection without a whole request for this long is closed.
     """
 
     host: str
@@ -42,7 +42,7 @@ class HttpConfig:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> HttpConfig:
-        """Read what the scheduler's process sends at the start."""
+        """Read the configuration that the scheduler's process sends at the start."""
         return cls(
             host=plain["host"],
             port=plain["port"],

@@ -22,17 +22,17 @@ ANSWER_TIMEOUT_S: Final = 2.0
 
 
 class Viewer:
-    """The connection to the scheduler. One question of a kind is under way at a time."""
+    """The connection to the scheduler. One request of each kind is open at a time."""
 
     def __init__(self) -> None:
-        #: Resolved when the connection is gone: why.
+        #: Resolved with the reason when the connection has ended.
         self.closed: asyncio.Future[CommError | ProtocolError] = (
             asyncio.get_running_loop().create_future()
         )
         self._connection: Connection | None = None
         self._n_requests = 0
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        #: {kind: its answer} of the questions under way: many probes at once ask once
+        #: {kind: its answer} of the open requests: many probes at once share one
         self._asked: dict[type[Message], asyncio.Future[dict[str, Any]]] = {}
 
     async def open(self, address: str, security: Security) -> None:

@@ -59,7 +59,7 @@ class LocalCluster:
     """A scheduler and workers on this machine.
 
     Args:
-        n_workers: how many workers; None = as many as there are cores for.
+        n_workers: number of workers; None = as many as there are cores for.
         threads_per_worker: tasks that one worker runs at a time; None = 1, or the cores divided
             among `n_workers`.
         processes: each worker in a process of its own; False = threads of this process.
@@ -74,15 +74,15 @@ class LocalCluster:
         dashboard_address: `host:port` for HTTP pages (health, metrics); None = none.
         resources: of each worker, `{name: amount}` or "GPU=2".
         local_directory: workers get a folder of their own there, and processes keep temporary files
-            of their tasks in it; made if it is not there. None = where temporary files go.
+            of their tasks in it; made if it does not exist. None = the folder for temporary files.
         silence_logs: the processes log from this level on; False = everything. Without processes,
             the level of the logger "weft" while the cluster lives, unless you have set one; False
-            = what your program's logging asks for.
+            = the level of your program's logging.
         security: a token of your own; None = a new one, in memory only.
         others: there are no others.
 
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: an argument is invalid.
         ChildFailed: a process did not start; the text has its output.
     """
 
@@ -114,7 +114,7 @@ class LocalCluster:
         self.scheduler_address = ""
         #: `http://...` of the pages, None = none.
         self.dashboard_link: str | None = None
-        #: Where a cluster without processes lives, for its clients.
+        #: The thread in which a cluster without processes runs, for its clients.
         self.loop_thread: LoopThread | None = None
         counts = settings.decide_counts(n_workers, threads_per_worker, processes=processes)
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
@@ -146,7 +146,7 @@ class LocalCluster:
         )
         if self.security.cluster_id is None:
             raise ConfigError("it must have a cluster_id", "security")
-        #: Where the sockets are, with processes.
+        #: The folder of the sockets, with processes.
         self._directory: str | None = None
         #: Workers that no client has waited for yet.
         self._n_expected = self.n_workers
@@ -247,7 +247,7 @@ class LocalCluster:
         ended, self._workers = self._workers, Child("workers")
         if ended is not None:
             ended.close()
-        # `_close` first says that it is over, then tells the child that it finds here to stop.
+        # `_close` first marks the cluster as closed, then stops the child that it finds here.
         if self.status == "closed":
             return None
         self._configure_workers(self.scheduler_address)
@@ -322,7 +322,7 @@ class LocalCluster:
         """Wait until `n_workers` (None = all) have joined.
 
         Raises:
-            WorkerStartTimeout: they had not within `timeout` seconds.
+            WorkerStartTimeout: fewer had joined after `timeout` seconds.
         """
         self._take_n_expected()  # the caller reports what is waited for
         if self.asynchronous:
@@ -340,7 +340,7 @@ class LocalCluster:
 
     @property
     def failure(self) -> str | None:
-        """Why the scheduler is gone for good; None while it is not."""
+        """The reason why the scheduler has ended for good; None while it has not."""
         if self.status == "closed":
             return "the LocalCluster was closed; start a new one"
         if self._given_up:
@@ -490,7 +490,7 @@ class LocalCluster:
 class _Awaited:
     """A property of an asynchronous cluster: `await cluster.workers`.
 
-    Nothing is asked before it is awaited, so that looking at all attributes does no harm.
+    It sends no request before it is awaited, so that inspecting all attributes has no effect.
     """
 
     def __init__(self, name: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -551,7 +551,7 @@ def _check_protocol(protocol: str | None, processes: bool, host: str | None) -> 
     if not processes:
         if protocol not in (None, "inproc"):
             raise ConfigError(
-                f"{protocol!r} needs processes=True; without, it is 'inproc'", "protocol"
+                f"{protocol!r} needs processes=True; without processes it is 'inproc'", "protocol"
             )
         return "inproc"
     if host is not None and not is_loopback(host):
@@ -594,7 +594,7 @@ def _make_directory(protocol: str) -> str:
 
 
 def _close_all() -> None:
-    # `valuerefs` copies in one step; going through the dictionary fails if others come meanwhile.
+    # `valuerefs` copies in one step; iterating over the dictionary fails if entries are added.
     for ref in _open_clusters.valuerefs():
         cluster = ref()
         if cluster is not None:

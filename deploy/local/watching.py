@@ -34,7 +34,7 @@ _FINISH_S: Final = 5.0
 
 
 class ProcessWatch:
-    """For one cluster, from when it runs until `stop`.
+    """Watches one cluster from its start until `stop`.
 
     Args:
         name: the cluster's, for display.
@@ -42,7 +42,7 @@ class ProcessWatch:
         workers: the root of the workers' processes.
         start_workers: starts that anew; called in the watching thread. Returns None when the
             cluster is being closed.
-        on_failed: called with the reason when the cluster is of no use any more.
+        on_failed: called with the reason when the cluster cannot be used any more.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ProcessWatch:
         self._thread.start()
 
     def tell_to_stop(self) -> None:
-        """Let every end of a process be expected from now on."""
+        """Expect every end of a process from now on."""
         self.stopping = True
         with contextlib.suppress(OSError):
             self._teller.shutdown(socket.SHUT_WR)
@@ -98,13 +98,13 @@ class ProcessWatch:
         ready = dict(poll.poll(None if timeout_s is None else timeout_s * 1000))
         if self.stopping or self._told.fileno() in ready:
             return None
-        # A child that runs has nothing more to say, so what can be read is the end.
+        # A child that runs sends nothing more, so readable data is the end of the stream.
         return next((child for child in children if child.socket.fileno() in ready), None)
 
     def _on_scheduler_ended(self) -> None:
         code = self._scheduler.finish(_FINISH_S)
         if code == 0:
-            _log.info("the scheduler of %s has ended as it was told to", self._name)
+            _log.info("the scheduler of %s has ended on request", self._name)
             return
         _log.error(
             "the scheduler process of %s ended unexpectedly (%s); the cluster is lost, with all "
@@ -124,9 +124,7 @@ class ProcessWatch:
             if self._wait_end(delay_s) is not None or self.stopping:
                 return  # the scheduler ended, which the next look sees as well
             if is_told:
-                _log.warning(
-                    "the workers of %s have ended as they were told to; it has none", self._name
-                )
+                _log.warning("the workers of %s have ended on request; it has none", self._name)
                 return
             if self._n_deaths > _MAX_DEATHS:
                 self._give_up(how)

@@ -66,7 +66,7 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "localhost"], ["not an address", "tcp://host:port"]),
         (["worker", "--memory-limit", "lots"], ["--memory-limit", "'lots'", "auto"]),
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
-        (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is there twice"]),
+        (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
         (["worker", "--nworkers", "-1"], ["--nworkers", "1 to 4096"]),
         (["info"], ["no running scheduler", "weft scheduler", "--connection-file"]),
         (["info", "tcp://127.0.0.1:1"], ["weft: nobody listens at tcp://127.0.0.1:1; no token"]),
