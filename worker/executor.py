@@ -165,11 +165,6 @@ class Executor:
             attempts=[attempt], durations_us=report.durations_us, failures=[failure]
         )
 
-    def is_executing(self) -> bool:
-        """Return whether any task has started and has not been reported."""
-        with self._lock:
-            return any(slot.n_executing for slot in self.state.slots)
-
     def lookup(self, keys: list[str]) -> list[tuple[str, int, int]]:
         """Return key, attempt and nbytes of those keys whose values are in the store."""
         found = []

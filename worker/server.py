@@ -54,7 +54,7 @@ from ..protocol.wire.messages import (
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
 from .config import WorkerConfig
 from .context import WorkerContext
-from .core.events import Event, Leave, SchedulerLost, SchedulerSent
+from .core.events import EndWorker, Event, Leave, SchedulerLost, SchedulerSent
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
 from .peers import Peers
@@ -137,6 +137,8 @@ class WorkerServer:
         self._stop_reason = ""
         #: Ends a leaving worker even if its tasks have not ended; None = it is not leaving.
         self._grace: asyncio.TimerHandle | None = None
+        #: The core has put out `EndWorker`.
+        self._is_over = False
         self._fatal: BaseException | None = None
         #: Done when the worker is to end.
         self._stopped: asyncio.Future[None] = self._loop.create_future()
@@ -181,9 +183,7 @@ class WorkerServer:
     def leave(self, reason: str) -> None:
         """End the worker after its running tasks or the grace period; a second call: at once."""
         grace_s = self.config.grace_period_s
-        executor = self._executor
-        is_busy = self.registered.is_set() and executor is not None and executor.is_executing()
-        if self._grace is not None or not grace_s or not is_busy:
+        if self._grace is not None or not grace_s or not self.registered.is_set():
             self.stop(reason)
             return
         logger.info("worker %s leaves when its running tasks have ended: %s", self.name, reason)
@@ -363,8 +363,6 @@ class WorkerServer:
             logger.info("the scheduler is gone: %s", reason)
         else:
             self._log_outage("the scheduler is gone: %s; trying again", reason)
-        if self._grace is not None:
-            self.stop(self._stop_reason)
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
@@ -436,8 +434,6 @@ class WorkerServer:
             return
         connection = self._connection
         writable = connection is None or connection.writable
-        # First, so that all reports are among what is sent.
-        is_over = self._grace is not None and writable and not executor.is_executing()
         messages, after = executor.drain(writable)
         if messages and connection is not None:
             try:
@@ -445,9 +441,12 @@ class WorkerServer:
             except LocalProtocolError:  # none was sent
                 self._send_one_by_one(connection, messages)
         if after and self._peers is not None:
-            for fetch in after:
-                self._peers.do(fetch)
-        if is_over:
+            for action in after:
+                if isinstance(action, EndWorker):
+                    self._is_over = True
+                else:
+                    self._peers.do(action)
+        if self._is_over and writable:  # else the last reports are not sent yet
             self.stop(self._stop_reason)
 
     def _send_one_by_one(self, connection: Connection, messages: list[Message]) -> None:

@@ -27,6 +27,7 @@ from weft.worker.core.events import (
     ChunkDone,
     CopiesFetched,
     CopiesNotFetched,
+    EndWorker,
     Event,
     Fetch,
     ForgetValues,
@@ -132,12 +133,7 @@ class WorkerNode:
         if self.is_alive and self.session.is_open and not self.core.is_leaving:
             self.world.probes["drain"] += 1
             self._handle(Leave("drained"))
-            self._leave_when_done()
             self.world.at(seconds, self.end)
-
-    def _leave_when_done(self) -> None:
-        if self.core.is_leaving and not any(slot.n_executing for slot in self.core.slots):
-            self.world.at(0.0, self.end)
 
     def end(self) -> None:
         """End the process, in order if it can."""
@@ -184,8 +180,6 @@ class WorkerNode:
         """See `SessionOwner`."""
         self._handle(SchedulerLost())
         self.core.to_scheduler = []
-        if self.core.is_leaving:
-            self.end()
 
     def _relay(self, message: FetchKeys) -> None:
         keys, blobs = self.read(message.keys)
@@ -215,6 +209,8 @@ class WorkerNode:
         for action in after:
             if isinstance(action, Fetch):
                 self._fetch(action)
+            elif isinstance(action, EndWorker):
+                self.world.at(0.0, self.end)
             else:
                 self.world.probes["fetch given up"] += 1
                 self.world.at(0.0, self._asked[action.holder], None)
@@ -275,7 +271,6 @@ class WorkerNode:
             assert record.attempt in self.store, f"{record!r} went while {task!r} used it"
         self.running[slot] = None
         self.sim.on_stop(self, task)
-        self.world.at(0.0, self._leave_when_done)
         duration_us = int(spec.duration * 1e6)
         if self.sim.raises(spec):
             report.failed_attempts.append(task.attempt)

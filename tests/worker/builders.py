@@ -23,6 +23,7 @@ from weft.worker.core.events import (
     CopiesFetched,
     CopiesNotFetched,
     EndFetch,
+    EndWorker,
     Event,
     Fetch,
     ForgetFunctions,
@@ -138,6 +139,7 @@ class Hands:
         self.fetches: dict[int, Fetch] = {}
         #: Holders whose requests the shell has given up.
         self.given_up: list[str] = []
+        self.has_ended = False
         self.n_runs = 0
 
     # --- Events -----------------------------------------------------------------------------------
@@ -183,6 +185,9 @@ class Hands:
             assert action.request not in self.fetches
             assert all(fetch.holder != action.holder for fetch in self.fetches.values())
             self.fetches[action.request] = action
+        elif isinstance(action, EndWorker):
+            assert not self.has_ended
+            self.has_ended = True
         else:
             assert isinstance(action, EndFetch)
             self.given_up.append(action.holder)

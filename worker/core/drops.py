@@ -13,7 +13,7 @@ from ...protocol.wire.messages import (
     ReturnAttempts,
     WorkerLeaving,
 )
-from .events import ForgetFunctions, Leave, SchedulerLost
+from .events import EndWorker, ForgetFunctions, Leave, SchedulerLost
 from .inputs import move_waiters, placeholder, unpin
 from .ready import worst_first
 from .slots import take_back
@@ -98,8 +98,24 @@ def on_leave(state: WorkerState, event: Leave) -> None:
         state.to_scheduler.append(WorkerLeaving(reason=event.reason))
 
 
+def end_when_idle(state: WorkerState) -> None:
+    """Have a worker that leaves ended if no slot executes."""
+    if not any(slot.n_executing for slot in state.slots):
+        _end(state)
+
+
+def _end(state: WorkerState) -> None:
+    state.has_left = True
+    state.after.append(EndWorker())
+
+
 def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
-    """Forget everything of the session; tasks that are being executed are cancelled."""
+    """Forget everything of the session; tasks that are being executed are cancelled.
+
+    A worker that leaves does not wait for them, because their results are of no use any more.
+    """
+    if state.is_leaving and not state.has_left:
+        _end(state)
     state.owed.clear()
     # Tasks first: their pins on copies, and the placeholders, go with them.
     records = list(state.by_attempt.values())

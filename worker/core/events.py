@@ -71,7 +71,7 @@ class SchedulerLost:
 
 @dataclass(slots=True)
 class Leave:
-    """Finish the running tasks and start no others."""
+    """Finish the running tasks and start no others; `EndWorker` follows, once."""
 
     reason: str
 
@@ -124,7 +124,12 @@ class ForgetFunctions:
     functions: list[WorkerFunction]
 
 
+@dataclass(slots=True)
+class EndWorker:
+    """End the worker as soon as the messages are sent: it leaves, and no task runs any more."""
+
+
 #: Actions that must be done before the messages of the same event leave.
 Before: TypeAlias = Run | ForgetValues | ForgetFunctions
 #: Actions that are done after the messages.
-After: TypeAlias = Fetch | EndFetch
+After: TypeAlias = Fetch | EndFetch | EndWorker

@@ -88,6 +88,8 @@ class WorkerState:
         self.owed: dict[int, None] = {}
         #: No task is started any more: the scheduler asks the unstarted ones back.
         self.is_leaving = False
+        #: It leaves, and `EndWorker` was put out: no slot executes, or the scheduler is lost.
+        self.has_left = False
 
     def handle(self, event: Event, now: float) -> None:
         """Apply `event` to the state; `now` is in seconds, from any fixed point.
@@ -121,6 +123,8 @@ class WorkerState:
         if self.forget:
             self.before.append(ForgetValues(self.forget))
             self.forget = []
+        if self.is_leaving and not self.has_left:
+            drops.end_when_idle(self)
 
     def _on_received(self, event: SchedulerSent) -> None:
         for message in event.messages:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.worker.builders import Hands, assign, give_back, locate
+import pytest
+
+from tests.worker.builders import SLOW, Hands, assign, drop, give_back, locate
 from weft.protocol.wire.messages import AttemptsFinished, AttemptsReturned, WorkerLeaving
 from weft.worker.core.events import Leave, SchedulerLost
 
@@ -22,6 +24,43 @@ def test_a_worker_that_leaves_finishes_its_running_tasks_and_starts_nothing():
     assert isinstance(returned, AttemptsReturned)
     assert sorted([*sent.attempts, *returned.attempts]) == [1, 2, 3, 4, 5]
     assert not any(slot.n_executing for slot in worker.state.slots)
+    assert worker.has_ended
+
+
+@pytest.mark.parametrize("end", ["finished", "failed", "cancelled", "lost"])
+def test_a_worker_that_leaves_ends_with_its_last_running_task_or_its_session(end):
+    worker = Hands(2)
+    worker.receive(assign("1 a", "2 b", function=SLOW))
+    worker.start(0)
+    worker.start(1)
+    worker.handle(Leave("SIGTERM"))
+    assert not worker.has_ended
+    if end == "lost":
+        worker.handle(SchedulerLost())
+        assert worker.has_ended
+    if end == "cancelled":
+        worker.receive(drop(1, 2))
+    worker.report(0, failed=["a", "b"] if end == "failed" else [])
+    assert worker.has_ended == (end == "lost")
+    worker.report(1)
+    assert worker.has_ended
+
+
+def test_a_leaving_worker_whose_task_a_lost_session_has_cancelled_ends_with_it():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.handle(SchedulerLost())
+    worker.handle(Leave("SIGTERM"))
+    assert not worker.has_ended
+    assert worker.report() == []  # no message, which would lead the shell to look
+    assert worker.has_ended
+
+
+def test_an_idle_worker_leaves_at_once():
+    worker = Hands()
+    assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]
+    assert worker.has_ended
 
 
 def test_a_worker_leaves_once():

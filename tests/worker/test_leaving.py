@@ -1,0 +1,89 @@
+"""A worker that got SIGTERM: when its shell ends it. The grace period of these tests never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from tests.worker.test_server import (  # noqa: F401 - fixtures
+    cluster,
+    inc,
+    security,
+)
+from weft.protocol.wire.messages import AttemptsFinished, Bye, WorkerLeaving
+
+# ruff: noqa: F811 - fixtures are named as what they give
+
+ENTERED, GO_ON = threading.Event(), threading.Event()
+
+
+def wait():
+    ENTERED.set()
+    assert GO_ON.wait(20)
+
+
+async def busy_worker(cluster):
+    """Start a worker that runs a task until `GO_ON` is set."""
+    ENTERED.clear()
+    GO_ON.clear()
+    worker = await cluster.start(grace_period_s=600.0)
+    cluster.scheduler.send(worker, cluster.scheduler.task(wait, key="x"))
+    assert await asyncio.get_running_loop().run_in_executor(None, ENTERED.wait, 20)
+    return worker
+
+
+async def lose_session(cluster, worker):
+    cluster.scheduler.connections[worker.config.worker_id].abort()
+    await cluster.scheduler.until(lambda: len(cluster.scheduler.registrations) == 2)
+    await asyncio.wait_for(worker.registered.wait(), 20)
+
+
+async def test_a_worker_leaves_when_its_last_task_was_reported(cluster):
+    scheduler = cluster.scheduler
+    worker = await busy_worker(cluster)
+    worker.leave("SIGTERM")
+    await scheduler.until(lambda: scheduler.of(WorkerLeaving))
+    assert not cluster.runs[0].done()
+    GO_ON.set()
+    await asyncio.wait_for(cluster.runs[0], 20)
+    await scheduler.until(lambda: scheduler.of(Bye))
+    kinds = [type(message) for _, message in scheduler.heard]
+    assert [k for k in kinds if k in {WorkerLeaving, AttemptsFinished, Bye}] == [
+        WorkerLeaving,
+        AttemptsFinished,
+        Bye,
+    ]
+
+
+async def test_a_worker_that_runs_nothing_leaves_at_once(cluster):
+    worker = await cluster.start(grace_period_s=600.0)
+    worker.leave("SIGTERM")
+    await asyncio.wait_for(cluster.runs[0], 20)
+
+
+@pytest.mark.parametrize("how", ["lost session", "second signal"])
+async def test_a_leaving_worker_ends_although_its_task_runs(cluster, how):
+    worker = await busy_worker(cluster)
+    worker.config.stop_timeout_s = 0.0
+    worker.leave("SIGTERM")
+    if how == "lost session":
+        cluster.scheduler.connections[worker.config.worker_id].abort()
+    else:
+        worker.leave("SIGTERM")
+    await asyncio.wait_for(cluster.runs[0], 20)
+    GO_ON.set()
+    assert worker.executor.join(20)
+
+
+async def test_a_task_that_a_lost_session_has_cancelled_holds_a_leaving_worker_until_its_end(
+    cluster,
+):
+    worker = await busy_worker(cluster)
+    await lose_session(cluster, worker)
+    worker.leave("SIGTERM")
+    await cluster.scheduler.until(lambda: cluster.scheduler.of(WorkerLeaving))
+    assert not cluster.runs[0].done()
+    GO_ON.set()  # its end is reported to nobody, so that nothing is sent
+    await asyncio.wait_for(cluster.runs[0], 20)
