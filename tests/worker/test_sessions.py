@@ -13,6 +13,7 @@ import pytest
 
 from tests.worker.test_server import (  # noqa: F401 - fixtures
     Asker,
+    Ref,
     ask,
     cluster,
     inc,
@@ -34,9 +35,11 @@ from weft.protocol.wire.messages import (
     AttemptsFinished,
     AttemptsReturned,
     Bye,
+    DropAttempts,
     GetData,
     Heartbeat,
     KeysData,
+    KeysMissing,
     ReturnAttempts,
     Welcome,
 )
@@ -108,6 +111,36 @@ async def test_messages_of_an_old_connection_do_not_reach_the_next_session(clust
     old.on_messages(scheduler.connections[worker.config.worker_id], [Bye(reason="too late")])
     assert await scheduler.until_done(1) == {1: 2}
     assert len(scheduler.registrations) == 2
+
+
+def is_heartbeat(what):
+    return isinstance(what, list) and isinstance(what[0], Heartbeat)
+
+
+async def test_the_shell_does_before_then_sends_then_does_after(cluster, monkeypatch):
+    scheduler = cluster.scheduler
+    worker = await cluster.start()
+    scheduler.send(worker, scheduler.task(inc, 1, key="x"))
+    await scheduler.until_done(1)
+    order = []
+
+    def note(owner, method):
+        do = getattr(owner, method)
+        monkeypatch.setattr(owner, method, lambda arg: (order.append(arg), do(arg))[1])
+
+    note(worker.executor.store, "drop")
+    note(worker._connection, "send")
+    note(worker._peers, "do")
+    fetching = scheduler.task(inc, Ref("y"), key="z")
+    scheduler.located(fetching, "y", 99, "inproc://none")
+    scheduler.send(worker, fetching, DropAttempts(attempts=[1]), ReturnAttempts(count=0))
+    await scheduler.until(lambda: scheduler.of(KeysMissing))
+    dropped, sent, fetch, *_ = (what for what in order if not is_heartbeat(what))
+    assert dropped == [1]
+    assert sent == [AttemptsReturned(attempts=[])]
+    assert fetch.keys == ["y"]
+    state = worker.executor.state
+    assert not any((state.before, state.to_scheduler, state.after))
 
 
 @pytest.mark.parametrize("where", ["handle", "drain"])
