@@ -4,6 +4,10 @@ Closed by default: only `/healthz` and `/readyz`, which reveal nothing else, are
 the token, which is sent as `Authorization: Bearer`. A Host header with a name that this server does
 not have is refused: otherwise a browser would give access to a foreign page whose name was made to
 resolve to this machine (DNS rebinding).
+
+`/healthz` answers whether the scheduler answers, on the connection that this process keeps;
+`/readyz`, whether it accepts a new connection, which it may not while too many are open. Neither
+asks for workers: they could not join by way of a service that waits for them.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ from typing import Any, Final
 
 import tornado.web
 
-from ...protocol.errors import CommError, ProtocolError
+from ...protocol.errors import CommError, ConnectTimeout, ProtocolError, WeftError
 from ...protocol.trust.security import Security
 from ...protocol.wire.messages import GetClusterInfo, GetMetrics
 from .prometheus import render
-from .viewer import Viewer
+from .viewer import AcceptanceCheck, Viewer
 
 _log = logging.getLogger("weft.http")
 
@@ -102,7 +106,13 @@ class _Healthz(_Page):
 
 class _Readyz(_Page):
     async def answer(self) -> None:
-        if await self.ask(GetMetrics) is not None:
+        try:
+            await self.site.acceptance.run()
+        except (ConnectTimeout, TimeoutError):
+            self.text("scheduler-silent", 503)
+        except WeftError:
+            self.text("scheduler-refuses", 503)
+        else:
             self.text("ready")
 
 
@@ -143,10 +153,13 @@ _PAGES: Final[dict[str, type[_Page]]] = {
 class Site:
     """The pages and what they need."""
 
-    def __init__(self, viewer: Viewer, security: Security, host: str) -> None:
+    def __init__(
+        self, viewer: Viewer, acceptance: AcceptanceCheck, security: Security, host: str
+    ) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         self.viewer = viewer
+        self.acceptance = acceptance
         self.token = security.token
         #: The names of this server; an address is always accepted, a rebinding attack needs a name.
         self._names = {*_LOCAL_NAMES, host.lower(), socket.gethostname().lower()}

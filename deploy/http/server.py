@@ -19,7 +19,7 @@ import tornado.netutil
 from ...protocol.errors import ConfigError
 from ...protocol.trust.security import Security, needs_tls, server_ssl_context
 from .pages import Site
-from .viewer import Viewer
+from .viewer import AcceptanceCheck, Viewer
 
 
 @dataclass
@@ -70,9 +70,10 @@ async def serve(
             "choose another --dashboard-address, or use --no-dashboard"
         ) from None
     viewer = Viewer()
+    acceptance = AcceptanceCheck(config.scheduler_address, config.security)
     try:
         await viewer.open(config.scheduler_address, config.security)
-        site = Site(viewer, config.security, config.host)
+        site = Site(viewer, acceptance, config.security, config.host)
         server = tornado.httpserver.HTTPServer(
             site.application(),
             ssl_options=context,
@@ -97,6 +98,7 @@ async def serve(
     left.cancel()
     server.stop()
     await server.close_all_connections()
+    await acceptance.close()
     viewer.close()
 
 

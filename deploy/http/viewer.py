@@ -1,6 +1,6 @@
 """A viewer's connection to a scheduler, which reads and changes nothing.
 
-`weft info` asks once; the HTTP process keeps one connection for all of its pages.
+`weft info` asks once; the HTTP process keeps one connection for all of its pages but `/readyz`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from ...protocol.wire.messages import ClusterInfo, GetClusterInfo, GetMetrics, M
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
+#: A probe needs no token, so that it may not make the scheduler authenticate at any rate.
+_CHECK_INTERVAL_S: Final = 1.0
 
 
 class Viewer:
@@ -35,14 +37,19 @@ class Viewer:
         #: {kind: its answer} of the open requests: many probes at once share one
         self._asked: dict[type[Message], asyncio.Future[dict[str, Any]]] = {}
 
-    async def open(self, address: str, security: Security) -> None:
+    async def open(self, address: str, security: Security, timeout_s: float = 10.0) -> None:
         """Connect.
 
         Raises:
             WeftError: the scheduler cannot be reached, or does not accept this process.
         """
         self._connection = await connect(
-            address, role=Role.VIEWER, server_role=Role.SCHEDULER, security=security, handler=self
+            address,
+            role=Role.VIEWER,
+            server_role=Role.SCHEDULER,
+            security=security,
+            handler=self,
+            timeout_s=timeout_s,
         )
 
     async def ask(
@@ -100,3 +107,44 @@ class Viewer:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+
+
+class AcceptanceCheck:
+    """Checks whether a scheduler accepts connections: it connects, asks, and leaves.
+
+    A check that was begun less than a second ago holds for the next one as well.
+    """
+
+    def __init__(self, address: str, security: Security) -> None:
+        self._address = address
+        self._security = security
+        self._check: asyncio.Task[None] | None = None
+        self._begun = 0.0
+
+    async def run(self) -> None:
+        """Return if the scheduler accepts a connection and answers on it.
+
+        Raises:
+            ConnectTimeout, TimeoutError: it did not in time.
+            WeftError: the scheduler cannot be reached, or does not accept this process.
+        """
+        now = asyncio.get_running_loop().time()
+        is_old = now - self._begun >= _CHECK_INTERVAL_S
+        if self._check is None or (is_old and self._check.done()):
+            self._begun = now
+            self._check = asyncio.create_task(self._connect())
+        await asyncio.shield(self._check)
+
+    async def _connect(self) -> None:
+        viewer = Viewer()
+        try:
+            await viewer.open(self._address, self._security, ANSWER_TIMEOUT_S)
+            await viewer.ask(GetMetrics)
+        finally:
+            viewer.close()
+
+    async def close(self) -> None:
+        """End a check that is under way."""
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.wait([self._check])

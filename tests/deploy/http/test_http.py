@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import ssl
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import psutil
@@ -14,6 +15,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.daemons import daemon, file_of, gone, scheduler
+from weft.deploy.http import viewer
 from weft.deploy.http.prometheus import render
 from weft.deploy.http.server import HttpConfig, serve
 from weft.deploy.local.cluster import LocalCluster
@@ -222,16 +224,17 @@ def test_a_large_request_is_refused_and_the_next_one_served(pages):
     assert pages.ask("/healthz")[0].status == 200
 
 
-def test_a_scheduler_that_does_not_answer_is_not_ready(cluster, pages, monkeypatch):
+def test_a_scheduler_that_does_not_answer_is_not_ready(cluster, pages, wait_until):
     process = psutil.Process(cluster._scheduler.process.pid)
     process.suspend()
     try:
-        answer, text = pages.ask("/readyz")
-        assert (answer.status, text) == (503, "scheduler-silent\n")
+        # An answer holds for a second.
+        wait_until(lambda: pages.ask("/readyz")[0].status == 503, 30)
+        assert pages.ask("/readyz")[1] == "scheduler-silent\n"
         assert pages.ask("/healthz")[0].status == 503
     finally:
         process.resume()
-    assert pages.ask("/readyz")[0].status == 200
+    wait_until(lambda: pages.ask("/readyz")[0].status == 200, 30)
 
 
 def test_pages_beyond_this_machine_are_https(tmp_path):
@@ -269,17 +272,52 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
         wait_until(lambda: gone(family), 30)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
-async def test_a_connection_that_sends_no_whole_request_is_closed(sent):
+@asynccontextmanager
+async def pages_in_this_loop(**options):
+    """Serve the pages of a scheduler of this loop; yields it, the port and the token."""
     security = Security(new_token().encode(), new_cluster_id())
     started = SchedulerServer(SchedulerConfig(["tcp://127.0.0.1:0"], security))
     await started.start()
-    config = HttpConfig("127.0.0.1", 0, started.addresses[0], security, idle_timeout_s=0.3)
+    config = HttpConfig("127.0.0.1", 0, started.addresses[0], security, **options)
     listening = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
     serving = asyncio.create_task(serve(config, lambda port: listening.set_result(port), over.wait))
     try:
-        port = await listening
+        yield started, await listening, security.token.decode()
+    finally:
+        over.set()
+        await serving
+        await started.stop()
+
+
+async def test_a_scheduler_that_accepts_no_connection_is_healthy_and_not_ready(monkeypatch):
+    monkeypatch.setattr(viewer, "_CHECK_INTERVAL_S", 0.0)
+    async with pages_in_this_loop() as (started, port, token):
+        pages = Pages(f"http://127.0.0.1:{port}/", token)
+        assert (await asyncio.to_thread(pages.ask, "/readyz"))[1] == "ready\n"
+        (listener,) = started._listeners
+        listener._max_unauthenticated = 0
+        answer, text = await asyncio.to_thread(pages.ask, "/readyz")
+        assert (answer.status, text) == (503, "scheduler-refuses\n")
+        assert (await asyncio.to_thread(pages.ask, "/healthz"))[1] == "ok\n"
+
+
+async def test_probes_of_readiness_connect_at_most_once_per_interval(monkeypatch):
+    monkeypatch.setattr(viewer, "_CHECK_INTERVAL_S", 1000.0)
+    async with pages_in_this_loop() as (started, port, token):
+        pages = Pages(f"http://127.0.0.1:{port}/", token)
+        connections = []
+        listener = started._listeners[0]
+        accept = listener._on_connection
+        listener._on_connection = lambda made: connections.append(made) or accept(made)
+        for _ in range(3):
+            assert (await asyncio.to_thread(pages.ask, "/readyz"))[0].status == 200
+        assert len(connections) == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+async def test_a_connection_that_sends_no_whole_request_is_closed(sent):
+    async with pages_in_this_loop(idle_timeout_s=0.3) as (_started, port, _token):
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
         for _, writer in pairs:
             writer.write(sent)
@@ -288,10 +326,6 @@ async def test_a_connection_that_sends_no_whole_request_is_closed(sent):
             assert await reader.read() == b""
             writer.close()
             await writer.wait_closed()
-    finally:
-        over.set()
-        await serving
-        await started.stop()
 
 
 def test_the_limit_for_a_request_is_short_unless_configured():
