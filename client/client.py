@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
-from ..protocol.errors import ClientClosed, NotSupported
+from ..protocol.errors import ClientClosed, CommError, ConfigError, HandshakeError, NotSupported
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
@@ -50,7 +50,8 @@ class Client(ClusterClient):
         connection_file: the scheduler's connection file. Without it and without an address,
             `$WEFT_CONNECTION_FILE` is used if set; else a `LocalCluster` is started, and closed
             with the client.
-        timeout: seconds to wait for the scheduler.
+        timeout: seconds to wait for the scheduler, also for one that is being started: while no
+            process listens at the address, or the connection file is missing.
         asynchronous: the methods return awaitables, for the event loop that runs now; use
             `async with Client(...)` or `await Client(...)`.
         name: for display, in `weft info` and logs.
@@ -92,7 +93,11 @@ class Client(ClusterClient):
         self._location = Location(address, connection_file, security, cluster_options)
         self._holdings = Holdings(self.name, self._location)
         if not asynchronous:
-            self._open()
+            try:
+                self._open()
+            except (CommError, ConfigError, HandshakeError) as error:
+                # Without the frames, which are only weft's own.
+                raise error.with_traceback(None) from error.__cause__
 
     # --- Opening and closing ----------------------------------------------------------------------
 

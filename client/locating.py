@@ -16,7 +16,7 @@ from ..protocol.net.session import Finder
 from ..protocol.trust import connection_file as connection_files
 from ..protocol.trust.security import Security
 from . import absent
-from .shell.link import SchedulerEnded
+from .shell.link import SchedulerAbsent, SchedulerEnded
 from .shell.loop import LoopThread
 
 
@@ -141,10 +141,9 @@ class Location:
         try:
             found = connection_files.find(self._connection_file, self._address, os.environ)
         except connection_files.NoSchedulerFound as error:
-            problem = ""
-            if self._address is not None and not self._was_found:
-                problem = why_nobody_answers(self._address)
-            raise ConfigError(f"{problem}; {error}" if problem else str(error)) from None
+            if self._was_found:
+                raise ConfigError(str(error)) from None
+            raise _absent(self._address, str(error)) from None
         self._was_found = True
         return list(found.addresses), self._security or found.to_security()
 
@@ -159,6 +158,20 @@ class Location:
         if self._owns_cluster:
             self._owns_cluster = False
             await self.cluster.close()
+
+
+def _absent(address: str | None, details: str) -> SchedulerAbsent:
+    """Return the error of a look-up that found nothing: short, with the places as details."""
+    what = details.partition("; ")[0]
+    if address is None:
+        advice = "start one with `weft scheduler --connection-file`, or correct the path"
+        return SchedulerAbsent(f"{what}; {advice}", details, is_answered=False)
+    problem = why_nobody_answers(address)
+    if problem:
+        advice = "start a scheduler there with `weft scheduler`, or correct the address"
+        return SchedulerAbsent(f"{problem}; {advice}", details, is_answered=False)
+    advice = "pass the connection_file= of its scheduler, or set $WEFT_TOKEN_FILE"
+    return SchedulerAbsent(f"{what}; {advice}", details, is_answered=True)
 
 
 def check_options(options: dict[str, Any], client: type) -> None:

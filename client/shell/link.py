@@ -28,6 +28,7 @@ from ...protocol.errors import (
 from ...protocol.net.connection import Connection
 from ...protocol.net.session import Finder, SessionRunner
 from ...protocol.trust.security import Security
+from ...protocol.values.exceptions import add_note
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import Heartbeat, RegisterClient, Welcome
@@ -50,6 +51,29 @@ class SchedulerEnded(CommClosed):
     """
 
 
+class SchedulerAbsent(ConfigError):
+    """Raised by a `Finder`: no scheduler is to be found yet, and one may be starting.
+
+    Args:
+        text: what is missing, and what to do about it.
+        details: the places that were searched, for a note.
+        is_answered: a process listens at the address, but nothing here has its token.
+    """
+
+    def __init__(self, text: str, details: str, is_answered: bool) -> None:
+        super().__init__(text)
+        self.details = details
+        self.is_answered = is_answered
+        self.args = (text, details, is_answered)
+
+
+#: A scheduler that already listens writes its connection file within this time.
+_LISTENS_FIRST_S: Final = 2.0
+
+#: Errors before the first session after which another attempt is made.
+_MAY_COME: Final = (CommError, SchedulerAbsent)
+
+
 class _ClientPolicy(Policy):
     """Waits at first only for an absent scheduler, later also for one that is being restarted."""
 
@@ -57,8 +81,10 @@ class _ClientPolicy(Policy):
         """See `Policy`."""
         if isinstance(error, SchedulerEnded):
             return True
+        if isinstance(error, SchedulerAbsent) and error.is_answered:
+            return now - outage.since > _LISTENS_FIRST_S
         # During a restart of the scheduler, the token in the file may not be its token.
-        may_pass = (CommError, ProtocolError, ConfigError) if outage.error else CommError
+        may_pass = (CommError, ProtocolError, ConfigError) if outage.error else _MAY_COME
         return not isinstance(error, may_pass)
 
 
@@ -218,7 +244,13 @@ class SchedulerLink:
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
-        logger.debug("cannot reach the scheduler yet: %s", outage.last_error)
+        assert outage.last_error is not None
+        is_answered = getattr(outage.last_error, "is_answered", False)
+        if outage.error is None and outage.n_attempts == 1 and not is_answered:
+            problem = _text_of(outage.last_error).partition("; ")[0]
+            logger.warning("%s; waiting for a scheduler for %.3g s", problem, left_s)
+        else:
+            logger.debug("cannot reach the scheduler yet: %s", outage.last_error)
 
     def on_outage(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
@@ -290,6 +322,14 @@ class SchedulerLink:
 
 def _not_opened(error: WeftError, address: str, timeout_s: float) -> WeftError:
     """Return the error that `open` raises; only for an absent scheduler it has waited."""
+    if isinstance(error, SchedulerAbsent):
+        made: WeftError
+        if error.is_answered:
+            made = ConfigError(error.text)
+        else:
+            made = ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {error.text}")
+        add_note(made, f"weft: {error.details}")
+        return made
     if not isinstance(error, CommError) or isinstance(error, SchedulerEnded):
         return error
     if isinstance(error, ConnectTimeout):
