@@ -7,7 +7,6 @@ it without waiting, and is woken once for each batch that comes while it sleeps.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections import deque
@@ -67,6 +66,7 @@ def wait(
 
     Raises:
         TimeoutError: the futures were not done in time.
+        ValueError: a future was released, or they belong to several clients.
     """
     futures = [fs] if isinstance(fs, Future) else list(items_of(fs, "wait"))
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
@@ -123,7 +123,7 @@ def engine_of(futures: list[Future]) -> Engine | None:
 
     Raises:
         TypeError: an object in the list is not a future.
-        ValueError: they belong to several clients.
+        ValueError: they belong to several clients, or one was released.
     """
     engine: Engine | None = None
     for future in futures:
@@ -133,6 +133,8 @@ def engine_of(futures: list[Future]) -> Engine | None:
             if engine is not None:
                 raise _of_two_clients(engine, future._engine)
             engine = future._engine
+        if future._is_released:
+            raise ValueError(f"the future of {future.key!r} was released")
     return engine
 
 
@@ -176,7 +178,8 @@ class as_completed:
     """Iterate over futures in the order in which they complete.
 
     Works in `for` and in `async for`. Futures may be added while it runs; iteration ends when none
-    is left. With results, the data of large ones is fetched ahead of the consumer.
+    is left. A future that is released meanwhile is left out. With results, the data of large ones
+    is fetched ahead of the consumer.
 
     Args:
         futures: of one client.
@@ -287,25 +290,24 @@ class as_completed:
 
     def _take(self) -> Future | None:
         """Return a completed future, None if there is none now."""
-        if self._more:
-            with contextlib.suppress(IndexError):  # another consumer was faster
-                one_more = self._more.popleft()
-                self._n -= 1
-                return one_more
-        queue = self._completions.queue
-        while queue:
+        more, queue = self._more, self._completions.queue
+        while more or queue:
             try:
-                state = queue.popleft()
+                if more:
+                    future = more.popleft()
+                else:
+                    found = self._futures.pop(queue.popleft(), None)
+                    if found is None:
+                        continue  # cleared meanwhile
+                    if isinstance(found, list):
+                        more.extend(found[1:])
+                        found = found[0]
+                    future = found
             except IndexError:  # another consumer was faster
-                return None
-            future = self._futures.pop(state, None)
-            if future is None:
-                continue  # cleared meanwhile
-            if isinstance(future, list):
-                self._more.extend(future[1:])
-                future = future[0]
+                continue
             self._n -= 1
-            return future
+            if not future._is_released:
+                return future
         return None
 
     def _dress(self, future: Future) -> Any:

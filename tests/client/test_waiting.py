@@ -223,3 +223,50 @@ def test_several_threads_share_one_iterator(client):
     for thread in threads:
         thread.join(20)
     assert sorted(found) == list(range(1, 501))
+
+
+# --- Released futures -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_released_future_cannot_be_waited_for(client, scheduler, is_done):
+    scheduler.is_holding = not is_done
+    future = client.submit(inc, 1)
+    if is_done:
+        future.result(10)
+    future.release()
+    for call in (wait, as_completed, lambda fs: as_completed(fs, with_results=True)):
+        with pytest.raises(ValueError, match=f"the future of '{future.key}' was released"):
+            call([client.submit(inc, 2), future])
+    completed = as_completed()
+    with pytest.raises(ValueError, match="was released"):
+        completed.add(future)
+    assert completed.is_empty()
+
+
+@pytest.mark.parametrize("with_results", [False, True])
+def test_a_future_that_is_released_while_others_complete_is_left_out(
+    client, scheduler, with_results
+):
+    scheduler.is_holding = True
+    futures = client.map(inc, range(4))
+    equal = client.submit(inc, 2)
+    completed = as_completed([*futures, futures[3], equal], with_results=with_results)
+    for future in (futures[0], futures[2], futures[3]):
+        future.release()
+    scheduler.go_on()
+    found = [item[0] if with_results else item for item in completed]
+    assert set(found) == {futures[1], equal}
+    assert completed.is_empty()
+
+
+def test_an_iteration_ends_when_its_last_future_is_released(client, scheduler):
+    scheduler.is_holding = True
+    future = client.submit(inc, 1)
+    completed = as_completed([future])
+    consumer = threading.Thread(target=lambda: found.append(list(completed)))
+    found = []
+    consumer.start()
+    future.release()
+    consumer.join(30)
+    assert found == [[]]
