@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 import logging
 import os
@@ -28,7 +29,7 @@ from weft.protocol.errors import (
     WrongCluster,
     WrongToken,
 )
-from weft.protocol.trust.security import Security
+from weft.protocol.trust.security import Security, new_cluster_id
 from weft.protocol.values.exceptions import unpack_exception
 from weft.protocol.wire.messages import (
     AttemptsErred,
@@ -44,7 +45,6 @@ from weft.protocol.wire.messages import (
     Welcome,
 )
 from weft.protocol.wire.session import Outage
-from weft.worker import serving
 from weft.worker.config import WorkerConfig
 from weft.worker.core.events import SchedulerLost
 from weft.worker.server import WorkerPolicy, WorkerServer
@@ -164,6 +164,24 @@ async def test_a_bug_in_the_core_ends_the_worker_instead_of_leaving_it_stuck(
     worker.executor.handle(SchedulerLost())
     assert "a bug of weft ends" in caplog.text
     await scheduler.until(lambda: not scheduler.connections)
+
+
+async def test_peers_find_each_other_in_the_cluster_of_a_replaced_scheduler(cluster):
+    scheduler = cluster.scheduler
+    unpinned = dataclasses.replace(scheduler.security, cluster_id=None)
+    a = await cluster.start(security=unpinned)
+    b = await cluster.start(security=unpinned)
+    address = scheduler.listener.address
+    scheduler.security = dataclasses.replace(unpinned, cluster_id=new_cluster_id())
+    await scheduler.stop()
+    await scheduler.start(address)
+    await scheduler.until(lambda: len(scheduler.registrations) == 4)
+    scheduler.send(a, scheduler.task(inc, 1, key="x", wanted=0))
+    await scheduler.until_done(1)
+    task = scheduler.task(inc, Ref("x"), key="y")
+    scheduler.send(b, scheduler.located(task, "x", 1, a.address))
+    await scheduler.until(lambda: scheduler.of(KeysMissing) or len(scheduler.results()) == 2)
+    assert scheduler.results()[2] == 3
 
 
 def is_final(error, *, since=None, now=0.0, **options):
@@ -300,10 +318,6 @@ async def test_a_late_reader_gets_everything_in_order(cluster, security):
     assert worker._server._readers == {}
     connection.close()
     await asyncio.wait_for(asker.closed.wait(), 20)
-
-
-def test_requests_of_64_mib_may_wait_for_a_reader():
-    assert serving._MAX_WAITING_BYTES == 64 << 20
 
 
 async def test_a_peer_that_asks_and_never_reads_is_cut_off_with_one_line(

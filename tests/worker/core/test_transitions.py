@@ -7,6 +7,7 @@ tests/worker/test_state_machine.py proves it.
 from __future__ import annotations
 
 import ast
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -33,11 +34,10 @@ def test_every_state_can_be_reached_and_left_and_the_end_is_the_end():
     assert all(TRANSITIONS.values())
 
 
-@pytest.mark.parametrize("start", STATES)
-@pytest.mark.parametrize("finish", STATES)
+@pytest.mark.parametrize(
+    ("start", "finish"), [pair for pair in product(STATES, STATES) if pair not in TRANSITIONS]
+)
 def test_a_move_that_the_table_lacks_raises_and_changes_nothing(start, finish):
-    if (start, finish) in TRANSITIONS:
-        return
     record = WorkerTask("x", 1, 0, NO_FUNCTION, b"", 0)
     record.state = start
     with pytest.raises(InvalidTransition) as caught:
