@@ -41,7 +41,8 @@ Number = int  #: a whole number, 0 <= n < 2**63
 Priority = int  #: a user's priority, -512..511, higher runs earlier
 Text = str  #: at most MAX_TEXT_CHARS characters
 Amounts = dict[str, float]  #: name -> amount, finite and >= 0
-Facts = dict[str, Any]  #: small map for display (versions, host facts); at most MAX_FACTS entries
+Facts = dict[str, Any]  #: small map for display (versions, host facts), see `_check_facts`
+Info = dict[str, Any]  #: the answer to a question: a map with text keys, which may hold many facts
 Flag = bool
 
 MAX_ITEMS = 1 << 18  #: longest column of one message
@@ -53,6 +54,9 @@ MAX_DEPENDENCIES = 1 << 16
 MAX_KEY_CHARS = 1024
 MAX_TEXT_CHARS = 1 << 16
 MAX_FACTS = 4096
+#: Facts of one peer are passed on in answers to others, whose decoders have limits of their own.
+MAX_FACTS_DEPTH = 8
+MAX_FACTS_NBYTES = 64 << 10
 
 _T = TypeVar("_T")
 _F = TypeVar("_F")
@@ -283,7 +287,7 @@ def _check_failures(value: Any, _buffers: list[Any]) -> list[list[Any]]:
     for failure in column:
         if type(failure) is not list or not 2 <= len(failure) <= 12 or type(failure[0]) is not str:
             raise TypeError("a failure is [kind, ...]")
-        if not set(map(type, failure)) <= {str, bytes, int, list, type(None)}:
+        if not set(map(type, failure)) <= {str, bytes, int, type(None)}:
             raise TypeError("a failure has plain fields")
     return column
 
@@ -325,10 +329,30 @@ def _check_amounts(value: Any, _buffers: list[Any]) -> dict[str, float]:
     return value
 
 
-def _check_facts(value: Any, _buffers: list[Any]) -> dict[str, Any]:
+def _check_info(value: Any, _buffers: list[Any]) -> dict[str, Any]:
     if type(value) is not dict or len(value) > MAX_FACTS or not set(map(type, value)) <= {str}:
-        raise TypeError("a map with text keys is expected")
+        raise TypeError(f"a map with text keys is expected, of at most {MAX_FACTS} entries")
     return value
+
+
+def _check_facts(value: Any, buffers: list[Any]) -> dict[str, Any]:
+    facts = _check_info(value, buffers)
+    layer: list[Any] = [facts]
+    depth = nbytes = 0
+    while layer:
+        depth += 1
+        if depth > MAX_FACTS_DEPTH:
+            raise ValueError(f"facts are nested in more than {MAX_FACTS_DEPTH} maps and lists")
+        items: list[Any] = []
+        for one in layer:
+            items += one
+            if type(one) is dict:
+                items += one.values()
+        nbytes += 8 * len(items) + sum(len(x) for x in items if type(x) in (str, bytes))
+        if nbytes > MAX_FACTS_NBYTES:
+            raise ValueError(f"facts take {nbytes} bytes or more, the limit is {MAX_FACTS_NBYTES}")
+        layer = [x for x in items if type(x) in (dict, list)]
+    return facts
 
 
 CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
@@ -345,4 +369,5 @@ CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Flag": _check_flag,
     "Amounts": _check_amounts,
     "Facts": _check_facts,
+    "Info": _check_info,
 }

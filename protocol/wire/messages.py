@@ -21,6 +21,7 @@ from .message import (
     Failures,
     Flag,
     Ids,
+    Info,
     Ints,
     KeyLists,
     Keys,
@@ -287,7 +288,7 @@ class ClusterInfo(Message):
     """Answer `GetClusterInfo`."""
 
     request: Number
-    info: Facts
+    info: Info
 
 
 @message(41)
@@ -496,4 +497,4 @@ class Metrics(Message):
     """Answer `GetMetrics`: name -> number, or name -> {label: number}."""
 
     request: Number
-    values: Facts
+    values: Info

@@ -51,6 +51,7 @@ _values: dict[str, st.SearchStrategy[Any]] = {
     "Flag": st.booleans(),
     "Amounts": st.dictionaries(_texts, st.floats(0, 1e300), max_size=3),
     "Facts": st.dictionaries(_texts, _plain, max_size=3),
+    "Info": st.dictionaries(_texts, _plain, max_size=3),
 }
 
 

@@ -14,6 +14,8 @@ from weft.protocol.wire import messages
 from weft.protocol.wire.message import (
     CHECKS,
     MAX_FACTS,
+    MAX_FACTS_DEPTH,
+    MAX_FACTS_NBYTES,
     MAX_ITEMS,
     MAX_KEY_CHARS,
     MAX_TEXT_CHARS,
@@ -23,7 +25,9 @@ from weft.protocol.wire.message import (
 )
 from weft.protocol.wire.messages import (
     AssignTasks,
+    ClusterInfo,
     GetData,
+    Heartbeat,
     KeysData,
     KeysErred,
     RegisterWorker,
@@ -41,13 +45,14 @@ GOOD: dict[str, list[Any]] = {
     "Ids": [[], [b"0123456789abcdef"]],
     "Blobs": [[], [b"", None, b"x"], [b"a"]],
     "KeyLists": [[], [[], ["a", "b"]], [["a"] * 100] * 100],
-    "Failures": [[], [["cancelled", "k", "why"]], [["exception", "k", None, b"", 1, ["a"]]]],
+    "Failures": [[], [["cancelled", "k", "why"]], [["exception", "k", None, b"", 1]]],
     "Number": [0, 2**63 - 1],
     "Priority": [-512, 0, 511],
     "Text": ["", "x" * MAX_TEXT_CHARS],
     "Flag": [True, False],
     "Amounts": [{}, {"gpu": 1, "memory": 1.5}],
     "Facts": [{}, {"versions": {"python": [3, 11]}, "n": None}],
+    "Info": [{}, {"workers": {str(i): {} for i in range(MAX_FACTS + 1)}}],
 }
 BAD: dict[str, list[Any]] = {
     "Keys": [None, "abc", {}, [1], ["a", None], ["a", b"b"], [""], ["k" * (MAX_KEY_CHARS + 1)]],
@@ -71,7 +76,16 @@ BAD: dict[str, list[Any]] = {
         [{}],
     ],
     "KeyLists": [None, [None], ["ab"], [[1]], [["a", ""]], [{}]],
-    "Failures": [None, [[]], [["one"]], [[1, "k"]], ["text"], [["k"] * 13], [["k", "k", {}]]],
+    "Failures": [
+        None,
+        [[]],
+        [["one"]],
+        [[1, "k"]],
+        ["text"],
+        [["k"] * 13],
+        [["k", "k", {}]],
+        [["k", []]],
+    ],
     "Number": [None, -1, 2**63, True, 1.0, "1"],
     "Priority": [None, -513, 512, True, 0.0],
     "Text": [None, 1, b"x", "x" * (MAX_TEXT_CHARS + 1)],
@@ -88,6 +102,7 @@ BAD: dict[str, list[Any]] = {
         {str(i): 1 for i in range(65)},
     ],
     "Facts": [None, [], {b"a": 1}, {str(i): 1 for i in range(MAX_FACTS + 1)}],
+    "Info": [None, [], {b"a": 1}, {str(i): 1 for i in range(MAX_FACTS + 1)}],
 }
 #: An item of a column, to make one that is too long.
 ITEM: dict[str, Any] = {
@@ -325,3 +340,39 @@ def test_messages_are_built_by_name_only() -> None:
         GetData(request=1)  # type: ignore[call-arg]
     assert not hasattr(GetData(request=1, keys=[]), "__dict__")
     assert next(field.name for field in dataclasses.fields(RegisterWorker)) == "worker_id"
+
+
+def nested(depth: int, innermost: object = 1) -> dict[str, Any]:
+    facts = innermost
+    for n in range(depth):
+        facts = {"a": facts} if n % 2 or n == depth - 1 else [facts]
+    assert isinstance(facts, dict)
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem"),
+    [
+        (nested(MAX_FACTS_DEPTH), None),
+        (nested(MAX_FACTS_DEPTH + 1), "nested in more than 8 maps and lists"),
+        (nested(1020), "nested in more than 8 maps and lists"),
+        ({"a": "x" * (MAX_FACTS_NBYTES - 100)}, None),
+        ({"a": "x" * MAX_FACTS_NBYTES}, "facts take 65553 bytes or more, the limit is 65536"),
+        (nested(3, b"x" * MAX_FACTS_NBYTES), "the limit is 65536"),
+        ({"a": [0] * 9000}, "the limit is 65536"),
+        ({1: 2}, "a map with text keys is expected"),
+    ],
+)
+def test_facts_are_small_and_flat_because_they_are_passed_on_to_others(facts, problem):
+    message = Heartbeat(facts=facts)
+    if problem is None:
+        assert from_wire(message.to_wire(), []) == message
+    else:
+        with pytest.raises(RemoteProtocolError, match=problem):
+            from_wire(message.to_wire(), [])
+
+
+def test_an_answer_may_hold_the_facts_of_many_peers():
+    facts = nested(MAX_FACTS_DEPTH, "x" * 60_000)
+    answer = ClusterInfo(request=1, info={"workers": {str(n): facts for n in range(10)}})
+    assert from_wire(answer.to_wire(), []) == answer
