@@ -18,11 +18,10 @@ under load, and an idle system answers at once. There are no batching timers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from ..protocol.errors import (
     ProtocolError,
     StuckPeer,
 )
+from ..protocol.host import event_loop
 from ..protocol.host.memory import return_memory
 from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
@@ -464,12 +464,7 @@ def run(
     peers wait for one: 10 000 objects take about 1 ms. It never visits what start-up made, and the
     older generations, for seconds, only after ten million new objects, as a rule never.
     """
-    run_loop: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        run_loop = uvloop.run
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 1_000, 50)
-    run_loop(serve(config, on_started))
+    event_loop.run(serve(config, on_started))

@@ -33,6 +33,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import Heartbeat, RegisterClient, Welcome
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
+from ...protocol.wording import counted
 from ..core.events import AnswersReceived, Connected, Disconnected, Event, GaveUp, Unsendable
 
 logger: Final = logging.getLogger("weft.client")
@@ -93,12 +94,8 @@ def _text_of(error: WeftError) -> str:
     return error.text if isinstance(error, CommError) else str(error)
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def _futures_are(n: int, one: str = "is", many: str = "are") -> str:
-    return f"{_count(n, 'future')} {one if n == 1 else many}"
+    return f"{counted(n, 'future')} {one if n == 1 else many}"
 
 
 class SchedulerLink:
@@ -276,7 +273,7 @@ class SchedulerLink:
             text = f"it did not come back within {self._loop.time() - outage.since:.3g} s"
             if outage.last_error is not None:
                 text += (
-                    f"; {_count(outage.n_attempts, 'attempt')} failed, the last one: "
+                    f"; {counted(outage.n_attempts, 'attempt')} failed, the last one: "
                     f"{outage.last_error}"
                 )
             if self._lookup_problem:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...protocol.errors import CommError
 from ...protocol.wire.messages import GetClusterInfo
+from ...protocol.wording import counted
 from ..http.viewer import Viewer
 from ..settings import format_bytes
 from .finding import find_scheduler
@@ -33,17 +34,13 @@ def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any
     return asyncio.run(run()), found.addresses[0]
 
 
-def _threads(n: int) -> str:
-    return f"{n} thread" if n == 1 else f"{n} threads"
-
-
 def describe(info: dict[str, Any], address: str) -> str:
     """Format a description for display."""
     tasks = ", ".join(f"{n} {state}" for state, n in info["tasks"].items() if n) or "none"
     lines = [
         f"scheduler at {address}, process {info.get('pid')} on {info.get('host')}, "
         f"Python {info.get('python')}",
-        f"  workers  {info['n_workers']} with {_threads(info['nthreads'])}",
+        f"  workers  {info['n_workers']} with {counted(info['nthreads'], 'thread')}",
         f"  clients  {', '.join(info['clients']) or 'none'}",
         f"  tasks    {tasks}",
     ]

@@ -18,6 +18,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.session import MISSED_HEARTBEATS
+from ...protocol.wording import counted
 from .losses import note_exit, note_loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import extend_class, fill_class
@@ -181,7 +182,9 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.idle[ws] = None
     forget_refusal(state, ws.name, ws.host)
     state.counters.workers_joined += 1
-    state.log("info", f"worker {ws.name} joined from {ws.address} with {_threads(ws.nthreads)}")
+    state.log(
+        "info", f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"
+    )
     _cluster_change(state, ws)
 
 
@@ -351,10 +354,6 @@ def on_workers_alive(
             ws.last_seen = state.now
             # A worker whose task holds the interpreter lock sends no heartbeats.
             ws.metrics = {**ws.metrics, "rss": rss}
-
-
-def _threads(n: int) -> str:
-    return f"{n} thread" if n == 1 else f"{n} threads"
 
 
 def on_worker_exited(
