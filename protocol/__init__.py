@@ -1,4 +1,4 @@
-"""What travels between weft processes: errors, messages, frames, handshake, serialization.
+"""The common language of weft's processes: errors, messages, frames, handshake, serialization.
 
 The lowest layer: it imports none of the other folders.
 """

@@ -109,14 +109,14 @@ class DeathLog:
     def note(
         self, worker: str, reason: str, now: float, *, n_tasks: int = 0, n_results: int = 0
     ) -> bool:
-        """Take in a death; return whether it is the first of its cause, to be logged at once.
+        """Record a death; return whether it is the first of its cause, to be logged at once.
 
         Args:
             worker: its name.
             reason: why it died.
             now: the time, in seconds.
-            n_tasks: how many tasks are placed again.
-            n_results: how many results it had.
+            n_tasks: number of tasks that are placed again.
+            n_results: number of results that it had.
         """
         kind = _kind(reason)
         if kind not in self._causes:
@@ -128,7 +128,7 @@ class DeathLog:
         return False
 
     def due(self, now: float) -> list[str]:
-        """Return a line for each cause whose pause is over and that has gone on."""
+        """Return a line for each cause with new deaths whose pause is over."""
         lines = []
         for kind, cause in list(self._causes.items()):
             if now - cause.since < cause.pause_s:
@@ -142,7 +142,7 @@ class DeathLog:
         return lines
 
     def finish(self, now: float) -> list[str]:
-        """Return the lines of all that was counted, and begin anew."""
+        """Return the lines of all counted deaths, and begin anew."""
         lines = [self._line(kind, cause, now) for kind, cause in self._causes.items() if cause.n]
         self._causes.clear()
         return lines

@@ -16,9 +16,9 @@ from typing import Generic, Protocol, TypeVar
 
 
 class RotatingLane(Protocol):
-    """What the rotation needs of a lane."""
+    """The attributes of a lane that the rotation uses."""
 
-    #: how many live items it holds
+    #: number of live items that it holds
     n: int
 
 
@@ -81,8 +81,8 @@ class Rotation(Generic[_Lane]):
     def rest(self) -> _Lane | None:
         """Forget the lanes, all of which are empty, as their clients may never come back.
 
-        A single lane stays, and is returned: nearly always its client is the next to use it, and a
-        lane made anew for each task of a chain would be the dearest part of the queue.
+        A single lane stays, and is returned: nearly always its client is the next to use it, and
+        making a lane for each task of a chain would cost more than the rest of the queue.
         """
         if len(self.lanes) == 1:
             return next(iter(self.lanes.values()))

@@ -1,4 +1,4 @@
-"""How many cores and how much memory this process may use, which may be less than the machine has.
+"""The cores and the memory that this process may use, which may be less than the machine has.
 
 The graph engines and the clusters both use this module. The CPU affinity counts, and so do the
 limits of the control groups that this process is in, which containers and batch systems set.
@@ -35,7 +35,7 @@ def memory_limit() -> int | None:
 
 @functools.cache
 def _cpu_quota() -> int | None:
-    # Cached: a graph engine asks at each start, and reading files takes longer than its start.
+    # Cached: a graph engine calls this at each start, and reading files takes longer than that.
     names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     quotas = _limits("cpu", ("cpu.max",), names)
     return min((-(-quota // period) for quota, period in quotas if quota > 0), default=None)

@@ -1,4 +1,4 @@
-"""Whether this process is a worker process, which runs tasks and has no client.
+"""Records whether this process is a worker process, which runs tasks and has no client.
 
 Used only for error texts. It is set once, before the first task; a cluster without processes does
 not set it.

@@ -38,16 +38,16 @@ class Connection(abc.ABC):
     """An authenticated connection in both directions. For the loop's thread only.
 
     Attributes:
-        peer_role: what the other end proved to be.
+        peer_role: the role that the other end has proved.
         cluster_id: the cluster that both ends belong to.
         address: the address of this connection, as it was listened at or connected to.
         peer_address: the other end's address; in a TCP server, that of the socket, not where the
             peer listens.
         wire: the counters of the frames; set `wire.epoch` and `wire.session` once they are known.
-        writable: False while so much waits to be written that the caller should not send more.
+        writable: False while so many bytes wait to be written that the caller should send no more.
         receiving: a frame from the other end has begun and is not complete.
-        closed: nothing can be sent or received any more; `on_closed` has come or will come.
-        bytes_in, bytes_out, frames_in, frames_out: since the connection exists.
+        closed: nothing can be sent or received any more; `on_closed` was called or will be.
+        bytes_in, bytes_out, frames_in, frames_out: since the connection was made.
     """
 
     peer_role: Role
@@ -91,7 +91,7 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close when all that was sent is written, at the latest after some seconds."""
+        """Close when all sent messages are written, at the latest after some seconds."""
 
     @abc.abstractmethod
     def abort(self) -> None:

@@ -1,7 +1,7 @@
 """Connections to workers' data ports: one per worker, opened with the first request and kept.
 
 Workers fetch inputs from each other over these lines, and clients fetch large results. A request is
-answered by exactly one call: `on_answer` with what came, or `on_failed` when the worker cannot be
+answered by exactly one call: `on_answer` with the answer, or `on_failed` when the worker cannot be
 reached, closes the connection, breaks the protocol, is silent for too long or is given up by the
 caller. Requests made before the connection is open are sent when it opens.
 """
@@ -33,7 +33,8 @@ _SILENCE_S: Final = 60.0
 _LOOKS: Final = 12
 #: A line without open requests is closed after this time.
 _IDLE_S: Final = 60.0
-#: How many lines without open requests are kept; beyond that the least recently used is closed.
+#: Number of lines without open requests that are kept; beyond that the least recently used is
+#: closed.
 _MAX_LINES: Final = 128
 
 
@@ -112,8 +113,8 @@ class _WorkerLine:
         """See `Handler`."""
         for message in messages:
             if not isinstance(message, KeysData) or message.request not in self.asked:
-                _log.warning("%s sent what was not asked for", self.address)
-                self.close("it sent what was not asked for")
+                _log.warning("%s sent data that was not requested", self.address)
+                self.close("it sent data that was not requested")
                 return
             del self.asked[message.request]
             if not self.asked:
@@ -160,7 +161,7 @@ class DataLines:
         """Prepare; a connection is opened with the first request to its worker.
 
         Args:
-            security: returns what proves who this process is, at the time of each connection.
+            security: returns the token and certificate at the time of each connection.
             on_answer: called with the address and the answer.
             on_failed: called with the address, the request and the reason.
             connect_timeout_s: for one connection, including its handshake.

@@ -12,13 +12,13 @@ T = TypeVar("T")
 async def within(seconds: float, awaitable: Awaitable[T]) -> T:
     """Await for at most `seconds`.
 
-    `asyncio.wait_for` loses a cancellation before Python 3.12 if what it waits for ends in the same
+    Before Python 3.12 `asyncio.wait_for` loses a cancellation if the awaitable ends in the same
     turn of the loop (python/cpython#86296): a task that tries again until it is cancelled would
     then try for ever. Here the cancellation counts, and an error of the same turn is dropped.
 
     Raises:
-        TimeoutError: it took too long; what was awaited has been cancelled, and has ended.
-        BaseException: whatever the awaitable raises.
+        TimeoutError: it took too long; the awaitable has been cancelled, and has ended.
+        BaseException: any exception of the awaitable.
     """
     awaited = asyncio.ensure_future(awaitable)
     try:
@@ -37,12 +37,12 @@ async def unless(
 
     Args:
         over: when it is done, the result is not needed any more.
-        awaitable: what to await.
-        grace_s: how long the awaitable may then continue before it is cancelled: a handshake that
-            is broken off, for instance, looks like a fault to the peer.
+        awaitable: the object to await.
+        grace_s: time for which the awaitable may then continue before it is cancelled: a handshake
+            that is broken off, for instance, looks like a fault to the peer.
 
     Raises:
-        BaseException: whatever the awaitable raises.
+        BaseException: any exception of the awaitable.
     """
     awaited = asyncio.ensure_future(awaitable)
     try:
@@ -60,4 +60,4 @@ async def _end(awaited: asyncio.Future[Any]) -> None:
         awaited.cancel()
         await asyncio.wait([awaited])
     if not awaited.cancelled():
-        awaited.exception()  # so that nobody misses it
+        awaited.exception()  # marks it as retrieved

@@ -101,9 +101,9 @@ class Listener:
     """A listening end, which accepts connections until `close`.
 
     Attributes:
-        address: where it listens, with the actual port.
+        address: the address that it listens at, with the actual port.
         connections: those that are authenticated and open.
-        auth_failures: how many connections were refused before they were authenticated.
+        auth_failures: number of connections that were refused before they were authenticated.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Listener:
         self._unfinished = unfinished
         #: {connection: host} of those not authenticated; "" = no limit per host applies.
         self._unauthenticated: dict[StreamConnection, str] = {}
-        #: {host: how many of _unauthenticated are from it}. No zeros.
+        #: {host: number of its connections in _unauthenticated}. No zeros.
         self._n_by_host: dict[str, int] = {}
         #: Every connection that was accepted and has not ended.
         self._alive: dict[StreamConnection, None] = {}
@@ -232,7 +232,8 @@ class Listener:
     async def close(self) -> None:
         """Stop accepting, close every connection accepted here, and wait until they are gone.
 
-        What was sent is written first, but for a peer that does not read only a few seconds long.
+        Messages that were sent are written first, but to a peer that does not read only for a few
+        seconds.
         """
         if not self._closed:
             self._closed = True
@@ -274,7 +275,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        # A few per turn of the loop, so that a flood of connections does not hold up all else.
+        # A few per turn of the loop, so that a flood of connections does not delay all else.
         for _ in range(_ACCEPTED_PER_TURN):
             try:
                 sock, peer = listening.accept()
@@ -447,8 +448,8 @@ async def listen(
 
     Args:
         address: `tcp://host:port`, `tls://host:port`, `unix:///path` or `inproc://name`.
-        role: what this end is.
-        accepted_roles: who may connect.
+        role: the role of this end.
+        accepted_roles: the roles of peers that may connect.
         security: must have a cluster id; for TLS, certificate and key as well.
         on_connection: called with each authenticated connection; returns its handler.
         limits: of the frames that peers send.

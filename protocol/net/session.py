@@ -55,12 +55,12 @@ Finder: TypeAlias = Callable[[], "tuple[Sequence[str], Security]"]
 
 _log: Final = logging.getLogger("weft.session")
 
-#: How long an attempt may continue that is not needed any more: the scheduler would log a warning
-#: for a handshake that is broken off.
+#: Time for which an attempt that is not needed any more may continue, because the scheduler would
+#: log a warning for a handshake that is broken off.
 _SETTLE_S: Final = 0.5
-#: How long the scheduler may take to answer a goodbye by closing the connection.
+#: Time that the scheduler gets to answer a goodbye by closing the connection.
 _GOODBYE_S: Final = 1.0
-#: Length of a goodbye's reason, which may quote what the scheduler sent.
+#: Length of a goodbye's reason, which may quote a message of the scheduler.
 _MAX_REASON_CHARS: Final = 1000
 
 
@@ -90,7 +90,7 @@ class SessionOwner(Protocol):
         """Continue sending: the connection takes messages again."""
 
     def on_lost(self, reason: WeftError) -> None:
-        """Drop what belonged to the session. Another session may follow."""
+        """Drop the state of the session. Another session may follow."""
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """Handle a failed attempt, for instance by logging it; another one follows."""
@@ -359,7 +359,7 @@ class SessionRunner:
     def _on_first(
         self, line: _SessionLine, connection: Connection, messages: list[Message]
     ) -> list[Message]:
-        """Begin the session if the scheduler welcomes us; return what else it sent."""
+        """Begin the session if the scheduler sent a welcome; return its other messages."""
         first, *messages = messages
         if not isinstance(first, Welcome):
             self.fail(_refusal(first, connection.peer_address))

@@ -34,7 +34,7 @@ __all__ = ["Owner", "StreamConnection", "tls_reason"]
 #: `writable` becomes False above HIGH bytes that wait to be written, and True again below LOW.
 _HIGH_BYTES: Final = 1 << 20
 _LOW_BYTES: Final = 256 << 10
-#: How long `close` waits for a peer that does not read.
+#: Time that `close` waits for a peer that does not read.
 _CLOSE_TIMEOUT_S: Final = 5.0
 #: A machine that vanished while nothing was being sent to it is noticed after about this time.
 _DEAD_PEER_S: Final = 30
@@ -55,10 +55,10 @@ class Owner(Protocol):
         """Call `connection.begin` or `fail`: the socket is connected, with TLS if it is used."""
 
     def on_authenticated(self, connection: StreamConnection) -> Handler:
-        """Return the handler to deliver to: the handshake is complete."""
+        """Return the handler to deliver to, once the handshake is complete."""
 
     def on_failed(self, connection: StreamConnection, error: CommError | ProtocolError) -> None:
-        """Handle an end before authentication, or because of what the peer sent."""
+        """Handle an end before authentication, or because of a fault of the peer."""
 
     def on_gone(self, connection: StreamConnection) -> None:
         """Handle the end of the connection. This is the last call."""
@@ -104,7 +104,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._decoder: FrameDecoder | None = None
         self._error: CommError | ProtocolError | None = None
         self._is_gone = False
-        #: Why it is not read from: the handler paused it, or memory is short (`unfinished`).
+        #: The reasons not to read: the handler paused it, or memory is short (`unfinished`).
         self._is_paused = self._is_held_up = False
         self._reads = True
         self._progress_timeout_s = progress_timeout_s
@@ -113,7 +113,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._watch_handshake(handshake_timeout_s, _LOOKS)
         self._progress: asyncio.TimerHandle | None = None
         #: Counts the memory of half received frames; None = it is not counted, because this end
-        #: requested what arrives and limits its requests.
+        #: requested the data and limits its requests.
         self._unfinished = unfinished
         #: The number of bytes that was last counted there, and the frame that it belongs to.
         self._held = self._held_frame = 0
@@ -125,7 +125,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is or was a transport; then asyncio calls `connection_lost`."""
+        """True if there is or was a transport; then asyncio calls `connection_lost`."""
         return self._transport is not None
 
     # --- Opening ----------------------------------------------------------------------------------

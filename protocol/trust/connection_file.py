@@ -4,7 +4,7 @@ A scheduler writes one JSON file with its addresses, its token and the certifica
 who can read that file can join the cluster, so it is written and read by the rules of
 `secret_files` (mode 0600, owned by this user, no symbolic link, limited size). This module owns the
 file's content and its places. Every command uses `find` to choose the cluster and its token; its
-errors list where it looked and why each candidate was skipped.
+errors list the places searched and why each candidate was skipped.
 
 This module does not read the environment, which callers pass as a mapping, and never opens a
 connection. No error raised here quotes the content of a file.
@@ -75,7 +75,7 @@ class NoSchedulerFound(ConfigError):
 
 @dataclass(frozen=True)
 class ConnectionFile:
-    """What workers and clients need to find and join a scheduler. Its repr shows no secret.
+    """The data with which workers and clients find and join a scheduler. Its repr has no secret.
 
     `find` also makes one from an address and a token file. Then the cluster is not known:
     `cluster_id` and `host` are "" and `pid` is 0. Such an object is never written to a file.
@@ -90,7 +90,7 @@ class ConnectionFile:
         host: the host name of the scheduler's machine, as that machine reports it.
         created: seconds since 1970.
         version: the version of the file's format.
-        source: where it was found, for error texts; not part of the file.
+        source: the place where it was found, for error texts; not part of the file.
     """
 
     cluster_id: str
@@ -206,7 +206,7 @@ def check_destination(path: str | os.PathLike[str]) -> None:
     """Check that a scheduler in this process can write its connection file to `path`.
 
     Raises:
-        ConfigError: what `ConnectionFile.write` would raise.
+        ConfigError: the error that `ConnectionFile.write` would raise.
     """
     _check_destination(Path(path), os.getpid(), socket.gethostname())
 
@@ -330,7 +330,7 @@ def _address_key(text: str) -> Address | None:
     return address if address.scheme == "unix" else None
 
 
-# --- Where files are ------------------------------------------------------------------------------
+# --- Places ---------------------------------------------------------------------------------------
 
 
 def _run_directories(environ: Mapping[str, str]) -> list[Path]:
@@ -373,7 +373,7 @@ def run_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def default_path(name: str = "scheduler", environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where a scheduler called `name` writes its connection file by default.
+    """Return the default path of the connection file of a scheduler called `name`.
 
     Raises:
         ConfigError: the run directory is unusable, or `name` is not the name of a file.

@@ -13,12 +13,12 @@ and is read by plain `pickle.loads`. It is also written by the plain pickler, wi
 beforehand, once the group is known: that of the last call whose arguments had the same types is
 tried first, and serves unless the pickle names something of `__main__` after all.
 
-What arrives is what cloudpickle alone would have given, because a group is only made of members for
+The reader gets the same as from cloudpickle alone, because a group is only made of members for
 which that is true:
 
-- All members of one argument are pickled together, so what they share (module variables, a closure
-  variable, each other) is shared by what arrives.
-- Everything that a member captured is immutable, or another function or class that meets the same
+- All members of one argument are pickled together, so objects that they share (module variables, a
+  closure variable, each other) are shared at the reader, too.
+- Every object that a member captured is immutable, or another function or class that meets the same
   conditions. So the members share nothing with the rest of the argument that could change, and
   comparing identities shows every change: of code, defaults, attributes, closure and module
   variables, and of the attributes of classes.
@@ -81,7 +81,7 @@ _FIXED_ATTRIBUTES: Final = frozenset(
 )
 
 
-#: Where `namedtuple` and `dataclass` keep what they have found out, in types of their own.
+#: Attributes in which `namedtuple` and `dataclass` keep results of their own, in special types.
 _FIXED_TYPES: Final = frozenset(
     {
         types.GetSetDescriptorType,
@@ -101,7 +101,7 @@ class _NotFixed(Exception):
 
 
 class _Observed:
-    """All that the pickle of some functions and classes was made of."""
+    """The objects that the pickle of some functions and classes was made of."""
 
     __slots__ = ("_seen", "cells", "functions", "has_classes", "items", "sizes")
 
@@ -219,13 +219,13 @@ class _PickledGroup:
         if len(members) > _MAX_MEMBERS:
             raise _NotFixed
         self.observed = _Observed()
-        # Before pickling: what changes meanwhile then differs from what is noted, and is found.
+        # Before pickling, so that a change during it differs from the record, and is noticed.
         for member in members:
             self.observed.add(member)
         blob = cloudpickle_dumps(members)
         digest = hashlib.blake2b(blob, digest_size=16).digest()
         #: The pickle of an argument up to the argument itself. It leaves nothing on the stack, and
-        #: in the memo what `memo` says.
+        #: the entries of `memo` in the memo.
         self.head = b"".join(
             (
                 *(_START, pickle.SHORT_BINBYTES, bytes([len(digest)]), digest),
@@ -235,7 +235,7 @@ class _PickledGroup:
                 *(_take_member(i) for i in range(len(members))),
             )
         )
-        #: What a pickler has written before the argument: {id: (index, object)}.
+        #: The memo of a pickler before the argument: {id: (index, object)}.
         self.memo = {id(members): (0, members)}
         for i, member in enumerate(members, 1):
             self.memo[id(member)] = (i, member)
@@ -260,8 +260,8 @@ _entries: dict[tuple[int, ...], _PickledGroup] = {}
 #: {types of the arguments of a call: the entry that the last such call used}. Bounded likewise.
 group_hints: Final[dict[tuple[type, ...], _PickledGroup]] = {}
 
-#: {function or class: whether it may be a member}. What is met for the first time is not in here,
-#: and left to cloudpickle: a lambda that is made for one call would gain nothing.
+#: {function or class: whether it may be a member}. An object that is met for the first time is not
+#: in here, and left to cloudpickle: a lambda that is made for one call would gain nothing.
 _met: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
@@ -335,7 +335,7 @@ def dumps_by_value(
         entry = _find_entry(pickler.members)
         restart()
         data = _dump_with(entry, obj, buffer_callback)
-    except Exception:  # _NotFixed, or what only cloudpickle can pickle, or say why not
+    except Exception:  # _NotFixed, or an object that only cloudpickle can pickle or explain
         restart()
         return cloudpickle_dumps(obj, buffer_callback)
     while len(group_hints) >= _MAX_ENTRIES:
@@ -345,7 +345,7 @@ def dumps_by_value(
 
 
 class _Reducers:
-    """How cloudpickle reduces objects, with what was registered by `copyreg`.
+    """The reducers of cloudpickle, and those that were registered by `copyreg`.
 
     A plain dict, where cloudpickle has a chain of two: that is Python code for each object.
     """
@@ -374,7 +374,7 @@ class _ArgumentPickler(pickle.Pickler):
         super().__init__(file, PROTOCOL, buffer_callback=buffer_callback)
         self.dispatch_table = _reducers()
         self.members: list[Any] = []
-        #: Whether one of them was never met before.
+        #: True if one of them was never met before.
         self.has_new = False
 
     def reducer_override(self, obj: Any) -> Any:

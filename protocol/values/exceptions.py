@@ -37,7 +37,7 @@ _MAX_BLOB_NBYTES = 8 * 1024 * 1024
 _MAX_CHAIN = 50
 N_PACKED = 5
 
-#: What pickling drops of one exception: its place in the list is its name.
+#: The parts of one exception that pickling drops; others refer to it by its index in the list.
 #: (blob, type name, text, rows, cause, context, suppress_context, parts); cause and context are
 #: places or None; parts are those of a group's exceptions, which travel in the group's blob.
 _Link: TypeAlias = "tuple[bytes, str, str, list[Any], int | None, int | None, bool, list[int]]"

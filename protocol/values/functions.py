@@ -79,7 +79,7 @@ class _PickledFunction:
     ref: Callable[[], Any]
     #: The return value of dumps_function.
     result: tuple[bytes, bytes]
-    #: None for what has no code to compare: importable functions, partials, classes.
+    #: None for objects without code to compare: importable functions, partials, classes.
     code: types.CodeType | None
     defaults: Any
     kwdefaults: Any
@@ -146,7 +146,7 @@ def _is_unchanged(watched: list[tuple[Any, str | None, object]]) -> bool:
 
 
 def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
-    # Before pickling: what changes meanwhile then differs from what is noted, and is found.
+    # Before pickling, so that a change during it differs from the record, and is noticed.
     by_name = travels_as_name(func)
     watched: list[tuple[Any, str | None, object]] = []
     is_frozen = by_name or _watch(func, watched, {})
@@ -176,7 +176,7 @@ def dumps_plain(obj: object, what: str) -> bytes:
 
     Args:
         obj: anything; functions and classes that the reader could not import travel by value.
-        what: how an error calls it.
+        what: its name in errors.
 
     Raises:
         SerializationError: it, or something in it, cannot be pickled.
@@ -221,13 +221,13 @@ def travels_as_name(func: Any) -> bool:
         reduced = registered(func) if registered else func.__reduce_ex__(PROTOCOL)
         # A ufunc has no module to be checked against; pickle searches all for its name.
         has_module = getattr(func, "__module__", None) is not None
-    except Exception:  # user code; pickling it will tell
+    except Exception:  # user code; pickling it will raise the error
         return False
     return isinstance(reduced, str) and (not has_module or is_importable(func))
 
 
 def _watch(func: Any, watched: list[tuple[Any, str | None, object]], seen: dict[int, None]) -> bool:
-    """Note what `func` captured; return whether comparing identities is enough to know a change."""
+    """Record what `func` captured; return whether comparing identities shows every change."""
     seen[id(func)] = None
     if isinstance(func, functools.partial) and type(func) is functools.partial:
         values = [func.func, *func.args, *func.keywords.values()]

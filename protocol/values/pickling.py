@@ -1,4 +1,4 @@
-"""How one object becomes bytes: the C pickler first, cloudpickle where that is not enough.
+"""Turns one object into bytes: by the C pickler, or by cloudpickle where that is not enough.
 
 This module owns the choice between the two, the rule which buffers travel out of band, and the
 search for the culprit when an object cannot be pickled. `serialize` is its public side.
@@ -32,7 +32,7 @@ OUT_OF_BAND_NBYTES = 4096
 #: one call of `sendmsg` takes.
 MAX_BUFFERS = 512
 
-#: How pickle writes the module name of a class or function of `__main__` (opcode, length, text).
+#: The module name of a class or function of `__main__` in a pickle (opcode, length, text).
 #: With opcode and length in it, a text that merely contains "__main__" does not look like one.
 _MAIN_MARK = b"\x8c\x08__main__"
 
@@ -49,7 +49,7 @@ def buffer_taker(buffers: list[memoryview]) -> Callable[[pickle.PickleBuffer], b
     def take(buffer: pickle.PickleBuffer) -> bool:
         try:
             view = buffer.raw()
-        except BufferError:  # not contiguous: pickle knows how to say so
+        except BufferError:  # not contiguous: pickle raises the error
             return True
         if view.nbytes < OUT_OF_BAND_NBYTES or len(buffers) >= MAX_BUFFERS:
             return True
@@ -227,7 +227,7 @@ def _parts(obj: Any, path: str) -> list[tuple[str, object]]:
 
 
 def captured(func: types.FunctionType) -> list[tuple[str, object]]:
-    """Return name and value of all that `func` takes along when it is pickled by value."""
+    """Return name and value of all objects that are pickled with `func` by value."""
     found = [(name, cell.cell_contents) for name, cell in closure_cells(func)]
     found += [(name, func.__globals__[name]) for name in global_names(func)]
     found += [(f"default {i}", value) for i, value in enumerate(func.__defaults__ or ())]

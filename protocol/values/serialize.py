@@ -12,9 +12,9 @@ reads with `loads_with_dependencies(blob, values)`, where placeholder i becomes 
 anywhere else (inside a function, a result, by the user), a future keeps its key and is bound to the
 client of the process that reads it.
 
-**Shared memory.** Buffers of 4 KiB and more are not copied. What `dumps` returns views the memory
-of the objects: if they may change before the bytes are sent, use `Payload.detached()`. What
-`loads` returns views the blob: writable if the blob's buffers are (a `bytearray` is, `bytes` are
+**Shared memory.** Buffers of 4 KiB and more are not copied. The result of `dumps` views the memory
+of the objects: if they may change before the bytes are sent, use `Payload.detached()`. The result
+of `loads` views the blob: it is writable if the blob's buffers are (a `bytearray` is, `bytes` are
 not).
 
 Costs, CPython 3.11: `dumps((3,))` 0.45 µs, of which pickle takes 0.18, and `dumps_arguments_many`
@@ -98,8 +98,8 @@ def dumps(obj: object, what: str = "object") -> Blob:
     Raises:
         SerializationError: it, or something in it, cannot be pickled.
     """
-    # An outer dumps_with_dependencies may have called us, through an object's __reduce__. Our bytes
-    # are read apart from its own, so the futures in them are not its dependencies.
+    # An outer dumps_with_dependencies may have called this, through an object's __reduce__. These
+    # bytes are read apart from its own, so the futures in them are not its dependencies.
     outer = _local.collector
     if outer is not None:
         _local.collector = None
@@ -115,7 +115,7 @@ def dumps(obj: object, what: str = "object") -> Blob:
 def loads(blob: Blob) -> Any:
     """Return the object of a blob. Large buffers in it are views of the blob's.
 
-    Raises whatever unpickling raises, most often ImportError for a module missing here.
+    Any error of unpickling is raised, most often ImportError for a module missing here.
     """
     if blob.__class__ is bytes:
         return _pickle_loads(blob)
@@ -125,7 +125,7 @@ def loads(blob: Blob) -> Any:
 
 
 def _encode(obj: object, is_argument: bool = False) -> Blob:
-    """Pickle with whatever it takes; errors come as they are."""
+    """Pickle with the plain pickler or cloudpickle; errors are not converted."""
     buffers: list[memoryview] = []
     take = buffer_taker(buffers)
     if is_argument and group_hints:

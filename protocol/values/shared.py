@@ -73,7 +73,7 @@ def shared_argument(argument: PackedArgument) -> PackedArgument:
 
 
 def unpack(argument: PackedArgument) -> Any:
-    """Return a new object. It shares memory only where it is read-only."""
+    """Return a new object, which shares only read-only memory."""
     buffers = [
         memoryview(buffer).toreadonly() if is_frozen else bytearray(buffer)
         for buffer, is_frozen in zip(argument.buffers, argument.is_frozen, strict=True)

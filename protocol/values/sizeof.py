@@ -1,7 +1,7 @@
 """Cheap estimates of the memory that values take.
 
 They decide which results are sent with a completion and where tasks run; they are not exact. Every
-result is estimated, so only a bounded number of objects is looked at: containers are sampled, and
+result is estimated, so only a bounded number of objects is visited: containers are sampled, and
 arrays know their size. No library is imported: a numpy array is recognised by the name of its
 type's module.
 """
@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Any
 
-#: Items looked at in a container, by depth below the value; deeper containers are not looked into.
+#: Items visited in a container, by depth below the value; deeper containers are not visited.
 #: At most 24 + 24·6 + 24·6·2 objects in all.
 _SAMPLES = (24, 6, 2)
 
 #: Remembered types; classes made on the fly must not pile up.
 _MAX_TYPES = 1024
 
-#: The most that is returned. Sums of many must be numbers that a message can hold.
+#: The largest result. Sums of many must be numbers that a message can hold.
 _MAX_NBYTES = 1 << 48
 
 _getsizeof = sys.getsizeof
@@ -165,7 +165,7 @@ def _of_polars(obj: Any, depth: int) -> int:
     return 64 + int(obj.estimated_size()) if hasattr(obj, "estimated_size") else _getsizeof(obj)
 
 
-#: {root module of a type or one of its bases: what measures it}
+#: {root module of a type or one of its bases: function that measures it}
 _BY_MODULE: dict[str, Callable[[Any, int], int]] = {
     "numpy": _of_numpy,
     "cupy": _of_nbytes,
@@ -179,7 +179,7 @@ _BY_MODULE: dict[str, Callable[[Any, int], int]] = {
 
 
 def _choose(cls: type) -> Callable[..., int]:
-    """Find and remember what measures a type that was not seen before."""
+    """Find and remember the function that measures a type that was not seen before."""
     measure: Callable[..., int] = _of_instance
     for base in cls.__mro__:
         by_module = _BY_MODULE.get(base.__module__.partition(".")[0])
@@ -209,7 +209,7 @@ def _has_data(base: type, by_module: Callable[..., int]) -> bool:
     return all(hasattr(base, name) for name in needed.get(by_module, ()))
 
 
-#: {type: what measures it}: the built-in ones first, then those that were met.
+#: {type: function that measures it}: the built-in ones first, then those that were met.
 _measures: dict[type, Callable[..., int]] = {
     **dict.fromkeys(
         (bool, bytearray, bytes, complex, float, int, range, str, type, type(None)), _getsizeof

@@ -30,7 +30,7 @@ _OWN_FOLDER = os.path.abspath(f"{__file__}/../../..") + os.sep
 
 
 class _Stop(Exception):
-    """Raised in a rebuilt frame, only to get hold of it."""
+    """Raised in a rebuilt frame to obtain the frame object."""
 
 
 def without_own_frames(tb: types.TracebackType | None) -> types.TracebackType | None:
@@ -68,7 +68,7 @@ def from_rows(rows: Iterable[Row]) -> types.TracebackType | None:
 
 
 def _columns(tb: types.TracebackType) -> Columns:
-    """Return where the failing expression ends and between which columns it is, if known."""
+    """Return the end line and the columns of the failing expression, if known."""
     if sys.version_info >= (3, 11):
         # Instructions are two bytes each, and so are the entries of co_positions.
         for i, (_, end_line, column, end_column) in enumerate(tb.tb_frame.f_code.co_positions()):
@@ -105,7 +105,7 @@ def _position_table(n_units: int, line: int, columns: Columns, delta: int) -> by
     """Return a `co_linetable` that gives the same position to all `n_units` of instructions.
 
     The format is in CPython's InternalDocs/code_objects.md: entries of at most 8 units, a first
-    byte with the kind and the length, then numbers of 6 bits a byte, least significant first. The
+    byte with the kind and the length, then numbers of 6 bits per byte, least significant first. The
     first number is how much further down than the last entry, at first than the code's first line,
     this one is; with the sign in its lowest bit.
     """

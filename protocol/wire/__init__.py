@@ -1,3 +1,3 @@
-"""What is sent, byte by byte: messages, frames, handshakes, failures. No I/O."""
+"""The bytes on the wire: messages, frames, handshakes, failures. No I/O."""
 
 from __future__ import annotations

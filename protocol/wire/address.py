@@ -9,7 +9,7 @@ from ..errors import ConfigError
 __all__ = ["Address", "parse_address", "socket_address"]
 
 _FORMS = "use tcp://host:port, tls://host:port, unix:///path or inproc://name"
-#: What ends the host in a URL, or stands before it there.
+#: Characters that end the host in a URL, or come before it.
 _NOT_IN_HOSTS = frozenset("@/?#[]")
 
 
@@ -29,7 +29,7 @@ class Address(NamedTuple):
 
     @property
     def is_tcp(self) -> bool:
-        """Whether it is a TCP address, with or without TLS."""
+        """Return whether it is a TCP address, with or without TLS."""
         return self.port is not None
 
 
@@ -51,7 +51,7 @@ def parse_address(text: str) -> Address:
             well_formed = colon and bare and (bracketed or ":" not in host)
             well_formed = well_formed and _NOT_IN_HOSTS.isdisjoint(bare)
             if well_formed and port.isascii() and port.isdigit():
-                # The length first: int() refuses thousands of digits in words of its own.
+                # The length first: int() refuses thousands of digits with an error of its own.
                 if len(port) <= 5 and int(port) < 1 << 16:
                     return Address(scheme, bare, int(port))
                 raise ConfigError(
@@ -61,7 +61,7 @@ def parse_address(text: str) -> Address:
 
 
 def socket_address(scheme: str, name: object) -> str:
-    """Make the address of what `getsockname` or `getpeername` gave, without resolving anything."""
+    """Make an address of the result of `getsockname` or `getpeername`, without resolving names."""
     if isinstance(name, tuple) and len(name) >= 2:
         # An IPv4 peer of a socket for both families.
         return str(Address(scheme, str(name[0]).removeprefix("::ffff:"), int(name[1])))

@@ -47,7 +47,7 @@ _NOTHING: Final = memoryview(b"")
 
 @dataclass(frozen=True)
 class FrameLimits:
-    """What a peer may announce in one frame; anything above it is a `RemoteProtocolError`.
+    """The limits of what a peer may announce in one frame; above them is a `RemoteProtocolError`.
 
     Args:
         payload: bytes of the payload.
@@ -92,8 +92,8 @@ class FrameDecoder:
     further `received` raises the same error.
 
     Args:
-        limits: what the peer may announce.
-        memory: where small parts are received, at least 128 KiB; None = memory of its own.
+        limits: of the frames that the peer may announce.
+        memory: buffer for small parts, at least 128 KiB; None = memory of its own.
             Decoders may share it if each `get_buffer` is followed by its `received` before another
             decoder's, as in one event loop: then an idle connection costs no memory.
     """
@@ -140,12 +140,12 @@ class FrameDecoder:
 
     @property
     def half_received(self) -> bool:
-        """Whether a frame has begun and is not complete: its sender owes us bytes."""
+        """True while a frame has begun and is not complete, so that bytes of it must follow."""
         return self._awaited != _HEADER_PART or len(self._rest) > 0
 
     @property
     def next_nbytes(self) -> int:
-        """How much memory the next `get_buffer` takes beside `held`."""
+        """The number of bytes that the next `get_buffer` takes beside `held`."""
         if self._part is None or self._missing:
             return 0
         n = len(self._part)

@@ -13,8 +13,8 @@ deadlines are the shell's.
       | <-- proof, or reject with a reason - |   checked by the client before it sends a frame
 
 A proof is an HMAC-SHA256 over "weft1", the direction, the agreed version, both hellos byte for byte
-(so: both roles, both version ranges, the cluster and both nonces) and the channel binding. What
-each part is there for:
+(so: both roles, both version ranges, the cluster and both nonces) and the channel binding. The
+purpose of each part:
 
 - *Both nonces*: a recorded exchange cannot be replayed.
 - *Direction and roles*: a proof sent back to its maker does not verify (reflection).
@@ -27,8 +27,8 @@ each part is there for:
   no oracle. A client does send one to an unproved server; tokens of 256 random bits cannot be
   guessed from it (`security.MIN_TOKEN_BYTES` refuses short ones).
 
-How a shell drives either end, reading never more than `bytes_wanted` so that the first frame behind
-the handshake stays in the socket:
+A shell drives either end as follows. It never reads more than `bytes_wanted`, so that the first
+frame behind the handshake stays in the socket:
 
     data = handshake.start()
     while True:
@@ -243,8 +243,8 @@ class ClientHandshake(_Handshake):
     Args:
         token: the cluster's secret, not empty.
         cluster_id: 16 bytes; None = not known, learned from the server (see `cluster_id`).
-        role: what this process is to the server.
-        expected_server_role: what the server must be.
+        role: the role of this process.
+        expected_server_role: the role that the server must have.
         channel_binding: `security.channel_binding` of the server's certificate.
         nonce: 32 bytes from a cryptographic random source, never used before.
     """
@@ -328,8 +328,8 @@ class ClientHandshake(_Handshake):
         self.done = True
 
     def _rejected(self, reason: int, theirs: Hello) -> HandshakeError:
-        # A reject is not authenticated. Believing it ends this connection, which anyone able to
-        # forge it could have broken anyway.
+        # A reject is not authenticated. It ends this connection, which anyone able to forge it
+        # could have broken anyway.
         if reason == Reason.TOKEN:
             return WrongToken(f"the server did not accept our token: {_TOKEN_SOURCE}; {_MIDDLE}")
         if reason == Reason.VERSION:
@@ -364,8 +364,8 @@ class ServerHandshake(_Handshake):
     Args:
         token: the cluster's secret, not empty.
         cluster_id: 16 bytes, not all zero.
-        server_role: what this port is.
-        accepted_roles: who may connect to it.
+        server_role: the role of this port.
+        accepted_roles: the roles of peers that may connect to it.
         channel_binding: `security.channel_binding` of our own certificate, b"" without TLS.
         nonce: 32 bytes from a cryptographic random source, never used before.
     """

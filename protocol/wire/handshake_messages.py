@@ -2,7 +2,7 @@
 
 Owns the numbers on the wire (magic, kinds, reasons, roles, versions), how a hello and an answer
 become bytes and back, and `Inbox`, which collects one message of a known size. Only `handshake`
-imports it; it exports what others use (`Role` and the sizes).
+imports it, and exports the names that others use (`Role` and the sizes).
 
 It must never parse anything of variable size, and decides only whether bytes are such a message.
 """
@@ -47,7 +47,7 @@ class HandshakeKind(enum.IntEnum):
 
 
 class Reason(enum.IntEnum):
-    """Why a server rejects. The numbers are on the wire and never reused."""
+    """The reason of a reject. The numbers are on the wire and never reused."""
 
     VERSION = 1
     CLUSTER = 2
@@ -56,7 +56,7 @@ class Reason(enum.IntEnum):
 
 
 class Role(enum.IntEnum):
-    """What a process is on this connection. The numbers are on the wire and never reused."""
+    """The role of a process on a connection. The numbers are on the wire and never reused."""
 
     CLIENT = 1
     WORKER = 2
@@ -106,12 +106,12 @@ class Inbox:
 
     @property
     def bytes_wanted(self) -> int:
-        """How many bytes the current message still lacks."""
+        """The number of bytes that the current message still lacks."""
         return self._size - len(self._data)
 
     @property
     def n_received(self) -> int:
-        """How many bytes of the current message have come."""
+        """The number of bytes of the current message that have arrived."""
         return len(self._data)
 
     def feed(self, data: bytes | bytearray | memoryview) -> bytes | None:

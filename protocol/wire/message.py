@@ -95,7 +95,7 @@ class Message:
             for i in range(0, n, max_rows)
         ]
         if cls._index and len(getattr(self, cls._tables[0][0])) > max_rows:
-            # With the whole table each part would cost its reader as much as the whole message.
+            # With the whole table each part would cost its reader as much as the uncut message.
             for part in parts:
                 part._narrow()
         return parts

@@ -1,6 +1,6 @@
 """The form of a pickled value on the wire: bytes, or bytes with out-of-band buffers.
 
-Modules that only forward values use this one and never look inside a value. It must not import
+Modules that only forward values use this one and never read a value. It must not import
 `pickle`, because the scheduler uses it. `serialize` makes blobs and reads them.
 """
 

@@ -1,8 +1,8 @@
 """A process's session with its scheduler: connect, register, stay, come back. Pure, no I/O.
 
-Workers, supervisors and clients all live by this machine, and so do those of the simulator. A shell
-opens connections, sends messages and keeps one timer; when to do so, how often to try again, when
-silence means that the scheduler is gone and when to stop trying is decided here.
+Workers, supervisors and clients all use this machine, and so do those of the simulator. A shell
+opens connections, sends messages and keeps one timer. This machine decides when to do so, how often
+to try again, when silence means that the scheduler is gone, and when to stop trying.
 
             start               on_connected            on_welcomed
      idle ────────→ connecting ─────────────→ registering ─────────────→ open
@@ -11,8 +11,8 @@ silence means that the scheduler is gone and when to stop trying is decided here
                      └── waiting ←─────────────────┴───────────────────────┘
 
 From each phase the machine moves to `over`: when it is ended, when an error is final, or when no
-session began in time. Each method takes the time and appends to `actions`; `due` says when
-`on_tick` must be called next. `PHASES` is the whole table of moves.
+session began in time. Each method takes the time and appends to `actions`; `due` is the time at
+which `on_tick` must be called next. `PHASES` is the whole table of moves.
 
 A session that ends sooner than `sound_s` after it began counts as a failed attempt: the delay
 before the next one keeps doubling. Otherwise a scheduler that accepts and drops its peers would be
@@ -73,10 +73,10 @@ class Silence:
     """Decides when a connection has been silent for too long. For one connection only.
 
     Silence is counted in looks, not in seconds. The process that looks may itself have been held
-    up: by a task that held the interpreter lock for a minute, by a debugger, by Ctrl-Z. What was
-    sent to it meanwhile waits in the socket, and its overdue timer runs before it reads. Between
-    two looks lies a turn of its loop, in which it does. So a pause counts as one look, however long
-    it took.
+    up: by a task that held the interpreter lock for a minute, by a debugger, by Ctrl-Z. Messages
+    that arrived meanwhile wait in the socket, and its overdue timer runs before it reads. Between
+    two looks there is a turn of its loop, in which it reads. So a pause counts as one look, however
+    long it took.
     """
 
     def __init__(self, n_looks: int = MISSED_HEARTBEATS) -> None:
@@ -122,21 +122,21 @@ class Backoff:
 
 @dataclass(slots=True, kw_only=True)
 class Policy:
-    """How long a process tries, and what ends its trying. All times in seconds."""
+    """The rules for attempts: how long a process tries, and which errors are final. In seconds."""
 
     first_delay_s: float = 0.1
     most_delay_s: float = 5.0
-    #: For so long after a sound session, or the start, delays stay below `soon_delay_s`: the
-    #: scheduler may be started again at once.
+    #: Time after a sound session, or the start, in which delays stay below `soon_delay_s`, because
+    #: the scheduler may be started again at once.
     soon_s: float = 0.0
     soon_delay_s: float = 0.5
     #: A session shorter than this counts as a failed attempt.
     sound_s: float = 10.0
     #: The longest that one attempt may take: its address may be one that swallows packets.
     attempt_s: float = 10.0
-    #: How long the first session may take to begin; inf = no limit.
+    #: Time in which the first session must begin; inf = no limit.
     first_s: float = math.inf
-    #: How long a later one may take, from the loss on; 0 = the first loss is the end.
+    #: Time in which a later one must begin, from the loss on; 0 = the first loss is the end.
     again_s: float = math.inf
     #: An outage is reported when it is this old; None = never.
     report_s: float | None = None
@@ -172,7 +172,7 @@ class Beat:
 
 @dataclass(slots=True)
 class Abandon:
-    """Abort the connection that is open or registering; nothing of it is to be handled any more."""
+    """Abort the connection that is open or registering; ignore all its later events."""
 
     reason: WeftError
 
@@ -189,7 +189,7 @@ class Outage:
     """The time from the loss of a session, or the start, until the next session."""
 
     since: float
-    #: What ended the session; None before the first one.
+    #: The error that ended the session; None before the first one.
     error: WeftError | None
     last_error: WeftError | None = None
     n_attempts: int = 0
@@ -233,7 +233,7 @@ class Session:
         """Prepare; `start` begins. `jitter` returns numbers from 0 to 1."""
         self.policy = policy
         self.phase: Phase = "idle"
-        #: What the shell has to do, in order. It takes the list away.
+        #: Actions for the shell, in order. It takes the list away.
         self.actions: list[Action] = []
         #: When `on_tick` must be called at the latest; inf = no need.
         self.due = math.inf
@@ -294,10 +294,10 @@ class Session:
             self._fail(error, now)
 
     def on_tick(self, n_received: int, now: float) -> None:
-        """Do what is due.
+        """Do the actions that are due.
 
         Args:
-            n_received: any number that grows with what came on the connection that is open.
+            n_received: any number that grows with the data received on the open connection.
             now: seconds, of a clock that is never set back.
         """
         if now < self.due:
@@ -318,7 +318,7 @@ class Session:
         self._set_timer(now)
 
     def on_bug(self, error: InternalError, now: float) -> None:
-        """Give up, without a `Lose`: this process is at fault, and what it holds may be broken."""
+        """Give up, without a `Lose`: this process is at fault, and its state may be broken."""
         self.actions.clear()
         if self.phase == "open":
             self.outage = Outage(now, error)
@@ -326,12 +326,12 @@ class Session:
             self._give_up(error, is_final=True)
 
     def end(self) -> None:
-        """Stop trying. A connection that is there is left to the shell, which may say goodbye."""
+        """Stop trying. An open connection is left to the shell, which may send a goodbye."""
         if self.phase != "over":
             self._move("over")
         self.due = math.inf
 
-    # --- What follows -----------------------------------------------------------------------------
+    # --- Consequences -----------------------------------------------------------------------------
 
     def _attempt(self, now: float) -> None:
         self._move("connecting")

@@ -212,7 +212,7 @@ def test_data_that_was_not_asked_for_ends_the_line(run, tmp_path, message):
         await (await server.end(0)).got(1)
         server.connections[0].send([message])
         await asker.until(lambda: asker.failures)
-        assert asker.failures == [(1, "it sent what was not asked for")]
+        assert asker.failures == [(1, "it sent data that was not requested")]
         await asker.lines.close()
         await server.listener.close()
 
