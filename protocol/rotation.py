@@ -12,7 +12,16 @@ A core. Constant time per stretch, none per item.
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+
+#: The bits of a task's priority above this are its level, the user priority. Workers need no more
+#: of the layout, which `scheduler/core/priority.py` describes.
+LEVEL_SHIFT: Final = 53
+
+
+def level_of(priority: int) -> int:
+    """Return the user priority as a level; smaller is better."""
+    return priority >> LEVEL_SHIFT
 
 
 class RotatingLane(Protocol):

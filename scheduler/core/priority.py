@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...protocol.rotation import LEVEL_SHIFT
+
 #: As dask's `fifo_timeout` for submit and map.
 FIFO_TIMEOUT_S: Final = 0.1
 
 _RANK_BITS: Final = 30
-_GENERATION_BITS: Final = 23
-#: The bits above this are the user priority.
-LEVEL_SHIFT: Final = _GENERATION_BITS + _RANK_BITS
+_GENERATION_BITS: Final = LEVEL_SHIFT - _RANK_BITS
 MAX_RANK: Final = (1 << _RANK_BITS) - 1
 #: Later generations share the last number: their order is lost, nothing else.
 MAX_GENERATION: Final = (1 << _GENERATION_BITS) - 1
@@ -32,11 +32,6 @@ def base_priority(user_priority: int, generation: int) -> int:
     """Return the part that a whole submission shares; add the rank for a task's own."""
     generation = min(generation, MAX_GENERATION)
     return ((511 - user_priority) << _GENERATION_BITS | generation) << _RANK_BITS
-
-
-def level_of(priority: int) -> int:
-    """Return the user priority; smaller is better."""
-    return priority >> LEVEL_SHIFT
 
 
 def rank_of(priority: int) -> int:

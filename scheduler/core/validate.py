@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from ...protocol.errors import InvalidState
+from ...protocol.rotation import level_of
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.payload import blob_nbytes
 from .peers import ClientHandle, WorkerHandle
 from .placement import may_run
 from .prefixes import MIN_DURATION_NS
-from .priority import level_of
 from .refusals import MAX_REFUSED
 from .tasks import (
     ERRED,

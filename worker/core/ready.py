@@ -14,13 +14,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
 
-from ...protocol.rotation import Rotation
+from ...protocol.rotation import LEVEL_SHIFT, Rotation, level_of
 from .tasks import READY, WorkerTask
-
-#: The user's part of a priority stands above so many bits; see scheduler/core/priority.py.
-_LEVEL_SHIFT: Final = 53
 
 
 class ReadyLane:
@@ -85,7 +81,7 @@ class ReadyTasks:
     def push(self, task: WorkerTask) -> None:
         """Add a task that is in state "ready", or is so at once."""
         self.n += 1
-        level = task.priority >> _LEVEL_SHIFT
+        level = task.priority >> LEVEL_SHIFT  # `level_of`, in a hot lane
         lane = self.rotation.lanes.get((level, task.client))
         if lane is None:
             lane = ReadyLane()
@@ -123,7 +119,7 @@ class ReadyTasks:
     def removed(self, task: WorkerTask) -> None:
         """Count one task that has left the state "ready" by itself."""
         self.n -= 1
-        lane = self.rotation.lanes[task.priority >> _LEVEL_SHIFT, task.client]
+        lane = self.rotation.lanes[level_of(task.priority), task.client]
         lane.n -= 1
         # Litter must not pile up while a slot is busy for long.
         if len(lane.run) + len(lane.heap) > 2 * lane.n + 64:

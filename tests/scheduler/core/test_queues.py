@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.scheduler.core.priority import base_priority, level_of
+from weft.protocol.rotation import level_of
+from weft.scheduler.core.priority import base_priority
 from weft.scheduler.core.queues import STRETCH_NS, ReadyQueue
 
 
