@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed
+from .shell.in_task import is_in_task
 
 if TYPE_CHECKING:
     from .client import Client
@@ -155,7 +156,7 @@ def _find_client() -> Client | None:
 
     entries = _entries.copy()
     # A forked child cannot use the clients of its parent.
-    if not entries or entries[-1].pid != os.getpid() or _is_in_task():
+    if not entries or entries[-1].pid != os.getpid() or is_in_task():
         return None
     client = named_current()
     if client is not None:
@@ -165,12 +166,6 @@ def _find_client() -> Client | None:
         if entry.is_default and client is not None:
             return client
     return None
-
-
-def _is_in_task() -> bool:
-    """Return whether a task runs on this thread; it would wait for itself."""
-    context = sys.modules.get(f"{__name__.partition('.')[0]}.worker.context")
-    return context is not None and context.is_in_task()
 
 
 # --- dask's configuration -------------------------------------------------------------------------

@@ -345,7 +345,7 @@ class as_completed:
             event.clear()
             if not self.has_ready() and self._n:
                 assert self._engine is not None
-                self._engine._check_may_block()
+                self._engine.check_may_wait()
                 left = self._time_left()
                 event.wait(SLICE_S if left is None else min(left, SLICE_S))
 

@@ -46,6 +46,7 @@ from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import FutureState, TaskColumns, Watcher
 from .data_links import DataLinks
+from .in_task import check_not_in_task, is_in_task
 from .interruptible import check_seconds
 from .link import SchedulerLink
 from .watchers import AsyncWaiter, ThreadWaiter, Waiter, call_in
@@ -104,6 +105,8 @@ class Engine:
         self.client = client
         self.name = name
         self.loop = loop
+        #: The client was made in a task, and not by the program that the cluster works for.
+        self._is_of_task = is_in_task()
         self.table = FutureTable(threading.Lock())
         self.core = ClientState(self.table)
         self.link: SchedulerLink | None = None
@@ -229,6 +232,7 @@ class Engine:
         stops_at_failure: bool = False,
     ) -> bool:
         """Wait for states that are not ready, all or `n` of them."""
+        self.check_may_wait()
         waiter = ThreadWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
         return self.wait(waiter, Watch(waiter, states), timeout)
 
@@ -332,6 +336,12 @@ class Engine:
                 "this call would block the event loop that it waits for; await it, with "
                 "Client(asynchronous=True)"
             )
+
+    def check_may_wait(self) -> None:
+        """Raise RuntimeError if this thread must not wait for a task."""
+        if not self._is_of_task:
+            check_not_in_task()
+        self._check_may_block()
 
     def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
         """Call a user's function: in the user's loop, or in a thread where it cannot block ours."""

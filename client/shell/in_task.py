@@ -1,0 +1,25 @@
+"""Whether a call comes from a task: workers may be threads of this process (`processes=False`)."""
+
+from __future__ import annotations
+
+import sys
+
+
+def is_in_task() -> bool:
+    """Return whether the calling thread is one that runs tasks of a worker."""
+    context = sys.modules.get(f"{__name__.partition('.')[0]}.worker.context")
+    return context is not None and context.is_in_task()
+
+
+def check_not_in_task() -> None:
+    """Refuse to wait for a task in a task.
+
+    Raises:
+        RuntimeError: the task would keep a thread that the other task may need, for ever.
+    """
+    if is_in_task():
+        raise RuntimeError(
+            "a task cannot wait for another task, because it would occupy the thread of its worker "
+            "meanwhile; tasks cannot submit tasks yet. Submit from the program that made the "
+            "client, with futures as arguments"
+        )
