@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
 
 from ...protocol.errors import ConfigError
+
+
+def _meant(name: str, known: Iterable[str], cutoff: float) -> str | None:
+    """Return the name of which `name` is the beginning, if there is only one, or a similar one."""
+    known = list(known)
+    longer = [other for other in known if other.startswith(name)]
+    close = longer if len(longer) == 1 else difflib.get_close_matches(name, known, 1, cutoff)
+    return close[0] if close else None
 
 
 class CommandGroup(click.Group):
@@ -19,8 +28,8 @@ class CommandGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f"did you mean '{close[0]}'?" if close else "see 'weft --help'"
+            meant = _meant(args[0], self.list_commands(ctx), 0.5)
+            hint = f"did you mean '{meant}'?" if meant else "see 'weft --help'"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
@@ -48,9 +57,9 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             name = error.option_name
             options = [option for parameter in self.params for option in parameter.opts]
-            close = difflib.get_close_matches(name, options, n=1, cutoff=_SIMILAR)
+            meant = _meant(name, options, _SIMILAR)
             hint = _ELSEWHERE.get(name) or (
-                f"did you mean '{close[0]}'?" if close else f"see '{ctx.command_path} --help'"
+                f"did you mean '{meant}'?" if meant else f"see '{ctx.command_path} --help'"
             )
             raise click.UsageError(f"there is no option {name}; {hint}", ctx) from error
 

@@ -43,7 +43,8 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
     [
         (["shceduler"], ["no command 'shceduler'", "did you mean 'scheduler'?"]),
         (["qqq"], ["no command 'qqq'", "weft --help"]),
-        (["scheduler", "--prot", "1"], ["--prot", "--port"]),
+        (["scheduler", "--prot", "1"], ["no option --prot;", "did you mean '--protocol'?"]),
+        (["scheduler", "--prt", "1"], ["did you mean '--port'?"]),
         (["scheduler", "--port", "99999"], ["99999"]),
         (["worker", "--scheduler-file", "f"], ["no option --scheduler-file", "--connection-file"]),
         (["worker", "--preload", "f"], ["no option --preload; there is none here"]),
