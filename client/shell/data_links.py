@@ -1,12 +1,14 @@
 """Fetches large results from the workers that hold them.
 
 Turns the core's `FetchFrom` into `GetData`, and each answer or failure of a line into one
-`ResultsFetched` or `ResultsNotFetched`. The first failure with each worker is logged as a warning,
-because the way through the scheduler, which is taken then, is slower and limited in size.
+`ResultsFetched` or `ResultsNotFetched`. The first failure with each worker is logged, because the
+way through the scheduler, which is taken then, is slower and limited in size. At most one such line
+per minute is a warning: where workers die one after the other, each failure is one with a new one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -24,6 +26,8 @@ _log: Final = logging.getLogger("weft.client")
 _CONNECT_TIMEOUT_S: Final = 3.0
 #: Largest number of workers whose warning is remembered; beyond it the record starts anew.
 _MAX_WARNED: Final = 1000
+#: The least time between two warnings.
+_WARNING_PAUSE_S: Final = 60.0
 
 
 class DataLinks:
@@ -36,6 +40,9 @@ class DataLinks:
         )
         #: {holder: None} whose first failure was logged; at most `_MAX_WARNED`.
         self._warned: dict[str, None] = {}
+        #: When the next warning may be logged, and the workers that were logged below it until then
+        self._next_warning = 0.0
+        self._n_quiet = 0
 
     def fetch(self, action: FetchFrom) -> None:
         """Carry out an action of the core."""
@@ -53,10 +60,19 @@ class DataLinks:
             if len(self._warned) >= _MAX_WARNED:
                 self._warned.clear()
             self._warned[holder] = None
-            _log.warning(
+            now = asyncio.get_running_loop().time()
+            is_warning = now >= self._next_warning
+            _log.log(
+                logging.WARNING if is_warning else logging.INFO,
                 "results on worker %s cannot be fetched from it (%s); the scheduler is asked to "
-                "pass them on",
+                "pass them on%s",
                 holder,
                 reason,
+                f"; {self._n_quiet} others since the last warning"
+                if is_warning and self._n_quiet
+                else "",
             )
+            self._n_quiet = 0 if is_warning else self._n_quiet + 1
+            if is_warning:
+                self._next_warning = now + _WARNING_PAUSE_S
         self._on_event(ResultsNotFetched(request, reason))

@@ -31,6 +31,15 @@ def test_a_worker_out_of_reach_is_logged_once_with_address_and_reason(client, sc
     assert scheduler.n_fetches == 0
 
 
+def test_many_workers_out_of_reach_are_one_warning(client, scheduler, caplog):
+    caplog.set_level("INFO", "weft.client")
+    for i in range(3):
+        scheduler.holder = f"{scheduler.scheduler_address}.nowhere{i}"
+        assert client.submit(bytes, 100_000 + i).result(20) == bytes(100_000 + i)
+    lines = [r for r in caplog.records if "cannot be fetched from it (" in r.message]
+    assert [r.levelname for r in lines] == ["WARNING", "INFO", "INFO"]
+
+
 def test_a_worker_that_ends_while_no_request_is_open_is_not_logged(client, scheduler, caplog):
     found = dict(as_completed(client.map(bytes, [100_000]), with_results=True))
     assert [*found.values()] == [bytes(100_000)]
