@@ -213,6 +213,14 @@ class Child:
         text = self._read_stderr().decode(errors="replace").strip()
         return f". It said:\n{text[-_MAX_TAIL_CHARS:]}" if text else ", without a word"
 
+    def read_failure(self) -> str:
+        """Return the error that a child which has ended reported after its start, "" for none."""
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := self.socket.recv(1 << 16, socket.MSG_DONTWAIT):
+                self._received += data
+        line, separator, _ = self._received.partition(b"\n")
+        return str(json.loads(line).get("error", "")) if separator else ""
+
     @property
     def running(self) -> bool:
         """Return whether the process runs."""

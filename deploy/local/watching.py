@@ -116,6 +116,10 @@ class ProcessWatch:
     def _on_workers_ended(self, workers: Child) -> None:
         self._workers = None
         how = _describe_family(workers.finish(_FINISH_S))
+        failure = workers.read_failure()
+        if failure:  # which the next start would meet as well
+            self._give_up(failure)
+            return
         is_told = workers.process.returncode == 0
         while True:
             lived_s = time.monotonic() - self._started
@@ -127,7 +131,9 @@ class ProcessWatch:
                 _log.warning("the workers of %s have ended on request; it has none", self._name)
                 return
             if self._n_deaths > _MAX_DEATHS:
-                self._give_up(how)
+                self._give_up(
+                    f"its worker processes ended {self._n_deaths} times, the last time: {how}"
+                )
                 return
             _log.error(
                 "the worker processes of %s ended unexpectedly (%s); they are started again",
@@ -141,8 +147,7 @@ class ProcessWatch:
             except WeftError as error:
                 how = str(error)
 
-    def _give_up(self, how: str) -> None:
-        text = f"its worker processes ended {self._n_deaths} times, the last time: {how}"
+    def _give_up(self, text: str) -> None:
         _log.error("the cluster %s is given up: %s", self._name, text)
         # The reason is set before the end, after which the clients ask for it.
         self._on_failed(text)

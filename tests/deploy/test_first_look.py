@@ -7,8 +7,10 @@ import logging
 import pytest
 
 import weft
+from tests.deploy.daemons import ROOT, run, scheduler
 from weft.client import cluster_info
 from weft.deploy.local.quiet import QuietLogs
+from weft.worker.family.exits import EXIT_REFUSED
 
 KINDS = [{"processes": True}, {"processes": False}]
 
@@ -97,3 +99,27 @@ def test_the_lowest_level_of_the_living_clusters_holds():
     second.end()
     second.end()
     assert logger.level == logging.NOTSET
+
+
+@pytest.mark.slow
+def test_a_file_that_hides_a_module_of_the_standard_library_is_named_and_ends_the_waiting(tmp_path):
+    (tmp_path / "queue.py").write_text("")
+    code = "import weft; print(weft.Client(n_workers=1).submit(abs, -1).result())"
+    done = run(code=code, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert "CommClosed: " in last
+    assert f"the file {tmp_path / 'queue.py'} hides the module queue of Python's standard" in last
+
+
+@pytest.mark.slow
+def test_weft_worker_names_a_file_that_hides_a_module_of_the_standard_library(tmp_path):
+    with scheduler(folder=tmp_path):
+        there = tmp_path / "there"
+        there.mkdir()
+        (there / "queue.py").write_text("")
+        code = "from weft.deploy.cli.command import main; main(['worker', '--nworkers', '1'])"
+        env = {"PYTHONPATH": f"{there}:{ROOT}"}
+        done = run(code=code, folder=tmp_path, **env)
+    assert done.returncode == EXIT_REFUSED
+    assert f"cannot join: the file {there / 'queue.py'} hides the module queue" in done.stderr

@@ -26,8 +26,9 @@ from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
 from .collecting import collect_at_rest, hold_back
-from .exits import EXIT_CRASHED, note_crash
+from .exits import EXIT_CRASHED, EXIT_REFUSED, note_crash, note_refusal
 from .forking import give_children_default_signals
+from .shadowing import describe_hiding
 
 __all__ = ["main"]
 
@@ -66,7 +67,10 @@ def main(config: WorkerConfig) -> None:
 
 
 async def _main(config: WorkerConfig) -> None:
-    crash = functools.partial(_end_process, config)
+
+    def crash(error: BaseException) -> NoReturn:
+        _end_process(config, error, has_joined=worker.registered.is_set())
+
     worker = WorkerServer(config, crash)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(functools.partial(_on_loop_error, crash))
@@ -104,13 +108,17 @@ def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[st
     loop.default_exception_handler(context)
 
 
-def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
+def _end_process(config: WorkerConfig, error: BaseException, *, has_joined: bool) -> NoReturn:
     """End this process. Reporting why is tried first, and may fail without consequence."""
     try:
         sys.setrecursionlimit(_RECURSION_LIMIT)
         faulthandler.dump_traceback_later(_CRASH_S, exit=True)
         what = f"{type(error).__name__}: {error}"
         is_used_up = isinstance(error, (RecursionError, MemoryError))
+        hiding = "" if has_joined else describe_hiding(error)
+        if hiding:
+            note_refusal(config.started_path, f"{hiding} ({what})")
+            os._exit(EXIT_REFUSED)  # the next start would fail as well; the supervisor reports it
         if is_used_up:
             why = "a task has changed the interpreter that it shares with weft, or exhausted it"
         else:

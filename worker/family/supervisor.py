@@ -161,6 +161,8 @@ class Supervisor:
         #: The signal that workers are ended with; 0 while they are not being ended.
         self._end_signal = 0
         self._exit_code = 0
+        #: Why a worker cannot join, and would not the next time; "" = no worker was refused.
+        self._refusal = ""
         #: Workers may finish what they run.
         self._lets_finish = False
         self._owns_directory = config.owns_directory
@@ -170,7 +172,8 @@ class Supervisor:
         """Watch the workers until the order to stop; return the exit code of the process.
 
         Raises:
-            WeftError: the scheduler refuses this process, or (at first) cannot be found or reached.
+            WeftError: the scheduler refuses this process, or (at first) cannot be found or reached;
+                or (embedded) a worker cannot be started.
         """
         self._loop = asyncio.get_running_loop()
         self._stop_asked: asyncio.Future[str] = self._loop.create_future()
@@ -216,6 +219,8 @@ class Supervisor:
             self._writer.close()
             if self._owns_directory:
                 shutil.rmtree(self.config.directory, ignore_errors=True)
+        if self._refusal and self.config.embedded:  # the owner reports it
+            raise ConfigError(f"a worker cannot be started: {self._refusal}")
         return self._exit_code
 
     def stop(self, reason: str, exit_code: int = 0) -> None:
@@ -350,7 +355,9 @@ class Supervisor:
             # Logged once for the whole family: all its workers are refused for the same reason.
             if not self._stop_asked.done():
                 why = refusal or "the scheduler refused it"
-                _log.error("worker %s cannot join: %s", slot.spec.name, why)
+                self._refusal = why
+                level = logging.INFO if self.config.embedded else logging.ERROR
+                _log.log(level, "worker %s cannot join: %s", slot.spec.name, why)
             self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
         else:
             killer = (
