@@ -29,6 +29,7 @@ from .hints import Command, CommandGroup, NThreads
 if TYPE_CHECKING:
     from ...protocol.trust.security import Security
     from ...scheduler.server import SchedulerServer
+    from ...worker.family.supervisor import SupervisorConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -196,7 +197,6 @@ def scheduler(
     _start_log(log_level)
     _check_connection_file(connection_file, name)
     security = _scheduler_security(host, protocol, token_file)
-    is_default_port = _is_default(ctx, "port")
     http_host, http_port = "", 0
     if not no_dashboard:
         http_host, http_port = parse_host_port(dashboard_address, "--dashboard-address")
@@ -212,35 +212,39 @@ def scheduler(
         path = str(path_of_file(server))
         _say_how_to_connect(server.addresses[0], path, connection_file is None, url)
 
-    for is_retry in (False, True):
-        address = _listen_address(host, 0 if is_retry else port, protocol, name)
-        config = DaemonConfig(
-            scheduler=SchedulerConfig(
-                addresses=[address],
-                security=security,
-                client_lease_s=client_lease,
-                heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,
-                facts=process_facts(),
-            ),
-            dashboard_host=http_host,
-            dashboard_port=http_port,
-            dashboard_fallback=_is_default(ctx, "dashboard_address"),
-            connection_file=path_of_file,
-            on_ready=on_ready,
+    def run(at_port: int) -> None:
+        scheduler = SchedulerConfig(
+            addresses=[_listen_address(host, at_port, protocol, name)],
+            security=security,
+            client_lease_s=client_lease,
+            heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,
+            facts=process_facts(),
         )
-        try:
-            run_daemon(config)
-        except CommError as error:
-            if "in use" not in error.text or protocol == "unix":
-                raise
-            if is_retry or not is_default_port:
-                raise ConfigError(
-                    f"port {port} of {host} is taken by another program; choose one with --port, "
-                    "or --port 0 for any free one"
-                ) from None
-            click.echo(f"port {port} is taken, using a free one", err=True)
-        else:
-            return
+        run_daemon(
+            DaemonConfig(
+                scheduler=scheduler,
+                dashboard_host=http_host,
+                dashboard_port=http_port,
+                dashboard_fallback=_is_default(ctx, "dashboard_address"),
+                connection_file=path_of_file,
+                on_ready=on_ready,
+            )
+        )
+
+    try:
+        run(port)
+    except CommError as error:
+        if "in use" not in error.text or protocol == "unix":
+            raise
+        if not _is_default(ctx, "port"):
+            raise ConfigError(
+                f"port {port} of {host} is taken by another program; choose one with --port, "
+                "or --port 0 for any free one"
+            ) from None
+    else:
+        return
+    click.echo(f"port {port} is taken, using a free one", err=True)
+    run(0)
 
 
 def _is_default(ctx: click.Context, parameter: str) -> bool:
@@ -431,16 +435,12 @@ def worker(
     workers for good (they run another minor version of Python, for instance).
     """
     from ...protocol.trust import connection_file as connection_files
-    from ...protocol.wire.address import Address, parse_address
-    from ...worker.family.exits import EXIT_NO_SCHEDULER
     from ..settings import (
-        check_own_host,
         decide_counts,
         make_local_directory,
         parse_memory_limit,
         parse_resources,
     )
-    from .finding import wait_for_scheduler
 
     _start_log(log_level)
     counts = decide_counts(_parse_nworkers(nworkers), nthreads)
@@ -452,21 +452,9 @@ def worker(
         found = connection_files.find(path, address, os.environ)
         return found.addresses, found.to_security()
 
-    try:
-        # In a container nothing else would end a first process that waits.
-        signal.signal(signal.SIGTERM, _end_while_waiting)
-        found = wait_for_scheduler(path, address, connect_timeout)
-    except ConnectTimeout as error:
-        _fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
-    scheduler_address = parse_address(found.addresses[0])
-    listen_address = ""
-    if host is not None and scheduler_address.is_tcp:
-        host = host.strip("[]")
-        check_own_host(host, "--host")
-        listen_address = str(Address(scheduler_address.scheme, host, 0))
+    listen_address = _data_address(host, _wait_for_scheduler(path, address, connect_timeout))
 
     from ...worker.family.supervisor import SupervisorConfig, WorkerSpec
-    from ..workers import run_daemon
 
     name = name or socket.gethostname()
     directory = make_local_directory(local_directory, "--local-directory")
@@ -479,17 +467,52 @@ def worker(
         "grace_period_s": grace_period,
     }
     numbered = counts.n_workers > 1
-    config = SupervisorConfig(
-        find=find,
-        workers=[
-            WorkerSpec(f"{name}-{i}" if numbered else name, limit, options)
-            for i in range(counts.n_workers)
-        ],
-        directory=directory,
-        owns_directory=True,
-        connect_timeout_s=connect_timeout,
-        grace_period_s=grace_period,
+    _run_workers(
+        SupervisorConfig(
+            find=find,
+            workers=[
+                WorkerSpec(f"{name}-{i}" if numbered else name, limit, options)
+                for i in range(counts.n_workers)
+            ],
+            directory=directory,
+            owns_directory=True,
+            connect_timeout_s=connect_timeout,
+            grace_period_s=grace_period,
+        )
     )
+
+
+def _wait_for_scheduler(path: str | None, address: str | None, timeout_s: float) -> str:
+    """Return the scheduler's address as soon as one is found; fail if there is none in time."""
+    from ...worker.family.exits import EXIT_NO_SCHEDULER
+    from .finding import wait_for_scheduler
+
+    # In a container nothing else would end a first process that waits.
+    signal.signal(signal.SIGTERM, _end_while_waiting)
+    try:
+        return wait_for_scheduler(path, address, timeout_s).addresses[0]
+    except ConnectTimeout as error:
+        _fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
+
+
+def _data_address(host: str | None, scheduler: str) -> str:
+    """Return where workers listen for others, of the same kind as the scheduler; "" = default."""
+    from ...protocol.wire.address import Address, parse_address
+    from ..settings import check_own_host
+
+    parsed = parse_address(scheduler)
+    if host is None or not parsed.is_tcp:
+        return ""
+    host = host.strip("[]")
+    check_own_host(host, "--host")
+    return str(Address(parsed.scheme, host, 0))
+
+
+def _run_workers(config: SupervisorConfig) -> NoReturn:
+    """Run the family of workers until its end, and end this process with its exit code."""
+    from ...worker.family.exits import EXIT_NO_SCHEDULER
+    from ..workers import run_daemon
+
     spawner = os.getpid()
     try:
         code = run_daemon(config)
@@ -498,7 +521,7 @@ def worker(
     finally:
         # In the spawner, which is the last to leave, even if the supervisor was killed.
         if os.getpid() == spawner:
-            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(config.directory, ignore_errors=True)
     raise SystemExit(code)
 
 
