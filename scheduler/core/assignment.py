@@ -14,13 +14,21 @@ that worker starts it without asking. A long chain therefore runs at the speed o
 Back. When a worker is idle and nothing is queued, unstarted backlog is asked back; the answer is
 exact.
 
-Nothing here looks at all workers or all tasks: `TaskClass.open`, `idle`, `loaded` are kept up to
-date by `_refresh`.
+Resources. A task that asks for some is in a class with those that ask for the same, and there may
+be thousands of classes: nothing is kept for each of them and each worker. `takers` are the workers
+that may have something left for one of them. A class looks for those that fit when it is visited,
+and a worker that has less than any class asks for is a taker no more.
+
+Nothing here looks at all workers or all tasks: `TaskClass.open`, `takers`, `idle`, `loaded` are
+kept up to date by `_refresh`.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import islice
+from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
@@ -99,8 +107,7 @@ def settle(state: SchedulerState) -> None:
             if ws is not None and ws.has_room:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
-        for task_class in _in_turns(state.ready) if len(state.ready) > 1 else list(state.ready):
-            _assign_class(state, drafts, task_class)
+        _assign_ready(state, drafts)
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)
         if state.touched:
@@ -109,22 +116,82 @@ def settle(state: SchedulerState) -> None:
         _ask_back(state)
 
 
-def _in_turns(ready: dict[TaskClass, None]) -> list[TaskClass]:
-    """List the classes by their best task's user priority, and equal ones in another order each
-    time: what room there is, the first ones take.
+def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> None:
+    """Visit the classes that workers may have room for: best user priority first, then in turns.
+
+    What room there is, the first ones take; a class that was served is the last one next time.
     """
-    classes = list(ready)
-    del ready[classes[0]]
-    ready[classes[0]] = None
-    classes.sort(key=lambda task_class: task_class.queue.best_level())
-    return classes
+    ready = state.ready
+    classes = [c for c in ready if c.open or c.resources or c.queue.rotation.is_news]
+    least: dict[str, float] = {}
+    if state.takers:
+        for task_class in classes:
+            for name, amount in task_class.resources:
+                if amount < least.get(name, inf):
+                    least[name] = amount
+        if least:
+            _drop_empty_takers(state, list(state.takers), least)
+    if not state.takers:
+        classes = [c for c in classes if not c.resources]
+    if len(classes) > 1:
+        classes.sort(key=attrgetter("level"))
+    for task_class in classes:
+        if task_class.resources and not state.takers:
+            continue
+        queue = task_class.queue
+        n_before = len(queue)
+        if task_class.resources:
+            _assign_scarce(state, drafts, task_class, least)
+        else:
+            _assign_class(state, drafts, task_class, task_class.open)
+            if queue and queue.rotation.is_news:
+                _let_newcomer_in(state, drafts, task_class)
+        if len(queue) < n_before:
+            del ready[task_class]
+            if queue:
+                ready[task_class] = None
+                task_class.level = queue.best_level()
+
+
+def _assign_scarce(
+    state: SchedulerState,
+    drafts: dict[WorkerHandle, Draft],
+    task_class: TaskClass,
+    least: dict[str, float],
+) -> None:
+    """Give the tasks of a class with resources to the takers that they fit."""
+    queue, members, now = task_class.queue, task_class.members, state.now
+    while queue:
+        fitting = (
+            ws
+            for ws in state.takers
+            if ws in members and ws.has_room_for(task_class) and not ws.is_stuck(now)
+        )
+        takers = OrderedDict.fromkeys(islice(fitting, len(queue)))
+        if not takers:
+            return
+        seen = list(takers)
+        _assign_class(state, drafts, task_class, takers)
+        _drop_empty_takers(state, seen, least)
+
+
+def _drop_empty_takers(
+    state: SchedulerState, takers: list[WorkerHandle], least: dict[str, float]
+) -> None:
+    """Take out workers that are full, or have less of everything than any class asks for."""
+    for ws in takers:
+        free = ws.free_resources
+        if not (ws.has_room and any(free.get(name, -1.0) >= n for name, n in least.items())):
+            state.takers.pop(ws, None)
 
 
 def _assign_class(
-    state: SchedulerState, drafts: dict[WorkerHandle, Draft], task_class: TaskClass
+    state: SchedulerState,
+    drafts: dict[WorkerHandle, Draft],
+    task_class: TaskClass,
+    members_open: OrderedDict[WorkerHandle, None],
 ) -> None:
     queue = task_class.queue
-    members_open = task_class.open
     scarce = bool(task_class.resources)
     n_unvisited = 0
     while queue and members_open:
@@ -155,10 +222,6 @@ def _assign_class(
         del members_open[ws]
         if ws.has_room_for(task_class):
             members_open[ws] = None
-    if queue and queue.rotation.is_news and not scarce:
-        _let_newcomer_in(state, drafts, task_class)
-    if not queue:
-        state.ready.pop(task_class, None)
 
 
 def _let_newcomer_in(
@@ -310,7 +373,12 @@ def _refresh(state: SchedulerState) -> None:
         else:
             state.loaded.pop(ws, None)
         is_stuck = ws.is_stuck(state.now)
+        if ws.resources:
+            state.takers[ws] = None
+            state.takers.move_to_end(ws, last=bool(n_busy))
         for task_class in ws.classes:
+            if task_class.resources:
+                continue
             if not is_stuck and ws.has_room_for(task_class):
                 task_class.open[ws] = None
                 if not n_busy:

@@ -248,6 +248,7 @@ def _remove_worker(
         del state.workers_by_address[ws.address]
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
+    state.takers.pop(ws, None)
     for task_class in ws.classes:
         del task_class.members[ws]
         task_class.open.pop(ws, None)

@@ -125,6 +125,9 @@ def extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle)
         return
     task_class.members[ws] = None
     ws.classes[task_class] = None
+    if task_class.resources:
+        state.takers[ws] = None
+        return
     others = task_class.open
     is_behind_idle = not others or not next(reversed(others)).processing
     others[ws] = None
@@ -147,6 +150,9 @@ def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     task_class.open.clear()
     for ws in members:
         ws.classes[task_class] = None
+    if task_class.resources:
+        state.takers.update(task_class.members)
+        return
     with_room = [ws for ws in members if ws.has_room_for(task_class)]
     task_class.open.update((ws, None) for ws in with_room if not ws.processing)
     task_class.open.update((ws, None) for ws in with_room if ws.processing)

@@ -30,6 +30,7 @@ that of dask.distributed.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -210,6 +211,9 @@ class SchedulerState:
         self.idle: dict[WorkerHandle, None] = {}
         #: {worker: None} of all workers that hold more tasks than threads
         self.loaded: dict[WorkerHandle, None] = {}
+        #: {worker: None}, idle ones first: all workers that have room and resources left for a
+        #: class in `ready`, and some that have not
+        self.takers: OrderedDict[WorkerHandle, None] = OrderedDict()
         #: {worker: None}: workers whose load changed since the last settle
         self.touched: dict[WorkerHandle, None] = {}
 

@@ -15,7 +15,7 @@ from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .placement import fill_class
-from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, level_of, rank_of
 from .tasks import (
     ERRED,
     FORGOTTEN,
@@ -34,6 +34,7 @@ from .transitions import (
     drop_class,
     err,
     move,
+    note_ready,
     release_unneeded,
     retire_function,
     revive_function,
@@ -111,7 +112,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     state.next_rank = rank
     task_class.n_tasks -= len(keys) - n_created
     if n_queued:
-        state.ready[task_class] = None
+        note_ready(state, task_class, level_of(base))
     state.counters.tasks_submitted += n_created
     state.story.note(state.now, f"submitted by {client.name}", keys)
     if known:

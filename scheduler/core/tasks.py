@@ -57,6 +57,7 @@ class TaskClass:
     __slots__ = (
         "allow_other_workers",
         "key",
+        "level",
         "members",
         "n_tasks",
         "open",
@@ -82,6 +83,8 @@ class TaskClass:
         self.resources = resources
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
+        #: best user priority of a queued task, as a level, or a better one
+        self.level = 0
         #: tasks in state no_worker; not empty only while `members` is empty
         self.unrunnable: dict[SchedulerTask, None] = {}
         #: when the first of them came (clock of the events), and whether clients were notified
@@ -89,8 +92,8 @@ class TaskClass:
         self.warned = False
         #: workers that may run it
         self.members: dict[WorkerHandle, None] = {}
-        #: those of `members` that have room for one more (`WorkerHandle.has_room`)
-        #: idle ones come first
+        #: those of `members` that have room for one more (`WorkerHandle.has_room`), idle ones
+        #: first; empty for a class with resources
         self.open: OrderedDict[WorkerHandle, None] = OrderedDict()
         #: tasks of this class that are not forgotten; at 0 the class is dropped (the default class
         #: stays)

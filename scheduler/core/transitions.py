@@ -25,6 +25,7 @@ from ...protocol.wire.failure import Failure, data_lost
 from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import blob_nbytes
 from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
+from .priority import level_of
 from .tasks import (
     ERRED,
     FORGOTTEN,
@@ -205,10 +206,21 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     if task_class.members:
         move(state, task, QUEUED)
         task_class.queue.push(task, task.group.client)
-        state.ready[task_class] = None
+        note_ready(state, task_class, level_of(task.priority))
     else:
         move(state, task, NO_WORKER)
         set_aside(state, task)
+
+
+def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:
+    """Let a class be visited, as it has queued a task of the given level."""
+    if task_class in state.ready:
+        task_class.level = min(task_class.level, level)
+    else:
+        state.ready[task_class] = None
+        task_class.level = level
+        if task_class.resources:
+            state.takers.update(task_class.members)
 
 
 def set_aside(state: SchedulerState, task: SchedulerTask) -> None:

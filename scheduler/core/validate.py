@@ -155,8 +155,20 @@ def _members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]
 
 
 def _lively(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
+    if task_class.resources:
+        return []
     with_room = [ws for ws in _members(state, task_class) if ws.has_room_for(task_class)]
     return [ws for ws in with_room if ws in task_class.open or not ws.is_stuck(state.now)]
+
+
+def _fitting(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
+    if not task_class.resources:
+        return list(task_class.open)
+    return [
+        ws
+        for ws in task_class.members
+        if ws.has_room_for(task_class) and not ws.is_stuck(state.now)
+    ]
 
 
 def _of_class(
@@ -350,7 +362,14 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         c.restrictions for c in s.classes.values() if c.queue and not c.members
     ],
     "no task is queued while a worker has room for it": lambda s: [
-        (*c.queue.items()[:1], *c.open) for c in s.classes.values() if c.queue and c.open
+        (*c.queue.items()[:1], *found)
+        for c in s.classes.values()
+        if c.queue and (found := _fitting(s, c))
+    ],
+    "the level of a class is its best queued task's, or better": lambda s: [
+        c.restrictions
+        for c in s.ready
+        if any(level_of(task.priority) < c.level for task in c.queue.items())
     ],
     "ready lists the classes with a queued task": lambda s: [
         c.restrictions for c in s.classes.values() if (c in s.ready) != bool(c.queue)
@@ -363,6 +382,9 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ),
     "a member of a class has the class among its own": lambda s: [
         (ws, c.restrictions) for c in s.classes.values() for ws in c.members if c not in ws.classes
+    ],
+    "takers are registered and have resources": lambda s: [
+        ws for ws in s.takers if not ws.resources or s.workers.get(ws.peer) is not ws
     ],
     "open are the members with room, except stuck ones": lambda s: _of_class(
         s, lambda c: c.open, lambda c: _lively(s, c)

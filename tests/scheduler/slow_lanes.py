@@ -15,7 +15,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core import assignment, completion, submission
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.peers import ClientHandle, WorkerHandle
-from weft.scheduler.core.priority import base_priority
+from weft.scheduler.core.priority import base_priority, level_of
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.tasks import (
     ERRED,
@@ -32,6 +32,7 @@ from weft.scheduler.core.transitions import (
     drop_class,
     enqueue,
     move,
+    note_ready,
     release_unneeded,
     retire_function,
     stop_waiting,
@@ -43,7 +44,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     groups = submission._groups(state, message, client.number)
     assert groups is not None
     known = []
-    queued: dict[TaskClass, None] = {}
+    queued: dict[TaskClass, int] = {}
     for row, key in enumerate(message.keys):
         task = state.tasks.get(key)
         if task is not None:
@@ -66,11 +67,12 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         elif group.task_class.members:
             move(state, task, QUEUED)
             group.task_class.queue.push(task, client.number)
-            queued[group.task_class] = None
+            queued[group.task_class] = level_of(priority)
         else:
             activate(state, task)
     # The class takes its place among those that are ready once, after all rows.
-    state.ready.update(dict.fromkeys(key for key in queued if key not in state.ready))
+    for task_class, level in queued.items():
+        note_ready(state, task_class, level)
     submission._on_known(state, client, message, known)
     for group in groups:
         group.function.n_tasks -= 1

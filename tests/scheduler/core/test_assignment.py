@@ -365,3 +365,32 @@ def test_classes_take_turns_and_the_best_user_priority_goes_first(board):
         ["any0", "only", "any1", "only"],
         ["only", "any0", "only", "any1"],
     )
+
+
+def test_classes_with_resources_take_turns_for_what_is_free(board):
+    client = board.client()
+    worker = board.worker(resources={"mem": 10.0})
+    for i in range(3):
+        row = graph(f"large{i} next{i}", resources={"mem": 6.0 + i}, blob=None if i else b"p")
+        board.send(client, row)
+    assert board.task("large0").worker is not None
+    ran = []
+    key = "large0"
+    for _ in range(5):
+        (key,) = assigned(board.finish(worker, key), worker)
+        ran.append(key)
+    assert ran == ["next0", "large1", "large2", "next1", "next2"]
+    out = board.send(client, graph("small", resources={"mem": 2.0}, blob=None))
+    assert list(assigned(out, worker)) == ["small"]
+
+
+def test_a_class_finds_what_others_left_of_a_worker_that_was_no_taker(board):
+    client = board.client()
+    worker = board.worker(resources={"mem": 10.0, "gpu": 1.0})
+    board.send(client, graph("a b", resources={"mem": 8.0}))
+    board.tick(0.01)
+    assert list(board.state.takers) == [], "2 are left, and the only class asks for 8"
+    out = board.send(client, graph("c", resources={"mem": 2.0}, blob=None))
+    assert list(assigned(out, worker)) == ["c"]
+    out = board.send(client, graph("d", resources={"gpu": 1.0}, blob=None))
+    assert list(assigned(out, worker)) == ["d"]

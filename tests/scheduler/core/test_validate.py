@@ -143,7 +143,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         "aside"
     ).group.task_class.members.update({b.w: None}),
     "no task is queued while no worker may run it": lambda b: b.classy.members.clear(),
-    "no task is queued while a worker has room for it": lambda b: b.classy.open.update({b.w: None}),
+    "no task is queued while a worker has room for it": lambda b: b.w.free_resources.update(r=9.0),
+    "the level of a class is its best queued task's, or better": lambda b: setattr(
+        b.classy, "level", 1 << 30
+    ),
     "ready lists the classes with a queued task": lambda b: b.state.ready.clear(),
     "ready lists known classes": lambda b: b.state.ready.update(
         {TaskClass(("x",), ("x",), False, ()): None}
@@ -152,6 +155,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.state.default_class.members.clear()
     ),
     "a member of a class has the class among its own": lambda b: b.w.classes.clear(),
+    "takers are registered and have resources": lambda b: b.state.takers.update({Broken().w: None}),
     "open are the members with room, except stuck ones": lambda b: (
         b.state.default_class.open.clear()
     ),
