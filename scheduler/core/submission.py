@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.rotation import level_of
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .placement import fill_class
-from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, level_of, rank_of
+from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
 from .tasks import (
     ERRED,
     FORGOTTEN,

@@ -20,12 +20,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidTransition
+from ...protocol.rotation import level_of
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, data_lost
 from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import blob_nbytes
 from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
-from .priority import level_of
 from .tasks import (
     ERRED,
     FORGOTTEN,

@@ -8,13 +8,14 @@ state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, get_args
 
 from ...protocol.errors import InvalidState
-from ...protocol.rotation import level_of
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.payload import blob_nbytes
+from .checking import differences, tasks_in, unless
+from .class_invariants import CLASS_INVARIANTS
 from .peers import ClientHandle, WorkerHandle
 from .placement import may_run
 from .prefixes import MIN_DURATION_NS
@@ -30,7 +31,6 @@ from .tasks import (
     WAITING,
     SchedulerTask,
     State,
-    TaskClass,
 )
 from .transitions import ACTIVE
 
@@ -67,22 +67,6 @@ def violations(state: SchedulerState) -> Iterator[tuple[str, object]]:
 def _tasks_in(item: object) -> list[SchedulerTask]:
     items = item if isinstance(item, tuple) else (item,)
     return [task for task in items if isinstance(task, SchedulerTask)]
-
-
-# -- counting and comparing -----------------------------------------------------------------------
-def _unless(holds: bool, found: object) -> list[object]:
-    return [] if holds else [found]
-
-
-def _differences(found: Iterable[Any], expected: Iterable[Any]) -> list[Any]:
-    """Return the members that one of two collections has more often than the other."""
-    n_found, n_expected = Counter([*found]), Counter([*expected])
-    return [*(n_found - n_expected), *(n_expected - n_found)]
-
-
-def _tasks(state: SchedulerState, *names: str) -> Collection[SchedulerTask]:
-    tasks = state.tasks.values()
-    return [task for task in tasks if task.state in names] if names else tasks
 
 
 def _unknown(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> list[SchedulerTask]:
@@ -143,72 +127,6 @@ def _in_cycles(state: SchedulerState) -> list[SchedulerTask]:
 def _unlike_waiting_on(task: SchedulerTask) -> bool:
     missing, waiting_on = _missing(task), task.waiting_on or ()
     return len(waiting_on) != len(missing) or any(d not in waiting_on for d in missing)
-
-
-# -- classes and what they hold -------------------------------------------------------------------
-def _members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
-    workers = [ws for ws in state.workers.values() if not ws.is_leaving]
-    members = [ws for ws in workers if may_run(ws, task_class)]
-    if not members and task_class.allow_other_workers:
-        members = [ws for ws in workers if may_run(ws, task_class, strictly=False)]
-    return members
-
-
-def _lively(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
-    if task_class.resources:
-        return []
-    with_room = [ws for ws in _members(state, task_class) if ws.has_room_for(task_class)]
-    return [ws for ws in with_room if ws in task_class.open or not ws.is_stuck(state.now)]
-
-
-def _fitting(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
-    if not task_class.resources:
-        return list(task_class.open)
-    return [
-        ws
-        for ws in task_class.members
-        if ws.has_room_for(task_class) and not ws.is_stuck(state.now)
-    ]
-
-
-def _of_class(
-    state: SchedulerState,
-    found: Callable[[TaskClass], Iterable[Any]],
-    expected: Callable[[TaskClass], Iterable[Any]],
-) -> list[tuple[TaskClass, object]]:
-    """Return what differs between two collections of each class."""
-    classes = state.classes.values()
-    return [(c, item) for c in classes for item in _differences(found(c), expected(c))]
-
-
-def _by_class(state: SchedulerState, name: State) -> Callable[[TaskClass], list[SchedulerTask]]:
-    tasks: dict[TaskClass, list[SchedulerTask]] = {}
-    for task in _tasks(state, name):
-        tasks.setdefault(task.group.task_class, []).append(task)
-    return lambda task_class: tasks.get(task_class, [])
-
-
-def _miscounted_classes(state: SchedulerState) -> list[tuple[str, int, int]]:
-    n = Counter(task.group.task_class for task in state.tasks.values())
-    classes = state.classes.values()
-    return [(c.restrictions, c.n_tasks, n[c]) for c in classes if c.n_tasks != n[c]]
-
-
-def _broken_queues(state: SchedulerState) -> Iterator[object]:
-    for task_class in state.classes.values():
-        try:
-            task_class.queue.validate()
-        except AssertionError as error:
-            yield task_class.restrictions, error
-
-
-def _without_lane(state: SchedulerState) -> list[SchedulerTask]:
-    return [
-        task
-        for task_class in state.classes.values()
-        for task in task_class.queue.items()
-        if (level_of(task.priority), task.group.client) not in task_class.queue.rotation.lanes
-    ]
 
 
 # -- functions and resources ----------------------------------------------------------------------
@@ -293,7 +211,7 @@ def _n_failures(state: SchedulerState) -> int:
 
 def _in_order(times: Iterable[float]) -> list[object]:
     times = list(times)
-    return _unless(times == sorted(times), times)
+    return unless(times == sorted(times), times)
 
 
 # -- the invariants -------------------------------------------------------------------------------
@@ -312,7 +230,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     "functions of tasks are known": lambda s: [
         t
-        for t in _tasks(s)
+        for t in tasks_in(s)
         if s.functions.get(t.group.function.function_id) is not t.group.function
     ],
     "function.n_tasks counts the tasks of a function": _miscounted_functions,
@@ -323,80 +241,22 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "idle functions are known": lambda s: [
         f.prefix.name for f in s.idle_functions if s.functions.get(f.function_id) is not f
     ],
-    "idle functions are few": lambda s: _unless(
+    "idle functions are few": lambda s: unless(
         len(s.idle_functions) <= s.max_idle_functions, len(s.idle_functions)
     ),
-    "idle_functions_nbytes is the sum of their blobs": lambda s: _unless(
+    "idle_functions_nbytes is the sum of their blobs": lambda s: unless(
         s.idle_functions_nbytes == sum(blob_nbytes(f.blob) for f in s.idle_functions),
         s.idle_functions_nbytes,
     ),
-    # Classes.
-    "the default class stays": lambda s: _unless(
-        s.classes.get(s.default_class.key) is s.default_class, s.classes
-    ),
-    "classes are filed by key": lambda s: [key for key, c in s.classes.items() if c.key != key],
-    "classes of tasks are known": lambda s: [
-        t for t in _tasks(s) if s.classes.get(t.group.task_class.key) is not t.group.task_class
-    ],
-    "class.n_tasks counts the tasks of a class": _miscounted_classes,
-    "a class without tasks is dropped, but for the default class": lambda s: [
-        c.restrictions for c in s.classes.values() if not c.n_tasks and c is not s.default_class
-    ],
-    "the queue of a class holds its queued tasks, once": lambda s: _of_class(
-        s, lambda c: c.queue.items(), _by_class(s, QUEUED)
-    ),
-    "len(queue) counts the live entries": lambda s: [
-        (c.restrictions, len(c.queue))
-        for c in s.classes.values()
-        if len(c.queue) != len(c.queue.items())
-    ],
-    "lanes of a queue are sorted, counted and in the rotation": _broken_queues,
-    "each client has a lane of its own at each user priority": _without_lane,
-    "unrunnable holds the tasks of a class in state no_worker": lambda s: _of_class(
-        s, lambda c: c.unrunnable, _by_class(s, NO_WORKER)
-    ),
-    "no task is set aside while a worker may run it and reach its inputs": lambda s: [
-        t for t in _tasks(s, NO_WORKER) if t.group.task_class.members and t not in s.out_of_reach
-    ],
-    "no task is queued while no worker may run it": lambda s: [
-        c.restrictions for c in s.classes.values() if c.queue and not c.members
-    ],
-    "no task is queued while a worker has room for it": lambda s: [
-        (*c.queue.items()[:1], *found)
-        for c in s.classes.values()
-        if c.queue and (found := _fitting(s, c))
-    ],
-    "the level of a class is its best queued task's, or better": lambda s: [
-        c.restrictions
-        for c in s.ready
-        if any(level_of(task.priority) < c.level for task in c.queue.items())
-    ],
-    "ready lists the classes with a queued task": lambda s: [
-        c.restrictions for c in s.classes.values() if (c in s.ready) != bool(c.queue)
-    ],
-    "ready lists known classes": lambda s: [
-        c.restrictions for c in s.ready if s.classes.get(c.key) is not c
-    ],
-    "members are the workers that stay and may run the class": lambda s: _of_class(
-        s, lambda c: c.members, lambda c: _members(s, c)
-    ),
-    "a member of a class has the class among its own": lambda s: [
-        (ws, c.restrictions) for c in s.classes.values() for ws in c.members if c not in ws.classes
-    ],
-    "takers are registered and have resources": lambda s: [
-        ws for ws in s.takers if not ws.resources or s.workers.get(ws.peer) is not ws
-    ],
-    "open are the members with room, except stuck ones": lambda s: _of_class(
-        s, lambda c: c.open, lambda c: _lively(s, c)
-    ),
+    **CLASS_INVARIANTS,
     # Links between tasks, and between tasks and clients.
     "tasks are filed by key": lambda s: [t for key, t in s.tasks.items() if t.key != key],
-    "dependencies are unique": lambda s: [t for t in _tasks(s) if _repeated(t.dependencies)],
+    "dependencies are unique": lambda s: [t for t in tasks_in(s) if _repeated(t.dependencies)],
     "dependencies are known": lambda s: _unknown(s, (d for _, d in _dependencies(s))),
     "a dependency has the task among its dependents": lambda s: [
         (t, d) for t, d in _dependencies(s) if t not in (d.dependents or ())
     ],
-    "dependents are None if empty": lambda s: [t for t in _tasks(s) if t.dependents == {}],
+    "dependents are None if empty": lambda s: [t for t in tasks_in(s) if t.dependents == {}],
     "dependents are known": lambda s: _unknown(s, (d for _, d in _dependents(s))),
     "a dependent has the task among its dependencies": lambda s: [
         (t, d) for t, d in _dependents(s) if t not in d.dependencies
@@ -404,10 +264,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "the graph has no cycle": _in_cycles,
     "n_waiters counts the active dependents": lambda s: [
         (t, t.n_waiters)
-        for t in _tasks(s)
+        for t in tasks_in(s)
         if t.n_waiters != sum(d.state in ACTIVE for d in t.dependents or ())
     ],
-    "wanted_by is unique": lambda s: [t for t in _tasks(s) if _repeated(t.wanted_by)],
+    "wanted_by is unique": lambda s: [t for t in tasks_in(s) if _repeated(t.wanted_by)],
     "clients of wanted_by are known": lambda s: [
         (t, client) for t, client in _wanting(s) if s.clients.get(client.client_id) is not client
     ],
@@ -416,84 +276,84 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     # States of tasks.
     "a known task has a state, and is not forgotten": lambda s: [
-        t for t in _tasks(s) if t.state not in get_args(State) or t.state == FORGOTTEN
+        t for t in tasks_in(s) if t.state not in get_args(State) or t.state == FORGOTTEN
     ],
     "a waiting task waits for a dependency": lambda s: [
-        t for t in _tasks(s, WAITING) if not _missing(t)
+        t for t in tasks_in(s, WAITING) if not _missing(t)
     ],
     "waiting_on holds the dependencies that are not in memory": lambda s: [
-        (t, t.waiting_on) for t in _tasks(s, WAITING) if _unlike_waiting_on(t)
+        (t, t.waiting_on) for t in tasks_in(s, WAITING) if _unlike_waiting_on(t)
     ],
     "waiting_on is None unless waiting": lambda s: [
-        t for t in _tasks(s) if t.waiting_on is not None and t.state != WAITING
+        t for t in tasks_in(s) if t.waiting_on is not None and t.state != WAITING
     ],
     "a task that could run has its inputs": lambda s: [
-        (t, *_missing(t)) for t in _tasks(s, QUEUED, NO_WORKER) if _missing(t)
+        (t, *_missing(t)) for t in tasks_in(s, QUEUED, NO_WORKER) if _missing(t)
     ],
     # An unneeded one would run although no client or task reads its result.
-    "an active task is needed": lambda s: [t for t in _tasks(s, *ACTIVE) if not _is_needed(t)],
+    "an active task is needed": lambda s: [t for t in tasks_in(s, *ACTIVE) if not _is_needed(t)],
     "an input that an active task lacks is being made": lambda s: [
-        (t, d) for t in _tasks(s, *ACTIVE) for d in _missing(t) if d.state not in ACTIVE
+        (t, d) for t in tasks_in(s, *ACTIVE) for d in _missing(t) if d.state not in ACTIVE
     ],
     "ticket > 0 iff queued": lambda s: [
-        t for t in _tasks(s) if (t.ticket > 0) != (t.state == QUEUED)
+        t for t in tasks_in(s) if (t.ticket > 0) != (t.state == QUEUED)
     ],
     "worker iff processing": lambda s: [
-        t for t in _tasks(s) if (t.worker is not None) != (t.state == PROCESSING)
+        t for t in tasks_in(s) if (t.worker is not None) != (t.state == PROCESSING)
     ],
     "replicas iff in memory": lambda s: [
-        t for t in _tasks(s) if (len(t.replicas) > 0) != (t.state == MEMORY)
+        t for t in tasks_in(s) if (len(t.replicas) > 0) != (t.state == MEMORY)
     ],
     "failure iff erred": lambda s: [
-        t for t in _tasks(s) if (t.failure is not None) != (t.state == ERRED)
+        t for t in tasks_in(s) if (t.failure is not None) != (t.state == ERRED)
     ],
     "attempt > 0 iff processing or in memory": lambda s: [
-        (t, t.attempt) for t in _tasks(s) if (t.attempt > 0) != (t.state in {PROCESSING, MEMORY})
+        (t, t.attempt) for t in tasks_in(s) if (t.attempt > 0) != (t.state in {PROCESSING, MEMORY})
     ],
     "the attempt of a task was given out": lambda s: [
-        (t, t.attempt) for t in _tasks(s) if t.attempt >= s.next_attempt
+        (t, t.attempt) for t in tasks_in(s) if t.attempt >= s.next_attempt
     ],
     "the worker of a processing task is registered": lambda s: [
-        (t, t.worker) for t in _tasks(s, PROCESSING) if not _is_registered(s, t.worker)
+        (t, t.worker) for t in tasks_in(s, PROCESSING) if not _is_registered(s, t.worker)
     ],
     "the worker of a processing task lists it": lambda s: [
         (t, t.worker)
-        for t in _tasks(s, PROCESSING)
+        for t in tasks_in(s, PROCESSING)
         if t.worker is not None and t.worker.processing.get(t.attempt) is not t
     ],
     "the worker of a processing task may run it": lambda s: [
         (t, t.worker)
-        for t in _tasks(s, PROCESSING)
+        for t in tasks_in(s, PROCESSING)
         if t.worker is not None
         and not may_run(
             t.worker, t.group.task_class, strictly=not t.group.task_class.allow_other_workers
         )
     ],
     "the estimate of a processing task has a minimum": lambda s: [
-        (t, t.estimate_ns) for t in _tasks(s, PROCESSING) if t.estimate_ns < MIN_DURATION_NS
+        (t, t.estimate_ns) for t in tasks_in(s, PROCESSING) if t.estimate_ns < MIN_DURATION_NS
     ],
     "estimate_ns is 0 unless processing": lambda s: [
-        (t, t.estimate_ns) for t in _tasks(s) if t.estimate_ns and t.state != PROCESSING
+        (t, t.estimate_ns) for t in tasks_in(s) if t.estimate_ns and t.state != PROCESSING
     ],
     "replicas are at registered workers": lambda s: [
-        (t, ws) for t in _tasks(s, MEMORY) for ws in t.replicas if not _is_registered(s, ws)
+        (t, ws) for t in tasks_in(s, MEMORY) for ws in t.replicas if not _is_registered(s, ws)
     ],
     "a worker of replicas has the task in has_what": lambda s: [
-        (t, ws) for t in _tasks(s, MEMORY) for ws in t.replicas if t not in ws.has_what
+        (t, ws) for t in tasks_in(s, MEMORY) for ws in t.replicas if t not in ws.has_what
     ],
-    "replicas are unique": lambda s: [t for t in _tasks(s, MEMORY) if _repeated(t.replicas)],
+    "replicas are unique": lambda s: [t for t in tasks_in(s, MEMORY) if _repeated(t.replicas)],
     "data is kept only while it is needed": lambda s: [
-        t for t in _tasks(s, MEMORY) if not _is_needed(t)
+        t for t in tasks_in(s, MEMORY) if not _is_needed(t)
     ],
     "a failure is kept only while it is wanted": lambda s: [
-        t for t in _tasks(s, ERRED) if not t.wanted_by
+        t for t in tasks_in(s, ERRED) if not t.wanted_by
     ],
-    "no task waits for a failed one": lambda s: [t for t in _tasks(s, ERRED) if t.n_waiters],
+    "no task waits for a failed one": lambda s: [t for t in tasks_in(s, ERRED) if t.n_waiters],
     "no task and no client needs a released task": lambda s: [
-        t for t in _tasks(s, RELEASED) if t.n_waiters or (t.wanted_by and not t.delivered)
+        t for t in tasks_in(s, RELEASED) if t.n_waiters or (t.wanted_by and not t.delivered)
     ],
     "a released task is known as lineage, or as wanted": lambda s: [
-        t for t in _tasks(s, RELEASED) if not (t.dependents or t.wanted_by)
+        t for t in tasks_in(s, RELEASED) if not (t.dependents or t.wanted_by)
     ],
     # Workers.
     "workers are filed by peer": lambda s: [ws for p, ws in s.workers.items() if ws.peer != p],
@@ -540,16 +400,16 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         ws for ws in s.workers.values() if ws.is_leaving and ws.classes
     ],
     "alone of a worker is itself": lambda s: [ws for ws in s.workers.values() if ws.alone != (ws,)],
-    "workers_by_id files the workers": lambda s: _differences(
+    "workers_by_id files the workers": lambda s: differences(
         s.workers_by_id.items(), [(ws.worker_id, ws) for ws in s.workers.values()]
     ),
-    "workers_by_address files the workers": lambda s: _differences(
+    "workers_by_address files the workers": lambda s: differences(
         s.workers_by_address.items(), [(ws.address, ws) for ws in s.workers.values()]
     ),
-    "idle are the workers that stay and process nothing": lambda s: _differences(
+    "idle are the workers that stay and process nothing": lambda s: differences(
         s.idle, [ws for ws in s.workers.values() if not ws.n_busy and not ws.is_leaving]
     ),
-    "loaded are the workers with more tasks than threads": lambda s: _differences(
+    "loaded are the workers with more tasks than threads": lambda s: differences(
         s.loaded, _loaded(s)
     ),
     "what is measured of an out-box lies in front of its last message": lambda s: [
@@ -601,12 +461,12 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "the connection of a supervisor is open": lambda s: [
         peer for peer in s.supervisors if s.roles.get(peer) is not Role.SUPERVISOR
     ],
-    "strangers are open and not registered": lambda s: _differences(s.strangers, _strangers(s)),
+    "strangers are open and not registered": lambda s: differences(s.strangers, _strangers(s)),
     "strangers are in order of time": lambda s: _in_order(s.strangers.values()),
-    "refusals are few": lambda s: _unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),
+    "refusals are few": lambda s: unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),
     "refusals are in order of time": lambda s: _in_order(r.when for r in s.refusals.values()),
     # Relays, counts, and containers that are empty between events.
-    "each relay has its worker": lambda s: _differences(s.relays, s.relay_workers),
+    "each relay has its worker": lambda s: differences(s.relays, s.relay_workers),
     "a relay waits for each of its requests": lambda s: [
         request for request, relay in s.relays.items() if request not in relay.waiting_for
     ],
@@ -624,7 +484,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         t for t in s.deaths if t.state == ERRED
     ],
     "out_of_reach lists known tasks": lambda s: _unknown(s, s.out_of_reach),
-    "failures counts those of erred tasks": lambda s: _unless(
+    "failures counts those of erred tasks": lambda s: unless(
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from itertools import groupby
 from unittest.mock import patch
 
+from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
 from weft.scheduler.core import assignment, completion, submission
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.peers import ClientHandle, WorkerHandle
-from weft.scheduler.core.priority import base_priority, level_of
+from weft.scheduler.core.priority import base_priority
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.tasks import (
     ERRED,

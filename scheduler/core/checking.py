@@ -1,0 +1,27 @@
+"""What the invariants of the scheduler's core are written with: counting and comparing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .tasks import SchedulerTask
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def unless(holds: bool, found: object) -> list[object]:
+    return [] if holds else [found]
+
+
+def differences(found: Iterable[Any], expected: Iterable[Any]) -> list[Any]:
+    """Return the members that one of two collections has more often than the other."""
+    n_found, n_expected = Counter([*found]), Counter([*expected])
+    return [*(n_found - n_expected), *(n_expected - n_found)]
+
+
+def tasks_in(state: SchedulerState, *names: str) -> Collection[SchedulerTask]:
+    tasks = state.tasks.values()
+    return [task for task in tasks if task.state in names] if names else tasks
