@@ -68,6 +68,15 @@ class Counters:
     n_erred: int = 0
     n_released: int = 0
 
+    def count_failed(self, kind: str) -> None:
+        """Count a task that fails by itself, by the kind of its failure (see `failure.py`)."""
+        if kind == "exception":
+            self.tasks_failed_exception += 1
+        elif kind == "worker-died":
+            self.tasks_failed_worker_died += 1
+        elif kind == "data-lost":
+            self.tasks_failed_lost_data += 1
+
 
 @dataclass(frozen=True, slots=True)
 class _Counted:

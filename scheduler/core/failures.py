@@ -37,7 +37,7 @@ class Failures:
 
     def fit(self, failure: Failure) -> Failure:
         """Return a new failure, cut if there is no room for the whole."""
-        if self.nbytes + _nbytes(failure) <= MAX_NBYTES or failure[0] != "exception":
+        if self.nbytes + failure_nbytes(failure) <= MAX_NBYTES or failure[0] != "exception":
             return failure
         if len(failure) < 7:
             return failure  # no worker of weft packs such a thing; the client reports it
@@ -49,7 +49,7 @@ class Failures:
         """Count one more task with this failure."""
         entry = self._shared.get(id(failure))
         if entry is None:
-            nbytes = _nbytes(failure)
+            nbytes = failure_nbytes(failure)
             self._shared[id(failure)] = [failure, 1, nbytes]
             self.nbytes += nbytes
         else:
@@ -64,5 +64,11 @@ class Failures:
             self.nbytes -= entry[2]
 
 
-def _nbytes(failure: Failure) -> int:
-    return _OVERHEAD + sum(len(item) for item in failure if isinstance(item, (bytes, str)))
+def failure_nbytes(failure: Failure) -> int:
+    """Return what a failure takes in memory, about."""
+    nbytes = _OVERHEAD
+    for item in failure:
+        kind = type(item)
+        if kind is str or kind is bytes:
+            nbytes += len(item)
+    return nbytes

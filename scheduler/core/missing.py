@@ -105,7 +105,6 @@ def _give_up_unreachable(
             move(state, task, NO_WORKER)
             set_aside(state, task)
         if is_known and state.now - first > patience and task.state in ACTIVE:
-            state.counters.tasks_failed_lost_data += 1
             text = (
                 f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "
                 f"last one was to fetch from {holder} to {ws.name} ({ws.address})"

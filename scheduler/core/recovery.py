@@ -92,6 +92,5 @@ def blame(state: SchedulerState, report: m.WorkerExited) -> None:
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)
         if len(reasons) > state.allowed_deaths and task.state in ACTIVE:
-            state.counters.tasks_failed_worker_died += 1
             text = summarize(reasons)
             err(state, task, worker_died(task.key, len(reasons), ws.name, text))

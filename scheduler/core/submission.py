@@ -39,6 +39,7 @@ from .transitions import (
     release_unneeded,
     retire_function,
     revive_function,
+    send_erred,
 )
 
 if TYPE_CHECKING:
@@ -271,10 +272,7 @@ def _on_known(
         if task.state == FORGOTTEN:
             continue
         if _is_conflict(message, task, row):
-            failure = key_conflict(task.key)
-            state.send_client(
-                client, m.KeysErred(keys=[task.key], failure_of=[0], failures=[failure])
-            )
+            send_erred(state, client, [task.key], key_conflict(task.key))
             continue
         want(client, task)
         task.delivered = False  # this client may not have got it, in an earlier session
@@ -381,9 +379,7 @@ def tell(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
             in_memory.holder_of.append(holders.setdefault(holder, len(holders)))
         elif task.state == ERRED:
             assert task.failure is not None
-            state.send_client(
-                client, m.KeysErred(keys=[key], failure_of=[0], failures=[task.failure])
-            )
+            send_erred(state, client, [key], task.failure)
         else:
             pending.append(key)
     if in_memory.keys:

@@ -25,6 +25,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, data_lost
 from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import blob_nbytes
+from .failures import failure_nbytes
 from .peers import RESOURCE_DIGITS, ClientHandle, WorkerHandle
 from .tasks import (
     ERRED,
@@ -80,6 +81,10 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
 
 #: Functions that no task uses are kept up to this many bytes (and `max_idle_functions`).
 MAX_IDLE_FUNCTIONS_NBYTES: Final = 16 << 20
+
+#: One KeysErred reports so many failures at most, all but the first of at most so many bytes.
+MAX_FAILURES: Final = 256
+MAX_JOINED_NBYTES: Final = 64 << 10
 
 ACTIVE: Final = frozenset((WAITING, QUEUED, NO_WORKER, PROCESSING))
 
@@ -200,6 +205,32 @@ def drop_attempt(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
         state.send(ws.peer, m.DropAttempts(attempts=[attempt]))
 
 
+def send_erred(
+    state: SchedulerState, client: ClientHandle, keys: list[str], failure: Failure
+) -> None:
+    """Append failed keys to the client's last KeysErred, or open one, unless it is away."""
+    if client.peer is None:
+        return
+    outbox = state.outboxes.get(client.peer)
+    last = outbox[-1] if outbox else None
+    # A message of many large failures would be packed several times to find where to cut it.
+    if (
+        type(last) is m.KeysErred
+        and len(last.failures) < MAX_FAILURES
+        and len(last.keys) + len(keys) <= MAX_ITEMS
+        and failure_nbytes(failure) <= MAX_JOINED_NBYTES
+    ):
+        if last.failures[-1] is not failure:
+            last.failures.append(failure)
+        last.keys += keys
+        last.failure_of += [len(last.failures) - 1] * len(keys)
+    else:
+        state.send(
+            client.peer,
+            m.KeysErred(keys=keys, failure_of=[0] * len(keys), failures=[failure]),
+        )
+
+
 def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     """Queue a task whose inputs are all in memory, or set it aside if no worker may run it."""
     task_class = task.group.task_class
@@ -247,7 +278,7 @@ def activate(state: SchedulerState, task: SchedulerTask) -> None:
         failed = next((d for d in task.dependencies if d.state == ERRED), None)
         if failed is not None:
             assert failed.failure is not None
-            err(state, task, failed.failure)
+            err(state, task, failed.failure, inherited=True)
             continue
         if task.args is None:
             err(state, task, data_lost(task.key, "it was submitted without what it depends on"))
@@ -291,12 +322,24 @@ def take_back_from(
 
 
 def err(
-    state: SchedulerState, task: SchedulerTask, failure: Failure, *, reported: bool = False
+    state: SchedulerState,
+    task: SchedulerTask,
+    failure: Failure,
+    *,
+    reported: bool = False,
+    inherited: bool = False,
 ) -> None:
     """Fail a task and all its active dependents; notify each client that wants some, once.
 
-    With `reported` its worker sent it: the attempt is over there and needs no dropping.
+    Args:
+        state: the scheduler's.
+        task: fails by itself; it is counted by the kind of its failure.
+        failure: why.
+        reported: the task's worker sent it; the attempt is over there and needs no dropping.
+        inherited: the task does not fail by itself, it depends on one that has failed before.
     """
+    if not inherited:
+        state.counters.count_failed(failure[0])
     told: dict[ClientHandle, list[str]] = {}
     unneeded: list[SchedulerTask] = []
     over = task if reported else None
@@ -325,9 +368,7 @@ def err(
         unneeded.append(task)
     state.story.note(state.now, "erred", keys)
     for client, erred in told.items():
-        state.send_client(
-            client, m.KeysErred(keys=erred, failure_of=[0] * len(erred), failures=[failure])
-        )
+        send_erred(state, client, erred, failure)
     release_unneeded(state, unneeded)
 
 

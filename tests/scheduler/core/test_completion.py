@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
 from ..builders import Board, assigned, dropped, finished, graph, told
 
@@ -153,3 +154,41 @@ def test_a_stale_failure_is_counted_and_otherwise_ignored(board):
     out = board.send(worker, m.AttemptsErred(attempts=[1], durations_us=[1], failures=[["x", "a"]]))
     assert out == {}
     assert board.state.counters.reports_stale == 1
+
+
+def test_tasks_that_fail_together_are_reported_in_one_message(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a b c -> d", "e"))
+    attempts = [board.attempt(key) for key in "abce"]
+    large = ["exception", "c", b"x" * (MAX_JOINED_NBYTES + 1)]
+    failures = [["exception", "a", b""], ["exception", "b", b""], large, ["exception", "e", b""]]
+    out = board.send(
+        worker, m.AttemptsErred(attempts=attempts, durations_us=[1] * 4, failures=failures)
+    )
+    assert out[client] == [
+        m.KeysErred(keys=["a", "d", "b"], failure_of=[0, 0, 1], failures=failures[:2]),
+        m.KeysErred(keys=["c", "e"], failure_of=[0, 1], failures=failures[2:]),
+    ]
+    out = board.send(client, m.WantKeys(keys=["a", "d", "b"]))
+    assert out[client] == [
+        m.KeysErred(keys=["a", "d", "b"], failure_of=[0, 0, 1], failures=failures[:2])
+    ]
+
+
+def test_a_message_reports_a_bounded_number_of_failures(board):
+    client, worker = board.client(), board.worker(nthreads=MAX_FAILURES + 1)
+    keys = [f"k{i}" for i in range(MAX_FAILURES + 1)]
+    board.send(client, graph(*keys))
+    out = board.raise_(worker, *keys)
+    assert [len(message.failures) for message in out[client]] == [MAX_FAILURES, 1]
+    assert [key for message in out[client] for key in message.keys] == keys
+
+
+def test_failed_tasks_are_counted_by_the_kind_of_their_failure(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph(":gone -> lost", "lost -> below", "bad", "bad -> worse"))
+    board.raise_(worker, "bad")
+    board.send(client, graph(":bad -> late", ":lost -> later"))
+    counters = board.state.counters
+    assert board.states("lost", "below", "bad", "worse", "late", "later") == ["erred"] * 6
+    assert (counters.tasks_failed_lost_data, counters.tasks_failed_exception) == (1, 1)
