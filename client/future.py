@@ -149,7 +149,8 @@ class Future:
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         """Call `fn(self)` when the future is done, in a thread of the client.
 
-        In an asynchronous client it is called by the event loop, and must not block.
+        The callbacks of a client run one after another, and have one more second when the program
+        ends. In an asynchronous client `fn` is called by the event loop, and must not block.
         """
         self._check_usable()
         self._engine.post(Watch(_Callback(self, fn), [self._state]))

@@ -27,6 +27,7 @@ from .. import dask_default
 from ..core.events import Want
 from ..core.tasks import NEW
 from ..future import Future
+from .callbacks import finish_callbacks
 from .leaving import Holdings, give_back_dropped, watch
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def _close_all() -> None:
                 client._close(1.0)
     with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
         give_back_dropped(1.0)
+    finish_callbacks(1.0)
 
 
 atexit.register(_close_all)

@@ -18,7 +18,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...protocol.errors import ClientClosed
@@ -45,6 +44,7 @@ from ..core.operations import note_unreadable
 from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import FutureState, TaskColumns, Watcher
+from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .in_task import check_not_in_task, is_in_task
 from .interruptible import check_seconds
@@ -137,8 +137,7 @@ class Engine:
         self._ticker: asyncio.TimerHandle | None = None
         #: To be called when no future is left, after the client was collected.
         self._when_unused: Callable[[], None] | None = None
-        self._callbacks: ThreadPoolExecutor | None = None
-        self._callbacks_lock = threading.Lock()
+        self._callbacks = CallbackThread()
 
     # --- Any thread -------------------------------------------------------------------------------
 
@@ -343,20 +342,14 @@ class Engine:
             check_not_in_task()
         self._check_may_block()
 
-    def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
-        """Call a user's function: in the user's loop, or in a thread where it cannot block ours."""
-        if self.is_asynchronous:
-            self.loop.call_soon(_call_logged, callback, argument)
-            return
-        with self._callbacks_lock:
-            if self._callbacks is None:
-                self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="weft-callbacks")
-            try:
-                self._callbacks.submit(_call_logged, callback, argument)
-            except RuntimeError:  # closed, or the interpreter is ending
-                logger.debug("the client is closed; a callback is not called: %r", callback)
-
     # --- The loop's thread ------------------------------------------------------------------------
+
+    def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
+        """Call a user's function: in the user's loop, or in a thread beside this one."""
+        if self.is_asynchronous:
+            self.loop.call_soon(call_logged, callback, argument)
+        else:
+            self._callbacks.call(callback, argument)
 
     async def open(
         self, find: Finder, facts: dict[str, Any], timeout_s: float, reconnect_timeout_s: float
@@ -511,9 +504,7 @@ class Engine:
         finally:
             if self.link is not None:  # also when this is cancelled: the connection must end
                 self.link.abort()
-            with self._callbacks_lock:
-                if self._callbacks is not None:
-                    self._callbacks.shutdown(wait=False)
+            self._callbacks.end()
 
 
 class _Confirmed(Watcher):
@@ -529,10 +520,3 @@ class _Confirmed(Watcher):
     def on_ready(self, items: list[Any]) -> None:
         """See `Watcher`."""
         self._engine._on_confirmed(self._n_flushes)
-
-
-def _call_logged(callback: Callable[[Any], object], argument: Any) -> None:
-    try:
-        callback(argument)
-    except Exception:  # the user's own function
-        logger.exception("a done-callback raised: %r", callback)
