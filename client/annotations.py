@@ -224,11 +224,11 @@ def _check(annotations: Iterable[tuple[str, Any]]) -> None:
             if value not in _REFUSED[name]:
                 raise NotSupported(
                     f"weft does not support {name}={value!r} of dask.annotate yet: leave it out. "
-                    f"Honoured are {', '.join(NAMES)}"
+                    f"It supports {', '.join(NAMES)}"
                 )
         elif close := get_close_matches(name, NAMES, 1, _SIMILAR):
             raise UnknownOption(
-                f"{name!r} in dask.annotate is none of the annotations that weft honours, which "
+                f"{name!r} in dask.annotate is none of the annotations that weft supports, which "
                 f"are {', '.join(NAMES)}; did you mean {close[0]!r}?"
             )
 

@@ -91,7 +91,9 @@ def submit_rows(
         keys = [check_key(name) for name in key]
         calls = list(rows)
         if len(calls) != len(keys):
-            raise ValueError(f"{len(keys)} keys were given for {len(calls)} calls")
+            raise ValueError(
+                f"{len(keys)} keys were given for {len(calls)} calls; give one per call"
+            )
         rows = iter(calls)
     func, constants = bind_constants(func, kwargs)
     function = encoder.function(func)

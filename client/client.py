@@ -362,7 +362,7 @@ class Client(ClusterClient):
         if not callable(func):
             raise TypeError(f"map needs a function, not {type(func).__name__}")
         if not iterables:
-            raise TypeError("map needs something to iterate over")
+            raise TypeError("map needs an iterable of arguments beside the function")
         check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
         options = options_of_call(priority, retries, workers, allow_other_workers, resources)
         return submit_rows(

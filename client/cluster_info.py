@@ -73,5 +73,5 @@ def _check_answer(engine: Engine, answer: Any) -> Any:
         end = engine.core.end
         if end is not None and end[0] == "connection-lost":
             raise CommClosed(end[2])
-        raise ClientClosed("the client was closed before an answer came")
+        raise ClientClosed("the client was closed before the scheduler answered")
     return answer

@@ -67,7 +67,7 @@ class _ConfiguredClient:
             self.client = weakref.ref(client)
         self.is_default = is_default
         self.pid = os.getpid()
-        #: What was configured before: a scheduler, or the object of another client.
+        #: The setting before: a scheduler, or the object of another client.
         self.found: Any = _ABSENT
         self.is_configured = False
 

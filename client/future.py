@@ -84,7 +84,9 @@ class Future:
         if state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
             if not self._engine.wait_for([state], timeout, wants_data=True):
-                raise TimeoutError(f"no result of {state.key!r} within {timeout:g} s")
+                raise TimeoutError(
+                    f"no result of {state.key!r} within {timeout:g} s; its task continues"
+                )
         if state.failure is not None:
             raise exception_of(state)
         return load(state, self._engine)
@@ -94,7 +96,9 @@ class Future:
         if unready([state]):
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout, wants_data=True):
-                raise TimeoutError(f"no result of {state.key!r} within {timeout:g} s")
+                raise TimeoutError(
+                    f"no result of {state.key!r} within {timeout:g} s; its task continues"
+                )
         if state.failure is not None:
             raise exception_of(state)
         return load(state, self._engine)
@@ -202,7 +206,9 @@ class Future:
 
     def _check_usable(self) -> None:
         if self._is_released:
-            raise ValueError(f"the future of {self._state.key!r} was released")
+            raise ValueError(
+                f"the future of {self._state.key!r} was released; submit its call again"
+            )
         self._engine.check_open()
 
     # --- Being passed around ----------------------------------------------------------------------
@@ -210,7 +216,9 @@ class Future:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Become a dependency in the arguments of a task; elsewhere keep the key."""
         if self._is_released:
-            raise ValueError(f"the future of {self._state.key!r} was released")
+            raise ValueError(
+                f"the future of {self._state.key!r} was released; submit its call again"
+            )
         return reduce_future(self._state.key, self)
 
     def before_leaving(self) -> None:

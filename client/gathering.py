@@ -159,7 +159,7 @@ class Gathering:
                 "its result()"
             )
         if future._is_released:
-            raise ValueError(f"the future of {future.key!r} was released")
+            raise ValueError(f"the future of {future.key!r} was released; submit its call again")
 
 
 def _is_named(item: object) -> bool:

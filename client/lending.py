@@ -136,7 +136,7 @@ def _borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
         if not lender.is_closed:
             # A future of this client's own, because the other one may be released at any moment.
             if not lender.table.share(state):
-                raise ValueError(f"the future of {state.key!r} was released")
+                raise ValueError(f"the future of {state.key!r} was released; submit its call again")
             held.append(Future(lender, state))
     return Borrowing(engine, held)
 

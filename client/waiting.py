@@ -70,7 +70,8 @@ def wait(
     """
     futures = [fs] if isinstance(fs, Future) else list(items_of(fs, "wait"))
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
-        raise ValueError(f"return_when= cannot be {return_when!r}")
+        text = "'ALL_COMPLETED', 'FIRST_COMPLETED' or 'FIRST_EXCEPTION'"
+        raise ValueError(f"return_when= is {text}, not {return_when!r}")
     engine = engine_of(futures)
     if engine is None:
         return _OfNothing(set(), set())
@@ -134,7 +135,7 @@ def engine_of(futures: list[Future]) -> Engine | None:
                 raise _of_two_clients(engine, future._engine)
             engine = future._engine
         if future._is_released:
-            raise ValueError(f"the future of {future.key!r} was released")
+            raise ValueError(f"the future of {future.key!r} was released; submit its call again")
     return engine
 
 

@@ -211,7 +211,7 @@ class Child:
 
     def _tail(self) -> str:
         text = self._read_stderr().decode(errors="replace").strip()
-        return f". It said:\n{text[-_MAX_TAIL_CHARS:]}" if text else ", without a word"
+        return f". Its output:\n{text[-_MAX_TAIL_CHARS:]}" if text else ", without any output"
 
     def read_failure(self) -> str:
         """Return the error that a child which has ended reported after its start, "" for none."""

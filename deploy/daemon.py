@@ -96,7 +96,7 @@ class _Daemon:
         except Exception as error:
             # A failure while everything is being stopped is expected.
             if self._server.stopping:
-                _log.debug("it was just being started when it was stopped: %s", error)
+                _log.debug("the scheduler was stopped during its start: %s", error)
                 return
             self.error = error  # reported once, by the process that started this one
             await self._server.stop("it could not be started")

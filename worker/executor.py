@@ -244,7 +244,7 @@ class Executor:
                 call = task.function.call
                 if call is None:
                     call = self._load(task.function)
-                    start = clock()  # loading (importing) says nothing about the next task
+                    start = clock()  # loading (importing) happens once, so it does not count
                 inputs = task.inputs
                 if inputs:
                     args, kwargs = loads_arguments(

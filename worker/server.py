@@ -157,7 +157,7 @@ class WorkerServer:
         Raises:
             NotAdmitted: the scheduler refuses this worker; trying again will not help.
             HandshakeError: the process that answers is not this worker's scheduler.
-            ConfigError: no data port can be opened where the configuration says.
+            ConfigError: no data port can be opened at the configured address.
             CommError: the scheduler is out of reach and `config.reconnect` is off.
             InternalError: a bug of weft.
         """
@@ -457,7 +457,7 @@ class WorkerServer:
                     connection.send([row])
                 except LocalProtocolError as error:
                     if not isinstance(row, (AttemptsFinished, AttemptsErred)):
-                        # What it reports is lost; in this session the scheduler would wait for it.
+                        # Its report is lost; in this session the scheduler would wait for it.
                         logger.error("cannot send reports to the scheduler: %s", error)  # noqa: TRY400
                         self._runner.fail(CommClosed(f"reports could not be sent: {error}"))
                         return

@@ -95,7 +95,9 @@ class DataServer:
                 self.serve(connection, message.request, message.keys)
             else:
                 logger.warning(
-                    "%s sent %s to the data port", connection.peer_address, type(message).__name__
+                    "%s sent %s to the data port, which handles only GetData",
+                    connection.peer_address,
+                    type(message).__name__,
                 )
                 connection.abort()
                 return

@@ -1,4 +1,4 @@
-"""Whether a call comes from a task: workers may be threads of this process (`processes=False`)."""
+"""Recognises calls from tasks: workers may be threads of this process (`processes=False`)."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class LoopThread:
             if not is_done:  # also when interrupted
                 future.cancel()
         if not is_done:
-            raise TimeoutError(f"not done within {timeout:g} s")
+            raise TimeoutError(f"the call was not done within {timeout:g} s")
         return future.result()
 
     def stop(self) -> None:

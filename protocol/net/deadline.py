@@ -24,7 +24,7 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
     try:
         done, _ = await asyncio.wait([awaited], timeout=seconds)
         if not done:
-            raise TimeoutError(f"not within {seconds:g} s")
+            raise TimeoutError(f"it took longer than {seconds:g} s")
         return awaited.result()
     finally:
         await _end(awaited)

@@ -176,7 +176,7 @@ def connect_inproc(name: str, role: Role, server_role: Role, handler: Handler) -
     address = f"inproc://{name}"
     server = _servers.get(name)
     if server is None:
-        raise ConnectRefused("nobody listens at this name in this process", address)
+        raise ConnectRefused("no listener has this name in this process", address)
     if server.role is not server_role:
         raise WrongRole(
             f"{address} is a {server.role.name.lower()}, expected was a {server_role.name.lower()}"

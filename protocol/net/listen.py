@@ -372,7 +372,11 @@ class Listener:
         if not connection.authenticated:
             if isinstance(error, CommClosed):
                 # The peer sent nothing: a health probe, or a client that has given up.
-                logger.debug("%s: %s left without a word", self.address, connection.peer_address)
+                logger.debug(
+                    "%s: %s closed the connection without sending anything",
+                    self.address,
+                    connection.peer_address,
+                )
                 return
             self.auth_failures += 1
             self._log.refused(connection.peer_address, error)

@@ -30,7 +30,7 @@ def why_nobody_answers(address: str) -> str:
     except socket.gaierror:
         return f"the name {parsed.host} does not resolve"
     except ConnectionRefusedError:
-        return f"nobody listens at {address}"
+        return f"no process listens at {address}"
     except OSError:
         return ""
     return ""
@@ -42,7 +42,7 @@ def _why_not_unix(path: str) -> str:
         try:
             sock.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            return f"nobody listens at unix://{path}"
+            return f"no process listens at unix://{path}"
         except OSError:
             return ""
     return ""

@@ -110,7 +110,7 @@ async def host_on_the_way_to(host: str, port: int) -> str:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         return _own_end(infos[0][0], infos[0][4])
     except OSError as error:
-        raise CommError(f"no way there: {error.strerror or error}", f"{host}:{port}") from None
+        raise CommError(f"no route there: {error.strerror or error}", f"{host}:{port}") from None
 
 
 def outward_host(wildcard: str) -> str:

@@ -135,7 +135,7 @@ class _Connecting:
             text = f"TLS: {tls_reason(error)}; {_TLS_MISMATCH}"
             raise HandshakeError(text, str(target)) from None
         except (ConnectionRefusedError, FileNotFoundError):
-            raise ConnectRefused("nobody listens there", str(target)) from None
+            raise ConnectRefused("no process listens there", str(target)) from None
         except OSError as error:
             text = f"cannot connect: {error.strerror or error}"
             raise CommError(text, str(target)) from None

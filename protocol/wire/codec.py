@@ -92,7 +92,7 @@ class _Encoder(threading.local):
 
     def _default(self, value: object) -> Any:
         if type(value) is not Payload:
-            raise TypeError(f"{type(value).__name__} is nothing that a message may hold")
+            raise TypeError(f"a message cannot hold a {type(value).__name__}")
         if not value.buffers and type(value.data) is bytes and len(value.data) < _INLINE_BYTES:
             return value.data
         start = len(self.buffers)

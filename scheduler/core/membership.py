@@ -281,7 +281,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
         # It comes after all earlier messages, so the answer leaves only running tasks there.
         ws.return_asked = True
         state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
-    state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets nothing more")
+    state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets no more tasks")
     _cluster_change(state)
 
 
@@ -319,7 +319,7 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
 
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:
     """Stop the workers, the clients and the scheduler: a client asks for that."""
-    state.log("info", f"shutdown asked for by client {client.name}: {message.reason}")
+    state.log("info", f"client {client.name} requests the shutdown: {message.reason}")
     for supervisor in state.supervisors.values():
         state.send(supervisor.peer, m.Stop(reason=message.reason))
     for ws in state.workers.values():

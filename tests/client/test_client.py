@@ -528,7 +528,7 @@ def test_the_last_error_names_the_connection_before_its_file(scheduler, tmp_path
     start = f"the connection to the scheduler at {scheduler.scheduler_address} was lost ("
     assert text.startswith(start)
     assert "while 1 future was pending, and it did not come back within 0." in text
-    assert text.index("nobody listens there") < text.index(str(path))
+    assert text.index("no process listens there") < text.index(str(path))
 
 
 def test_a_scheduler_that_cannot_come_back_is_not_waited_for(scheduler):
@@ -649,7 +649,7 @@ def test_a_client_without_the_token_gets_an_error_about_that(scheduler, caplog):
 
 
 def test_connecting_where_no_scheduler_listens_is_an_error(scheduler):
-    with pytest.raises(ConnectTimeout, match="nobody listens"):
+    with pytest.raises(ConnectTimeout, match="no process listens"):
         Client("unix:///nowhere/at/all", security=scheduler.security, timeout=0.3)
 
 

@@ -52,7 +52,7 @@ def test_a_client_waits_for_a_scheduler_that_is_just_starting(
 @pytest.mark.parametrize(
     ("options", "words", "place"),
     [
-        ({"address": "tcp://127.0.0.1:1"}, "nobody listens at tcp://127.0.0.1:1", "looked in"),
+        ({"address": "tcp://127.0.0.1:1"}, "no process listens at tcp://127.0.0.1:1", "looked in"),
         ({"connection_file": "nosuch.json"}, "there is no connection file nosuch.json", "path"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_worker_may_be_started_before_its_scheduler(where, tmp_path):
     [
         ([], ["no running scheduler was found", "weft scheduler", "--connection-file"]),
         (["--connection-file", "missing/c.json"], ["there is no connection file missing/c.json"]),
-        (["tcp://127.0.0.1:1"], ["nobody listens at tcp://127.0.0.1:1", "no token"]),
+        (["tcp://127.0.0.1:1"], ["no process listens at tcp://127.0.0.1:1", "no token"]),
         (["tcp://no.such.invalid:1"], ["the name no.such.invalid does not resolve", "no token"]),
     ],
 )

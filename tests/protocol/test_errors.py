@@ -31,7 +31,7 @@ EXAMPLES = [
     errors.CommClosed("reset by peer", "tcp://a:1"),
     errors.ConnectTimeout("nobody answered", "tcp://a:1", 2.5),
     errors.ConnectTimeout("nobody answered"),
-    errors.ConnectRefused("nobody listens", "tcp://a:1"),
+    errors.ConnectRefused("no process listens", "tcp://a:1"),
     errors.StuckPeer("300 MB wait for it", "tcp://a:1"),
     errors.ConfigError("must be a number of bytes, not 'many'", "--memory-limit"),
     errors.TaskError("inc-1"),

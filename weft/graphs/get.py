@@ -224,7 +224,7 @@ def _drive_on_executor(read: _Read, observer: Observer | None, options: Resolved
     try:
         return _run_on_processes(read, executor, options, observer)
     except Unreachable as exc:
-        logger.debug("one call at a time for %r: %s", executor, exc)
+        logger.debug("each task is one call of %r, because of: %s", executor, exc)
     return run_submitting(
         read(GraphTask),
         executor,

@@ -70,7 +70,10 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
         (["worker", "--nworkers", "-1"], ["--nworkers", "1 to 4096"]),
         (["info"], ["no running scheduler", "weft scheduler", "--connection-file"]),
-        (["info", "tcp://127.0.0.1:1"], ["weft: nobody listens at tcp://127.0.0.1:1; no token"]),
+        (
+            ["info", "tcp://127.0.0.1:1"],
+            ["weft: no process listens at tcp://127.0.0.1:1; no token"],
+        ),
         (["info", "tcp://no.such.invalid:1"], ["weft: the name no.such.invalid does not resolve"]),
         (["info", "--connection-file", "missing/c.json"], ["no connection file missing/c.json"]),
     ],
@@ -350,7 +353,7 @@ def test_a_worker_waits_for_its_scheduler_as_long_as_it_may(tmp_path):
     )
     assert done.returncode == EXIT_NO_SCHEDULER
     *_, last = done.stderr.splitlines()
-    assert "nobody listens there" in last
+    assert "no process listens there" in last
     assert content["addresses"][0] in last
 
 

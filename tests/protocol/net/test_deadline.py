@@ -12,7 +12,7 @@ from weft.protocol.net.deadline import unless, within
 
 
 def _fails(future: asyncio.Future[int]) -> None:
-    future.set_exception(CommError("nobody listens there"))
+    future.set_exception(CommError("no process listens there"))
 
 
 def _succeeds(future: asyncio.Future[int]) -> None:
@@ -30,7 +30,7 @@ async def test_the_result_is_that_of_the_awaited_call() -> None:
 async def test_the_error_is_that_of_the_awaited_call() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     _fails(future)
-    with pytest.raises(CommError, match="nobody listens"):
+    with pytest.raises(CommError, match="no process listens"):
         await within(30, future)
 
 

@@ -334,9 +334,9 @@ class _Lease(Crew):
             self.add(other)
             other.send_begin(self._run_id, self.directory, self._context)
         elif not self.members:
-            raise WeftError(f"no worker process could be started, the last one ended: {reason}")
+            raise WeftError(f"no worker process could be started; the last one ended: {reason}")
         else:
-            logger.warning("%s ended before it could work: %s", member.name, reason)
+            logger.warning("%s ended before it was ready: %s", member.name, reason)
 
     def cause_of_death(self, member: Member) -> tuple[Member, str]:
         assert isinstance(member, WorkerProcess)

@@ -33,7 +33,7 @@ logger = logging.getLogger("weft.client")
 #: The beginning of the names of all such directories; the owner's pid and a random text follow.
 PREFIX = "weft-shared-"
 
-#: Where Linux keeps shared memory, if it is a file system in memory.
+#: The folder of shared memory on Linux, if it is a file system in memory.
 _SHARED_MEMORY = "/dev/shm"
 
 #: Number of times that removing starts again because a worker made one more file meanwhile.
