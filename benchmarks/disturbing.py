@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from weft.protocol.wire.message import Message
 
 from .tasks import inc
 
+#: Half of the "memory" of a worker.
+AMOUNT: Final = 1_000_000
 #: Rows per message of the hostile peers; a process of weft sends shorter ones.
 HOSTILE_ROWS: Final = 100_000
 
@@ -52,6 +55,17 @@ def map_unrunnable(client: weft.Client, n: int) -> None:
     client.scheduler_info()
     report("done")
     assert len(futures) == n
+
+
+def submit_amounts(client: weft.Client, n: int) -> None:
+    """Submit n tasks, each of which asks for another amount; a worker has enough for one."""
+    wait_for_go()
+    futures = [
+        client.submit(time.sleep, 0.002, pure=False, resources={"memory": AMOUNT + i + 1.0})
+        for i in range(n)
+    ]
+    weft.wait(futures)
+    report("done")
 
 
 def release_many(client: weft.Client, n: int) -> None:
@@ -143,6 +157,7 @@ async def be_hostile(address: str, security: Security, kind: str, n: int) -> Non
 CLIENTS: Final[dict[str, Callable[[weft.Client, int], None]]] = {
     "map": map_many,
     "unrunnable": map_unrunnable,
+    "amounts": submit_amounts,
     "release": release_many,
 }
 

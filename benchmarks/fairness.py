@@ -24,6 +24,7 @@ from typing import Any, Final
 import weft
 from weft.protocol.errors import WeftError
 
+from .disturbing import AMOUNT
 from .framework import machine
 from .framework.driving import ROOT
 from .tasks import inc
@@ -46,6 +47,7 @@ class Situation:
 SITUATIONS: Final = (
     Situation("map of {n} tiny tasks", "map", 1_000_000),
     Situation("{n} unrunnable tasks", "unrunnable", 500_000),
+    Situation("{n} tasks of 2 ms, each with resources of its own", "amounts", 2_000),
     Situation("release of {n} futures", "release", 1_000_000),
     Situation("{n} x ReplicasAdded of 100 000 unknown attempts", "replicas", 46),
     Situation("{n} x WantKeys of 100 000 unknown keys", "keys", 76),
@@ -165,7 +167,9 @@ def measure(situation: Situation, n: int, n_calls: int, limit_s: float) -> tuple
     """Time the calls on a cluster of their own: idle, then beside the burden."""
     title = situation.title.format(n=f"{n:_}".replace("_", " "))
     with (
-        weft.LocalCluster(n_workers=N_WORKERS, threads_per_worker=1) as cluster,
+        weft.LocalCluster(
+            n_workers=N_WORKERS, threads_per_worker=1, resources={"memory": 2.0 * AMOUNT}
+        ) as cluster,
         weft.Client(cluster) as client,
     ):
         client.wait_for_workers(N_WORKERS)
