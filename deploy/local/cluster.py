@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import itertools
 import logging
 import os
 import shutil
@@ -29,11 +28,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, tables
-from ...protocol.errors import ConfigError
 from ...protocol.host.exits import describe_exit
-from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
+from ...protocol.trust.security import Security
 from .. import settings
 from ..child import Child
+from . import arguments
 from .quiet import QuietLogs
 
 if TYPE_CHECKING:
@@ -47,9 +46,6 @@ _START_TIMEOUT_S: Final = 60.0
 _CLOSE_TIMEOUT_S: Final = 5.0
 #: The kernel's limit for the path of a socket is 108 bytes; workers' names need some of them.
 _MAX_DIRECTORY_CHARS: Final = 60
-
-#: Numbers the clusters of this process that the user does not name.
-_numbers = itertools.count(1)
 
 #: {id: cluster}
 _open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
@@ -105,9 +101,7 @@ class LocalCluster:
     ) -> None:
         for name_of_other in others:
             raise absent.unknown_option(name_of_other, LocalCluster)
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"name= is a text, and {name!r} is of type {type(name).__name__}")
-        self.name = name or _new_name()
+        self.name = arguments.choose_name(name)
         self.asynchronous = asynchronous
         self.status = "created"
         self.processes = processes
@@ -120,32 +114,16 @@ class LocalCluster:
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
         self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
         self.resources = settings.parse_resources(resources)
-        self._protocol = _check_protocol(protocol, processes, host)
+        self._protocol = arguments.choose_protocol(protocol, processes, host)
         self._host = host or "127.0.0.1"
-        self._dashboard = ("", 0)
-        if dashboard_address is not None:
-            self._dashboard = settings.parse_host_port(dashboard_address, "dashboard_address")
-            if not processes:
-                raise ConfigError(
-                    "it needs processes=True: the pages are served by a process beside the "
-                    "scheduler's",
-                    "dashboard_address",
-                )
+        self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
         self._local_directory = local_directory
         #: The folder in it, while the cluster runs; "" if none was asked for.
         self._files = ""
-        self._log_level = _check_log_level(silence_logs)
+        self._log_level = arguments.choose_log_level(silence_logs)
         #: Of this process, if the cluster lives in it.
         self._quiet = QuietLogs(logging.NOTSET if silence_logs is False else self._log_level)
-        if security is not None and not isinstance(security, Security):
-            raise ConfigError(
-                f"a weft Security, or None for a new token, not {security!r}", "security"
-            )
-        self.security = security or Security(
-            token=new_token().encode(), cluster_id=new_cluster_id()
-        )
-        if self.security.cluster_id is None:
-            raise ConfigError("it must have a cluster_id", "security")
+        self.security = arguments.choose_security(security)
         #: The folder of the sockets, with processes.
         self._directory: str | None = None
         #: Workers that no client has waited for yet.
@@ -537,52 +515,6 @@ async def _in_thread(function: Callable[[], None]) -> None:
         if not done.done():
             await asyncio.wait([done])
         thread.join()
-
-
-def _new_name() -> str:
-    """Return `local-<process>`, with a number from the second cluster of this process on."""
-    number = next(_numbers)
-    return f"local-{os.getpid()}" if number == 1 else f"local-{os.getpid()}-{number}"
-
-
-def _check_protocol(protocol: str | None, processes: bool, host: str | None) -> str:
-    if protocol is not None:
-        protocol = protocol.removesuffix("://")
-    if not processes:
-        if protocol not in (None, "inproc"):
-            raise ConfigError(
-                f"{protocol!r} needs processes=True; without processes it is 'inproc'", "protocol"
-            )
-        return "inproc"
-    if host is not None and not is_loopback(host):
-        raise ConfigError(
-            f"{host!r} can be reached from other machines; a LocalCluster is for this one. "
-            "Start 'weft scheduler --host ...', which encrypts",
-            "host",
-        )
-    if os.name != "posix":
-        raise ConfigError(
-            "worker processes need an operating system that can fork; use processes=False",
-            "processes",
-        )
-    if protocol is None:
-        return "tcp" if host is not None else "unix"
-    if protocol not in ("unix", "tcp"):
-        raise ConfigError(f"{protocol!r} is not 'unix' or 'tcp'", "protocol")
-    return protocol
-
-
-def _check_log_level(silence_logs: int | bool) -> int:
-    if silence_logs is False:
-        return logging.INFO
-    if silence_logs is True:
-        return logging.WARNING
-    if not isinstance(silence_logs, int):
-        raise ConfigError(
-            f"{silence_logs!r} is not a level of logging, such as logging.WARNING",
-            "silence_logs",
-        )
-    return silence_logs
 
 
 def _make_directory(protocol: str) -> str:

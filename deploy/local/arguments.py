@@ -1,0 +1,94 @@
+"""The arguments of `LocalCluster`: each is checked, or chosen where it was left out."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+
+from ...protocol.errors import ConfigError
+from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
+from .. import settings
+
+#: Numbers the clusters of this process that the user does not name.
+_numbers = itertools.count(1)
+
+
+def choose_name(name: str | None) -> str:
+    """Return the name; without one `local-<process>`, numbered from the second cluster on."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name= is a text, and {name!r} is of type {type(name).__name__}")
+    if name:
+        return name
+    number = next(_numbers)
+    return f"local-{os.getpid()}" if number == 1 else f"local-{os.getpid()}-{number}"
+
+
+def choose_protocol(protocol: str | None, processes: bool, host: str | None) -> str:
+    """Return "unix", "tcp" or "inproc".
+
+    Raises:
+        ConfigError: it does not fit the other arguments, or this machine.
+    """
+    if protocol is not None:
+        protocol = protocol.removesuffix("://")
+    if not processes:
+        if protocol not in (None, "inproc"):
+            raise ConfigError(
+                f"{protocol!r} needs processes=True; without processes it is 'inproc'", "protocol"
+            )
+        return "inproc"
+    if host is not None and not is_loopback(host):
+        raise ConfigError(
+            f"{host!r} can be reached from other machines; a LocalCluster is for this one. "
+            "Start 'weft scheduler --host ...', which encrypts",
+            "host",
+        )
+    if os.name != "posix":
+        raise ConfigError(
+            "worker processes need an operating system that can fork; use processes=False",
+            "processes",
+        )
+    if protocol is None:
+        return "tcp" if host is not None else "unix"
+    if protocol not in ("unix", "tcp"):
+        raise ConfigError(f"{protocol!r} is not 'unix' or 'tcp'", "protocol")
+    return protocol
+
+
+def parse_dashboard_address(address: str | None, processes: bool) -> tuple[str, int]:
+    """Return host and port of the pages, ("", 0) for none."""
+    if address is None:
+        return "", 0
+    parsed = settings.parse_host_port(address, "dashboard_address")
+    if not processes:
+        raise ConfigError(
+            "it needs processes=True: the pages are served by a process beside the scheduler's",
+            "dashboard_address",
+        )
+    return parsed
+
+
+def choose_log_level(silence_logs: int | bool) -> int:
+    """Return the level from which on the processes log."""
+    if silence_logs is False:
+        return logging.INFO
+    if silence_logs is True:
+        return logging.WARNING
+    if not isinstance(silence_logs, int):
+        raise ConfigError(
+            f"{silence_logs!r} is not a level of logging, such as logging.WARNING",
+            "silence_logs",
+        )
+    return silence_logs
+
+
+def choose_security(security: Security | None) -> Security:
+    """Return the token and the cluster's id; new ones by default."""
+    if security is None:
+        return Security(token=new_token().encode(), cluster_id=new_cluster_id())
+    if not isinstance(security, Security):
+        raise ConfigError(f"a weft Security, or None for a new token, not {security!r}", "security")
+    if security.cluster_id is None:
+        raise ConfigError("it must have a cluster_id", "security")
+    return security
