@@ -46,7 +46,7 @@ def describe(info: dict[str, Any], address: str) -> str:
     ]
     if info.get("dashboard"):
         lines.append(f"  pages    {info['dashboard']}healthz")
-    rows = [("worker", "threads", "running", "results", "holds", "memory", "limit", "address")]
+    rows = [("worker", "threads", "assigned", "results", "holds", "memory", "limit", "address")]
     for where, worker in info["workers"].items():
         rows.append(
             (
