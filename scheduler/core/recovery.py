@@ -69,6 +69,17 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
             blame(state, report)
 
 
+def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
+    """Return what a worker held that died of its memory limit, and the remedy; else ""."""
+    if not reason.startswith("memory limit"):
+        return ""
+    text = ""
+    if held:
+        megabytes = sum(task.nbytes for task in held) / 1e6
+        text = f"; {ws.name} held {len(held)} results, {megabytes:.3g} MB"
+    return text + "; raise memory_limit, or gather and release results in batches"
+
+
 def blame(state: SchedulerState, report: m.WorkerExited) -> None:
     """Count a death against the tasks whose user code was running, or whose results were served.
 
@@ -92,5 +103,5 @@ def blame(state: SchedulerState, report: m.WorkerExited) -> None:
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)
         if len(reasons) > state.allowed_deaths and task.state in ACTIVE:
-            text = summarize(reasons)
+            text = summarize(reasons) + _holdings(report.reason, ws, list(held.values()))
             err(state, task, worker_died(task.key, len(reasons), ws.name, text))

@@ -189,6 +189,22 @@ def test_each_cause_of_deaths_is_named_once_with_its_count():
     ]  # fmt: skip
 
 
+def test_the_failure_after_deaths_by_memory_says_what_the_worker_held():
+    board = Board(allowed_deaths=0)
+    client, supervisor = board.client(), board.supervisor("sup")
+    worker = board.worker("w", worker_id="w1", supervisor_id="sup")
+    board.send(client, graph("first second bad"))
+    for key in ("first", "second"):
+        board.finish(worker, key, nbytes=150_000_000, blob=None)
+    running = board.attempt("bad")
+    board.close(worker)
+    board.send(supervisor, died("w1", [running], "memory limit: 0.98 of 1.00 GB"))
+    assert board.task("bad").failure[4] == (
+        "memory limit: 0.98 of 1.00 GB; w held 2 results, 300 MB; raise memory_limit, or gather "
+        "and release results in batches"
+    )
+
+
 def test_only_running_tasks_are_blamed_for_a_death_and_too_many_deaths_fail_them():
     board = Board(allowed_deaths=1)
     client, supervisor = board.client(), board.supervisor("sup")
