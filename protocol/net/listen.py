@@ -29,6 +29,7 @@ from ..errors import (
     HandshakeError,
     LocalProtocolError,
     ProtocolError,
+    WrongCluster,
 )
 from ..trust.security import (
     Security,
@@ -62,19 +63,32 @@ OnConnection = Callable[[Connection], Handler]
 
 
 class RefusalLog:
-    """Logs refusals, at most ten per minute, and the number of those that it left out."""
+    """Logs refusals, at most ten per minute, and the number of those that it left out.
+
+    Processes that look for another cluster are one line of information per host and minute.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._left = _LOGGED_PER_WINDOW
         self._suppressed = 0
+        #: Hosts whose processes look for another cluster, and were logged in this window.
+        self._strayed: set[str] = set()
         self._window: asyncio.TimerHandle | None = None
 
     def refused(self, peer: str, error: object) -> None:
         """Note that the connection from `peer` was refused because of `error`."""
         if self._window is None:
             self._window = asyncio.get_running_loop().call_later(_WINDOW_S, self.end_window)
-        if self._left:
+        if isinstance(error, WrongCluster):
+            # Processes of an earlier scheduler at this address, which try to come back for some
+            # time. The advice in the error is for them.
+            host = peer if peer.startswith("unix:") else peer.rpartition(":")[0]
+            if host not in self._strayed and len(self._strayed) < _LOGGED_PER_WINDOW:
+                self._strayed.add(host)
+                what = one_line(error.text).partition("; ")[0]
+                logger.info("%s: connection from %s refused: %s", self._address, host, what)
+        elif self._left:
             self._left -= 1
             logger.warning(
                 "%s: connection from %s refused: %s", self._address, one_line(peer), one_line(error)
@@ -90,6 +104,7 @@ class RefusalLog:
         if self._suppressed:
             logger.warning("%s: %d more connections refused", self._address, self._suppressed)
         self._left, self._suppressed = _LOGGED_PER_WINDOW, 0
+        self._strayed.clear()
 
 
 def one_line(value: object) -> str:

@@ -54,7 +54,6 @@ from weft.protocol.wire.payload import Payload
     ("options", "error", "reason"),
     [
         ({"security": Security(b"another token, as long")}, WrongToken, "does not hold"),
-        ({"security": Security(TOKEN, b"another cluster!")}, WrongCluster, "looks for cluster"),
         ({"role": Role.VIEWER}, WrongRole, "viewer connected to a scheduler"),
     ],
 )
@@ -274,6 +273,25 @@ def test_refusals_are_logged_ten_at_a_time(run: Run, log: pytest.LogCaptureFixtu
     run(main())
     assert len(lines(log)) == 11
     assert lines(log)[-1].endswith("15 more connections refused")
+
+
+def test_peers_of_another_cluster_are_one_line_of_information_without_their_advice(
+    run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        server = Server()
+        at = await server.start("tcp://127.0.0.1:0")
+        for _ in range(5):
+            with pytest.raises(WrongCluster, match="read its connection file again"):
+                await dial(at, End(), security=Security(TOKEN, b"another cluster!"))
+        await turns(lambda: server.listener.auth_failures == 5)
+        await server.listener.close()
+
+    run(main())
+    (record,) = log.records
+    assert record.levelname == "INFO"
+    assert "connection from tcp://127.0.0.1 refused: the client looks for cluster" in record.message
+    assert "connection file" not in record.message
 
 
 # --- Faults of authenticated peers ----------------------------------------------------------------
