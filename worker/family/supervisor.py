@@ -4,10 +4,10 @@ It runs no user code and holds no data, so it answers at once whatever its worke
 heartbeats decide whether the scheduler counts a worker as alive: a worker whose task holds the
 interpreter lock for minutes is busy, not dead.
 
-Its decisions:
+What it does (`restarts` decides what follows from the end of a worker, and from a signal):
 
 - A worker that ended, or could not be started, is started again, under a new id; after deaths in a
-  row with a growing delay (`restarts`).
+  row with a growing delay.
   One that ended by itself with code 0 while it ran nothing was asked to leave, and is not started
   again. A worker that exits because of its configuration (`EXIT_CONFIG`), or because the scheduler
   refuses it for good (`EXIT_REFUSED`), stops the supervisor: a restart would fail the same way.
@@ -43,15 +43,22 @@ import psutil
 
 from ...protocol.deaths import DeathLog, with_advice
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
-from ...protocol.host.exits import describe_exit
 from ...protocol.net.deadline import within
 from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
-from ..packing import TERMINATE_FRACTION
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
-from .exits import EXIT_CONFIG, EXIT_REFUSED, read_crash, read_refusal
-from .restarts import Backoff
+from .exits import read_crash, read_refusal
+from .restarts import (
+    Backoff,
+    Ending,
+    Outcome,
+    Retire,
+    StopFamily,
+    WorkerExit,
+    judge,
+    memory_verdict,
+)
 from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
@@ -163,8 +170,7 @@ class Supervisor:
         self._exit_code = 0
         #: Why a worker cannot join, and would not the next time; "" = no worker was refused.
         self._refusal = ""
-        #: Workers may finish what they run.
-        self._lets_finish = False
+        self._ending = Ending(config.grace_s, config.grace_period_s)
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
 
@@ -258,7 +264,6 @@ class Supervisor:
         self._writer.write(json.dumps(what).encode() + b"\n")
 
     async def _hear_spawner(self, reader: asyncio.StreamReader) -> None:
-        n_signals = 0
         # A reset instead of the end: the spawner died with something unread.
         with contextlib.suppress(ConnectionError):
             while (line := await reader.readline()).endswith(b"\n"):
@@ -270,11 +275,10 @@ class Supervisor:
                 elif kind == "exited":
                     self._on_exited(*rest)
                 else:
-                    n_signals += 1
-                    self._lets_finish = rest[0] == signal.SIGTERM and n_signals == 1
+                    is_urgent = self._ending.on_signal(rest[0])
                     self.stop(signal.Signals(rest[0]).name)
-                    if n_signals > 1:
-                        self._kill_all(signal.SIGKILL)  # a second signal means not to wait
+                    if is_urgent:
+                        self._kill_all(signal.SIGKILL)
         # The spawner is gone, and the kernel has killed its workers. The embedding process starts
         # others in the same directory, where the scheduler's socket is, too.
         if self.config.embedded:
@@ -335,42 +339,41 @@ class Supervisor:
         del self._running[slot.worker_id]
         slot.pid = 0
         slot.process = None
-        running = read_started(slot.record)
-        served = read_served(slot.record)
+        ended = WorkerExit(
+            code=os.waitstatus_to_exitcode(status),
+            lived_s=time.monotonic() - slot.started,
+            running=read_started(slot.record),
+            served=read_served(slot.record),
+            verdict=slot.verdict,
+            crash=read_crash(slot.record),
+            refusal=read_refusal(slot.record),
+        )
         slot.record.unlink(missing_ok=True)
         slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
-        refusal, crash = read_refusal(slot.record), read_crash(slot.record)
-        lived_s = time.monotonic() - slot.started
-        code = os.waitstatus_to_exitcode(status)
-        if self._stopping:
-            pass
-        elif status == 0 and not running:
-            slot.retired = True
-            _log.info("worker %s has ended on request", slot.spec.name)
-            if all(other.retired for other in self._slots):
-                self.stop("all workers have ended on request")
-        elif code == EXIT_CONFIG and not running:
-            self.stop(f"worker {slot.spec.name} cannot run with its configuration", 2)
-        elif code == EXIT_REFUSED and not running:
-            # Logged once for the whole family: all its workers are refused for the same reason.
-            if not self._stop_asked.done():
-                why = refusal or "the scheduler refused it"
-                self._refusal = why
-                level = logging.INFO if self.config.embedded else logging.ERROR
-                _log.log(level, "worker %s cannot join: %s", slot.spec.name, why)
-            self.stop(f"worker {slot.spec.name} was refused", EXIT_REFUSED)
-        else:
-            killer = (
-                ", by another process or the kernel's out-of-memory killer" if code == -9 else ""
-            )
-            reason = slot.verdict or crash or describe_exit(code) + killer
-            self._link.report_exit(slot.worker_id, reason, running + served)
-            # A death caused by a task does not predict the outcome of the next start.
-            delay_s = slot.backoff.died(lived_s, by_task=bool(running or served))
-            self._log_death(slot, reason, lived_s, delay_s)
-            self._start_later(slot, delay_s)
+        if not self._stopping:
+            self._follow(slot, ended, judge(ended, slot.backoff))
         if not self._running:
             self._all_ended.set()
+
+    def _follow(self, slot: _Slot, ended: WorkerExit, outcome: Outcome) -> None:
+        name = slot.spec.name
+        if isinstance(outcome, Retire):
+            slot.retired = True
+            _log.info("worker %s has ended on request", name)
+            if all(other.retired for other in self._slots):
+                self.stop("all workers have ended on request")
+        elif isinstance(outcome, StopFamily):
+            # Logged once for the whole family: all its workers are refused for the same reason.
+            if outcome.refusal and not self._stop_asked.done():
+                self._refusal = outcome.refusal
+                level = logging.INFO if self.config.embedded else logging.ERROR
+                _log.log(level, "worker %s cannot join: %s", name, outcome.refusal)
+            self.stop(f"worker {name} {outcome.because}", outcome.exit_code)
+        else:
+            attempts = ended.running + ended.served
+            self._link.report_exit(slot.worker_id, outcome.reason, attempts)
+            self._log_death(slot, outcome.reason, ended.lived_s, outcome.pause_s)
+            self._start_later(slot, outcome.pause_s)
 
     def _on_failed_start(self, worker_id: str, why: str) -> None:
         slot = self._running.pop(worker_id)
@@ -411,17 +414,13 @@ class Supervisor:
     async def _stop_workers(self) -> None:
         for timer in self._restarts.values():
             timer.cancel()
-        grace_period_s = self.config.grace_period_s
-        lets_finish = self._lets_finish and grace_period_s > 0
         if not self._stopping:
-            # SIGTERM lets workers that have a grace period use it.
-            self._kill_all(signal.SIGINT if grace_period_s and not lets_finish else signal.SIGTERM)
+            self._kill_all(self._ending.first_signal())
         if not self._running:
             return
         self._all_ended.clear()
-        seconds = self.config.grace_s + (grace_period_s if lets_finish else 0.0)
         try:
-            await within(seconds, self._all_ended.wait())
+            await within(self._ending.patience_s(), self._all_ended.wait())
         except TimeoutError:
             self._kill_all(signal.SIGKILL)
             await self._all_ended.wait()
@@ -459,12 +458,9 @@ class Supervisor:
             await asyncio.sleep(_CHECK_S)
             for worker_id, rss in self._rss().items():
                 slot = self._running[worker_id]
-                limit = slot.spec.memory_limit
-                if limit and rss > TERMINATE_FRACTION * limit and not slot.verdict:
-                    slot.verdict = (
-                        f"memory limit: {rss / 1e9:.2f} of {limit / 1e9:.2f} GB, killed by the "
-                        "supervisor"
-                    )
+                verdict = memory_verdict(rss, slot.spec.memory_limit)
+                if verdict and not slot.verdict:
+                    slot.verdict = verdict
                     self._ask("kill", slot.pid, int(signal.SIGKILL))
 
     # --- Silence --------------------------------------------------------------------------------
