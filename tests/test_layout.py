@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -206,3 +207,39 @@ def test_every_module_stands_in_the_nearest_readme(package):
     text = readme.read_text(encoding="utf-8")
     modules = {path.name for path in folder.glob("*.py")} - {"__init__.py"}
     assert [name for name in sorted(modules) if name not in text] == []
+
+
+def readmes_of_packages():
+    folders = {ROOT.joinpath(*package.split(".")) for package in SETUPTOOLS["packages"][1:]}
+    return sorted(path for folder in folders if (path := folder / "README.md").exists())
+
+
+def misplaced_in_tables(folder, text):
+    """Yield the paths in tables that do not exist: `room/` in the first cell, then the files."""
+    room = ""
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            room = ""
+            continue
+        cells = line.split("|")[1:-2]  # without the description
+        found = re.search(r"`(\w+/)`", cells[0]) if cells else None
+        if found or len(cells) == 1:
+            room = found[1] if found else ""
+        for name in re.findall(r"`([\w/]+\.py)`", " ".join(cells)):
+            if not (folder / room / name).exists():
+                yield f"{room}{name}"
+
+
+@pytest.mark.parametrize(
+    "readme", readmes_of_packages(), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_file_that_a_readme_names_exists(readme):
+    folder = readme.parent
+    text = readme.read_text(encoding="utf-8")
+    names = re.findall(r"`([\w/]+\.py)`", text)
+    assert [
+        name for name in names if not (ROOT / name).exists() and not any(folder.glob(f"**/{name}"))
+    ] == []
+    # A README whose tables name no rooms is about files anywhere below it.
+    if re.search(r"^\| `\w+/", text, re.MULTILINE):
+        assert [*misplaced_in_tables(folder, text)] == []
