@@ -102,7 +102,7 @@ class Slow:
 async def all_enter(sizes):
     async def wait():
         while sorted(Slow.entered) != sizes:  # noqa: ASYNC110 - a thread notes it
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
     await asyncio.wait_for(wait(), 20)
 

@@ -43,7 +43,7 @@ def test_messages_for_a_slow_reader_are_measured_once_but_for_the_last(board, me
     assert board.state.measured == {peer: (outbox, 5, 5)}
 
 
-def test_what_was_measured_is_forgotten_when_it_is_sent(board, measured):
+def test_the_measurement_of_an_outbox_is_forgotten_when_it_is_sent(board, measured):
     peer = board.client()
     board.state.outboxes[peer] = [note(i) for i in range(8)]
     slow_readers.find_stuck(board.state, [peer])
