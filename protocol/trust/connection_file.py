@@ -29,14 +29,11 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ConfigError
-from ..wire.address import Address, parse_address
-from ..wire.handshake import CLUSTER_ID_BYTES
+from .connection_fields import ConnectionFields, address_key, malformed
 from .secret_files import (
     CLOEXEC,
-    MAX_TOKEN_BYTES,
     NOFOLLOW,
     POSIX,
-    TOKEN,
     MissingFile,
     check_directory,
     check_private,
@@ -44,7 +41,7 @@ from .secret_files import (
     read_secret_file,
     read_token_file,
 )
-from .security import MIN_TOKEN_BYTES, Security, certificate_der, needs_tls
+from .security import Security, needs_tls
 
 __all__ = [
     "ConnectionFile",
@@ -58,8 +55,6 @@ __all__ = [
 
 FILE_VERSION: Final = 1
 _MAX_FILE_BYTES: Final = 64 * 1024
-_MAX_ADDRESSES: Final = 64
-_HEX_ID: Final = re.compile(f"[0-9a-f]{{{2 * CLUSTER_ID_BYTES}}}")
 
 #: The start time of a process is derived from the boot time, which changes when the clock is set.
 #: Skipping a running scheduler would be worse than keeping the file of a dead one.
@@ -194,7 +189,7 @@ class ConnectionFile:
             content = json.loads(data)
         except (ValueError, RecursionError):
             # The cause is left out, because it contains the file's content.
-            raise _malformed(str(path), "it is not JSON") from None
+            raise malformed(str(path), "it is not JSON") from None
         return _parse(content, str(path))
 
     def is_stale(self) -> bool:
@@ -235,99 +230,30 @@ def _check_destination(path: Path, pid: int, host: str) -> None:
 # --- Content --------------------------------------------------------------------------------------
 
 
-def _malformed(where: str, what: str) -> ConfigError:
-    return ConfigError(
-        f"{where} is not a usable connection file: {what}; use the file that 'weft scheduler' "
-        "wrote, unchanged"
-    )
-
-
 def _parse(content: object, where: str) -> ConnectionFile:
     """Check every field of decoded JSON. Unknown fields are ignored."""
-
-    def demand(condition: bool, what: str) -> None:
-        if not condition:
-            raise _malformed(where, what)
-
     if not isinstance(content, dict):
-        raise _malformed(where, "it is not a JSON object")
-
-    def text(name: str, *, optional: bool = False) -> str:
-        value = content.get(name)
-        if value is None and optional:
-            return ""
-        if not isinstance(value, str):
-            raise _malformed(where, f"its {name!r} is not a string")
-        return value
-
-    def number(name: str, low: int, high: int) -> int:
-        value = content.get(name)
-        if type(value) is not int or not low <= value < high:
-            raise _malformed(where, f"its {name!r} is not a number in its range")
-        return value
-
+        raise malformed(where, "it is not a JSON object")
+    fields = ConnectionFields(content, where)
     # The version comes first, because a newer format may have changed all else.
-    version = number("version", 1, 2**31)
+    version = fields.number("version", 1, 2**31)
     if version > FILE_VERSION:
         raise ConfigError(
             f"{where} was written by a newer weft (format {version}, this one reads "
             f"{FILE_VERSION}); install the same release of weft on both"
         )
-    cluster_id, token, host = text("cluster_id"), text("token"), text("host")
-    demand(_HEX_ID.fullmatch(cluster_id) is not None, "its 'cluster_id' is not 32 hex digits")
-    demand(
-        TOKEN.fullmatch(token) is not None,
-        f"its 'token' is not {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} printable characters",
-    )
-    addresses = content.get("addresses")
-    if not isinstance(addresses, list) or not 1 <= len(addresses) <= _MAX_ADDRESSES:
-        raise _malformed(where, f"its 'addresses' is not a list of 1 to {_MAX_ADDRESSES}")
-    for address in addresses:
-        demand(
-            isinstance(address, str) and _address_key(address) is not None,
-            "one of its 'addresses' is not like tcp://host:port, tls://host:port, unix:///path",
-        )
-    certificate = text("certificate_pem", optional=True) or None
-    if certificate is not None:
-        demand("PRIVATE KEY" not in certificate, "its 'certificate_pem' has a private key in it")
-        try:
-            certificate_der(certificate)
-        except ConfigError as error:
-            raise _malformed(where, f"in 'certificate_pem', {error}") from None
-    dashboard = text("dashboard", optional=True) or None
-    demand(
-        dashboard is None or dashboard.startswith(("http://", "https://")),
-        "its 'dashboard' is not an http:// or https:// URL",
-    )
-    created = content.get("created")
-    if isinstance(created, bool) or not isinstance(created, (int, float)):
-        raise _malformed(where, "its 'created' is not a number of seconds")
-    # Before the conversion: an integer may be too large for a float. NaN fails this too.
-    demand(0 <= created < 2**53, "its 'created' is not a time")
     return ConnectionFile(
-        cluster_id=cluster_id,
-        addresses=tuple(addresses),
-        token=token,
-        certificate_pem=certificate,
-        dashboard=dashboard,
-        pid=number("pid", 1, 2**31),
-        host=host,
-        created=float(created),
+        cluster_id=fields.cluster_id(),
+        addresses=fields.addresses(),
+        token=fields.token(),
+        certificate_pem=fields.certificate(),
+        dashboard=fields.dashboard(),
+        pid=fields.number("pid", 1, 2**31),
+        host=fields.text("host"),
+        created=fields.created(),
         version=version,
         source=where,
     )
-
-
-def _address_key(text: str) -> Address | None:
-    """Return the normalized address; None = it is malformed or cannot be connected to."""
-    try:
-        address = parse_address(text)
-    except ConfigError:
-        return None
-    if address.is_tcp:
-        host = address.host.lower()
-        return address._replace(host="127.0.0.1" if host == "localhost" else host)
-    return address if address.scheme == "unix" else None
 
 
 # --- Places ---------------------------------------------------------------------------------------
@@ -479,7 +405,7 @@ def find(
         ConfigError: several were found, or the one found is not safe to use.
     """
     search = _Search([])
-    if address is not None and _address_key(_with_scheme(address)) is None:
+    if address is not None and address_key(_with_scheme(address)) is None:
         hint = "; a connection file is given with " + _THE_OPTION
         raise ConfigError(
             f"{address!r} is not an address: use tcp://host:port, tls://host:port or unix:///path"
@@ -549,7 +475,7 @@ def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
 
 
 def _is_listed(address: str, file: ConnectionFile) -> bool:
-    return _address_key(_with_scheme(address, file)) in map(_address_key, file.addresses)
+    return address_key(_with_scheme(address, file)) in map(address_key, file.addresses)
 
 
 def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
@@ -558,10 +484,10 @@ def _with_scheme(address: str, file: ConnectionFile | None = None) -> str:
     The scheme is the one that `file` has for this address or, if the file has another host (that
     of a tunnel), for its first one. Without a file: weft always encrypts beyond loopback.
     """
-    bare = _address_key(f"tcp://{address}")
+    bare = address_key(f"tcp://{address}")
     if "://" in address or bare is None:
         return address
-    keys = map(_address_key, file.addresses if file is not None else ())
+    keys = map(address_key, file.addresses if file is not None else ())
     known = [key for key in keys if key is not None and key.is_tcp]
     known.sort(key=lambda key: key[1:] != bare[1:])
     scheme = known[0].scheme if known else "tls" if needs_tls(bare.host) else "tcp"

@@ -444,7 +444,7 @@ def test_any_change_is_accepted_or_refused_with_a_config_error(changes: dict[str
 
 @given(address=st.text() | st.from_regex(r"(tcp|tls|unix)://[^ ]*:[0-9]{0,6}"))
 def test_any_address_is_understood_or_refused(address: str) -> None:
-    key = module._address_key(address)
+    key = module.address_key(address)
     assert key is None or (key[0] in ("tcp", "tls", "unix") and key[1])
 
 
