@@ -50,12 +50,14 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, WAITING): "needed, but some inputs are not in memory",
     (RELEASED, QUEUED): "needed, and every input is in memory",
     (RELEASED, NO_WORKER): "needed, but no worker may run it",
-    (RELEASED, ERRED): "needed, but an input failed",
+    (RELEASED, ERRED): "an input failed; an input is unknown or needs this task; it was submitted "
+    "without its inputs",
     (RELEASED, FORGOTTEN): "no longer needed, not even as lineage",
     (WAITING, QUEUED): "the last input arrived",
     (WAITING, NO_WORKER): "the last input arrived, but no worker may run it",
     (WAITING, PROCESSING): "assigned ahead: its missing inputs run on the same worker",
-    (WAITING, ERRED): "an input failed",
+    (WAITING, ERRED): "an input failed; an input was cancelled; too many workers died under it; "
+    "its inputs are at workers that cannot reach each other",
     (WAITING, RELEASED): "no longer needed",
     (QUEUED, PROCESSING): "assigned",
     (QUEUED, WAITING): "an input was lost",
@@ -67,10 +69,12 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (QUEUED, RELEASED): "no longer needed",
     (NO_WORKER, QUEUED): "a worker came that may run it, or its inputs are tried again",
     (NO_WORKER, WAITING): "an input was lost",
-    (NO_WORKER, ERRED): "too many workers died under it",
+    (NO_WORKER, ERRED): "too many workers died under it; its inputs are at workers that cannot "
+    "reach each other",
     (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
-    (PROCESSING, ERRED): "raised, or an input failed",
+    (PROCESSING, ERRED): "raised; an input failed; an input was cancelled; too many workers died "
+    "under it",
     (PROCESSING, WAITING): "taken back, and an input is missing",
     (PROCESSING, QUEUED): "taken back: worker lost, returned unstarted, or to be retried",
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",

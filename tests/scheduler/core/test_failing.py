@@ -1,0 +1,147 @@
+"""The rows of TRANSITIONS that lead to erred name each cause of such a move, and no other."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core import transitions
+from weft.scheduler.core.tasks import ERRED
+from weft.scheduler.core.transitions import TRANSITIONS
+
+from ..builders import Board, graph
+
+#: {function that calls `err`: why it fails the task}
+CAUSES = {
+    "on_erred": "raised",
+    "blame": "too many workers died under it",
+    "_give_up_unreachable": "its inputs are at workers that cannot reach each other",
+    "_fail_unlinked": "an input is unknown or needs this task",
+    "cancel_dependents": "an input was cancelled",
+}
+
+
+class Deadly(Board):
+    """A board with a client and a supervisor, on which one death is too many."""
+
+    def __init__(self) -> None:
+        super().__init__(allowed_deaths=0)
+        self.alice = self.client("alice")
+        self.boss = self.supervisor("sup")
+
+
+@pytest.fixture
+def found(monkeypatch) -> set[tuple[str, str]]:
+    pairs: set[tuple[str, str]] = set()
+    move = transitions.move
+
+    def noted(state: Any, task: Any, finish: Any) -> None:
+        if finish == ERRED:
+            err = sys._getframe(1)
+            caller = err.f_back
+            assert err.f_code.co_name == "err"
+            assert caller is not None
+            if err.f_locals["keys"] or err.f_locals["inherited"]:
+                cause = "an input failed"
+            elif caller.f_code.co_name == "activate":
+                cause = "it was submitted without its inputs"
+            else:
+                cause = CAUSES[caller.f_code.co_name]
+            pairs.add((task.state, cause))
+        move(state, task, finish)
+
+    monkeypatch.setattr(transitions, "move", noted)
+    return pairs
+
+
+def raise_with_waiting_and_ahead() -> None:
+    board = Deadly()
+    worker = board.worker(nthreads=2)
+    board.send(board.alice, graph("a -> ahead", "b -> ahead2"), graph("a2", function="g"))
+    board.send(board.alice, graph(":a -> waits", resources={"r": 1.0}))
+    assert board.states("ahead", "waits") == ["processing", "waiting"]
+    board.raise_(worker, "a")
+    board.send(board.alice, graph(":a -> late"))
+
+
+def cancel_inputs() -> None:
+    board = Deadly()
+    board.worker()
+    board.send(board.alice, graph("a -> ahead"))
+    board.send(board.alice, graph(":a -> waits", resources={"r": 1.0}))
+    board.send(board.alice, m.CancelKeys(keys=["a"], force=True, reason=""))
+
+
+def submit_without_inputs() -> None:
+    board = Deadly()
+    board.send(board.alice, graph(":gone -> t", "t -> below"))
+    board.send(board.alice, m.ReleaseKeys(keys=["t"]))
+    assert board.states("t", "below") == ["released", "erred"]
+    board.send(board.alice, graph(":t -> below"))
+
+
+def die_while_placed_again(state: str) -> None:
+    """A task is in `state` when the death under it is reported."""
+    board = Deadly()
+    resources = {"r": 1.0}
+    one = board.worker("one", supervisor_id="sup", resources=resources)
+    if state == "waiting":
+        board.send(board.alice, graph("in"))
+        board.finish(one, "in", blob=None)
+    board.send(board.alice, graph(":in -> t" if state == "waiting" else "t", resources=resources))
+    if state == "processing":
+        board.worker("two", resources=resources)
+    elif state == "queued":
+        two = board.worker("two", resources=resources)
+        board.send(board.alice, graph("other", resources=resources))
+        assert board.where("other") == two
+    attempt = board.attempt("t")
+    board.close(one)
+    assert board.states("t") == [state]
+    exited = m.WorkerExited(worker_id="id of one", reason="SIGKILL", running=[attempt])
+    board.send(board.boss, exited)
+    assert board.states("t") == ["erred"]
+
+
+def keep_apart(state: str) -> None:
+    """Task t may run on "two" only, and needs data that only "one" has."""
+    board = Deadly()
+    one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
+    board.send(board.alice, graph("in", workers=["one"]), graph("x", workers=["three"]))
+    board.finish(one, "in", blob=None)
+    board.finish(three, "x", blob=None)
+    board.send(board.alice, graph(":in :x -> t", workers=["two"]))
+    start = board.now
+    while board.states("t") != ["erred"]:
+        is_patient = board.now - start <= board.state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+        while board.states("t") == ["processing"]:
+            attempt = board.attempt("t")
+            if state == "waiting" and not is_patient:
+                board.close(three)  # its other input is lost as well
+            unreachable = m.KeysMissing(keys=["in"], holder="tcp://one", unreachable=True)
+            board.send(two, unreachable, m.AttemptsEnded(attempts=[attempt]))
+        for peer in (one, two, three):
+            board.send(peer, m.Heartbeat(facts={}))
+        board.tick(2.0)
+        assert board.now - start < 1000
+
+
+def test_the_table_names_each_cause_of_a_failure(found):
+    raise_with_waiting_and_ahead()
+    cancel_inputs()
+    submit_without_inputs()
+    for state in ("waiting", "queued", "no_worker", "processing"):
+        die_while_placed_again(state)
+    keep_apart("no_worker")
+    keep_apart("waiting")
+    listed = {
+        (start, cause)
+        for (start, finish), why in TRANSITIONS.items()
+        if finish == ERRED
+        for cause in why.split("; ")
+    }
+    assert found == listed
