@@ -8,7 +8,7 @@ reports that the scheduler has read its submissions (`Lent`), or `LOAN_TIMEOUT_S
 calls that read those keys fail.
 
 Invariant: a submission waits iff one of its loans is not settled, or one of its inputs waits. All
-other operations are handled at once; those about a state that waits keep their order all the same:
+other operations are handled at once; those about a state that waits keep their order nevertheless:
 
 - A submission that reads the state, and a `Confirm` about it, wait behind it, in their order.
 - Releases are counted at once, but a submission that waits counts as a future of its states. So
@@ -33,7 +33,7 @@ from .watching import fail
 if TYPE_CHECKING:
     from .state import ClientState
 
-#: How long a loan is waited for while there is a connection.
+#: Time that a loan may take while there is a connection.
 LOAN_TIMEOUT_S: Final = 10.0
 
 
@@ -48,9 +48,9 @@ class Waiting:
         self.operation = operation
         self.loans = loans
         self.since = now
-        #: Those that it submits.
+        #: The states that it submits.
         self.states: list[FutureState] = [state for state, _ in _rows_of(operation)]
-        #: Those among them that it counts as a future of.
+        #: Those among them for which it counts as a future.
         self.shared: list[FutureState] = []
 
     @property
@@ -83,7 +83,7 @@ def must_wait(core: ClientState, operation: Any) -> bool:
 
 
 def _do_wait(core: ClientState, states: Iterable[FutureState]) -> bool:
-    # One that was cancelled meanwhile waits no more; nor one that an equal call has submitted.
+    # A task that was cancelled meanwhile does not wait; nor one that an equal call has submitted.
     return any(state in core.waiting_states and state.phase == NEW for state in states)
 
 

@@ -1,4 +1,4 @@
-"""The thread in which users' callbacks run, so that they cannot hold up the event loop."""
+"""The thread in which users' callbacks run, so that they cannot block the event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _run(calls: _Calls) -> None:
     while (call := calls.get()) is not None:
         try:
             call_logged(*call)
-        except BaseException:  # sys.exit() in a callback; the next one is called all the same
+        except BaseException:  # sys.exit() in a callback; the next one is called nevertheless
             logger.exception("a done-callback ended with an exit: %r", call[0])
         del call  # it may refer to a future, which must not live until the next call
 

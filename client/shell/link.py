@@ -130,7 +130,7 @@ class SchedulerLink:
         self.address = ""
         #: The id of its cluster, b"" before the first session.
         self.cluster_id = b""
-        #: What the scheduler reports about itself, for display.
+        #: The facts that the scheduler reports about itself, for display.
         self.facts: dict[str, Any] = {}
         #: Set when the link is closed and its tasks have ended.
         self.closed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What the invariants of the scheduler's core are written with: counting and comparing."""
+"""Helpers for the invariants of the scheduler's core: counting and comparing."""
 
 from __future__ import annotations
 

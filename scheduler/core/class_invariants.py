@@ -46,7 +46,7 @@ def _of_class(
     found: Callable[[TaskClass], Iterable[Any]],
     expected: Callable[[TaskClass], Iterable[Any]],
 ) -> list[tuple[TaskClass, object]]:
-    """Return what differs between two collections of each class."""
+    """Return the differences between two collections of each class."""
     classes = state.classes.values()
     return [(c, item) for c in classes for item in differences(found(c), expected(c))]
 

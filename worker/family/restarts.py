@@ -1,6 +1,6 @@
-"""What follows from the end of a worker process, and how the workers of a family are ended.
+"""Decides about the end of a worker process, and how the workers of a family are ended.
 
-It decides and does nothing: the supervisor passes in what it found out, with times, and acts.
+It does no I/O: the supervisor passes in its observations, with times, and acts.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class Backoff:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerExit:
-    """What is known about a worker process that has ended.
+    """The facts about a worker process that has ended.
 
     Attributes:
         code: its exit code, a negative one is a signal.
         lived_s: since its start.
         running: the attempts that it was executing.
         served: those whose results it was pickling or sending.
-        verdict: why the supervisor killed it; "" if it did not.
-        crash: why weft's own code failed in it; "" if it did not.
-        refusal: why the scheduler refused it, as far as known.
+        verdict: the reason why the supervisor killed it; "" if it did not.
+        crash: the reason why weft's own code failed in it; "" if it did not.
+        refusal: the reason why the scheduler refused it, as far as known.
     """
 
     code: int
@@ -100,7 +100,7 @@ Outcome: TypeAlias = Retire | StopFamily | Restart
 
 
 def judge(ended: WorkerExit, backoff: Backoff) -> Outcome:
-    """Return what follows from the end of a worker; `backoff` is of its place in the family."""
+    """Return the consequence of the end of a worker; `backoff` is of its place in the family."""
     code = ended.code
     if not ended.running:  # else the code may come from a task
         if code == 0:
@@ -127,7 +127,7 @@ def memory_verdict(rss: int, limit: int) -> str:
 
 
 class Ending:
-    """The signals that the family got, and what they mean for its workers."""
+    """The signals that the family got, and their effect on its workers."""
 
     def __init__(self, grace_s: float, grace_period_s: float) -> None:
         """See `SupervisorConfig` for the two times."""

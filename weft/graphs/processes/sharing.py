@@ -256,7 +256,7 @@ def _read_segment(directory: str, segment: Segment) -> list[memoryview]:
         memory: mmap.mmap | bytearray
         try:
             memory = _map(fd, segment.nbytes)
-        except OSError as error:  # a process may have 65 530 mappings, if nobody changed that
+        except OSError as error:  # a process may have 65 530 mappings by default
             logger.debug("%s is read, because mapping it failed: %s", segment.name, error)
             memory = bytearray(segment.nbytes)
             with open(fd, "rb", closefd=False) as file:
