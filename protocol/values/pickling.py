@@ -164,6 +164,8 @@ def find_unpicklable(candidates: Iterable[tuple[str, object]]) -> tuple[str, obj
             break
         if not parts:
             break
+        # Methods refer to their class, and so to all of its attributes: these are searched first.
+        parts.sort(key=lambda part: isinstance(part[1], types.FunctionType))
         inner_path, inner = _first_unpicklable(parts)
         if _is_picklable(inner):
             break

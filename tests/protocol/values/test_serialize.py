@@ -514,6 +514,16 @@ def make_closure(conn):
 LOCK = threading.Lock()
 
 
+def class_with_a_lock():
+    class Local:
+        def before(self):
+            return Local
+
+        conn = LOCK
+
+    return Local
+
+
 @pytest.mark.parametrize(
     ("obj", "path"),
     [
@@ -530,6 +540,7 @@ LOCK = threading.Lock()
         (make_closure(LOCK), "variable conn of x"),
         (make_closure(Box(a=LOCK)), "variable conn of x.a"),
         (Box(conn=LOCK).__init__, "x.__self__.conn"),
+        (class_with_a_lock(), "x.conn"),
     ],
 )
 def test_culprit_is_named(obj, path):
