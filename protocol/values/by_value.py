@@ -2,314 +2,113 @@
 
 cloudpickle pickles a function of `__main__` again each time that it meets it. A batch object that
 holds such a function is an argument of thousands of calls. So the functions and classes that
-cloudpickle would pickle by value are taken out of an argument while it is pickled: all of one
-argument make one *group*, pickled together by cloudpickle, and what is known to be unchanged since
-is not pickled again. The pickle of the argument then consists of
+cloudpickle would pickle by value, the *members* of an argument, are taken out of it while it is
+pickled. All members of one argument make one *group*, which cloudpickle pickles together; the
+pickle of the argument contains the pickle of its group and refers to the members in it by number.
 
-    the group, as a hash and a pickle of its own, whose members it puts into the memo; the argument,
-    whose references to members are references to the memo
+The pickle of a group is used again while a `Watch` shows no change; and a reader uses what it has
+unpickled for later tasks, too, while a `Watch` of that shows no change. The reader gets the same as
+from cloudpickle alone:
 
-and is read by plain `pickle.loads`. It is also written by the plain pickler, with its memo filled
-beforehand, once the group is known: that of the last call whose arguments had the same types is
-tried first, and serves unless the pickle names something of `__main__` after all.
-
-The reader gets the same as from cloudpickle alone, because a group is only made of members for
-which that is true:
-
-- All members of one argument are pickled together, so objects that they share (module variables, a
+- The members of an argument are pickled together, so objects that they share (module variables, a
   closure variable, each other) are shared at the reader, too.
 - Every object that a member captured is immutable, or another function or class that meets the same
-  conditions. So the members share nothing with the rest of the argument that could change, and
-  comparing identities shows every change: of code, defaults, attributes, closure and module
-  variables, and of the attributes of classes.
-- No member assigns module or closure variables: a reader that unpickles a group of functions once
-  and uses it for many tasks sees no state that a task left behind. (A group with classes is
-  unpickled for each task: the attributes of a class are set again when it arrives.)
+  conditions. So the members share nothing with the rest of the argument that could change.
+- No member assigns module or closure variables. A reader that finds that a task has left something
+  in a function or a class, for example an attribute, unpickles the group again for the next task.
+  (Two tasks that run at the same time on threads of one worker use the same functions.)
 
-An argument with any other function or class is left to cloudpickle.
-
-Costs, CPython 3.11: 6 µs for an argument that holds a function, or is of a class, of `__main__`,
-where cloudpickle takes 26 to 53 µs.
+An argument with any other function or class is left to cloudpickle. Equal arguments have equal
+pickles, whatever was pickled before: the key of a pure call is a hash of them.
 """
 
 from __future__ import annotations
 
-import collections
 import copyreg
-import dataclasses
-import dis
-import functools
 import hashlib
 import io
 import operator
 import pickle
-import struct
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from .functions import IMMUTABLE_TYPES, travels_as_name
-from .pickling import (
-    LRU_CACHE,
-    PROTOCOL,
-    captured,
-    closure_cells,
-    cloud_reducers,
-    cloudpickle_dumps,
-    global_names,
-    is_importable,
-    needs_cloudpickle,
-    reduce_lru_cache,
-)
+from .functions import TRUSTED_NBYTES, make_room
+from .pickling import PROTOCOL, cloud_reducers, cloudpickle_dumps, is_importable, registered_modules
+from .watching import MADE_IN_PYTHON, NotFrozen, Watch
 
-_MAX_ENTRIES: Final = 1024
-#: The reader unpickles this many groups of functions only once.
-_MAX_LOADED: Final = 1024
-#: A reference to the memo has one byte for its index.
-_MAX_MEMBERS: Final = 200
-_MISSING: Final = object()
-#: `Py_TPFLAGS_HEAPTYPE`. Types of C have names like "method" that no module has.
-_MADE_IN_PYTHON: Final = 1 << 9
-
-#: Attributes of classes that pickling leaves out, or that never change once the class is made.
-_FIXED_ATTRIBUTES: Final = frozenset(
-    {
-        *("__annotations__", "__annotations_cache__", "__dict__", "__slotnames__", "__weakref__"),
-        *("__dataclass_fields__", "__dataclass_params__", "_field_defaults"),
-    }
-)
-
-
-#: Attributes in which `namedtuple` and `dataclass` keep results of their own, in special types.
-_FIXED_TYPES: Final = frozenset(
-    {
-        types.GetSetDescriptorType,
-        types.MemberDescriptorType,
-        type(collections.namedtuple("_", "x").x),  # type: ignore[attr-defined]
-        type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
-        type(dataclasses.MISSING),
-    }
-)
-
-
-class _NotFixed(Exception):
-    """A member may change without notice, so cloudpickle must pickle the argument."""
-
-
-# --- Conditions for using a group again -----------------------------------------------------------
-
-
-class _Observed:
-    """The objects that the pickle of some functions and classes was made of."""
-
-    __slots__ = ("_seen", "cells", "functions", "has_classes", "items", "sizes")
-
-    def __init__(self) -> None:
-        self.has_classes = False
-        self.functions: list[tuple[types.FunctionType, Any, Any, Any]] = []
-        self.cells: list[tuple[types.CellType, object]] = []
-        self.items: list[tuple[Any, str, object]] = []
-        self.sizes: list[tuple[Any, int]] = []
-        self._seen: dict[int, object] = {}
-
-    def add(self, value: Any) -> None:
-        """Observe `value` and what it captured.
-
-        Raises:
-            _NotFixed: some of that may change unseen.
-        """
-        cls = type(value)
-        if cls in IMMUTABLE_TYPES or cls in _FIXED_TYPES or id(value) in self._seen:
-            return
-        self._seen[id(value)] = value
-        if cls is types.FunctionType:
-            if not is_importable(value):
-                self._add_function(value)
-        elif isinstance(value, type):
-            if value.__flags__ & _MADE_IN_PYTHON and not is_importable(value):
-                self._add_class(value)
-        elif cls is tuple or cls is frozenset:
-            if len(value) > 16:
-                raise _NotFixed
-            for item in value:
-                self.add(item)
-        elif cls is staticmethod or cls is classmethod:
-            self.add(value.__func__)
-        elif cls is property:
-            for part in (value.fget, value.fset, value.fdel):
-                self.add(part)
-        elif not (callable(value) and travels_as_name(value)):
-            raise _NotFixed
-
-    def _add_function(self, func: types.FunctionType) -> None:
-        if _assigns_outside(func.__code__):
-            raise _NotFixed
-        self.functions.append((func, func.__code__, func.__defaults__, func.__kwdefaults__))
-        self._add_attributes(vars(func), frozenset())
-        if func.__globals__.get("__name__") == "dataclasses":
-            return  # made by `dataclass`; its closure is a set of the reprs that are being made
-        self.cells += [(cell, cell.cell_contents) for _, cell in closure_cells(func)]
-        space = func.__globals__
-        self.items += [(space, name, space[name]) for name in global_names(func)]
-        for _, value in captured(func):
-            self.add(value)
-
-    def _add_class(self, cls: type) -> None:
-        # Classes of other metaclasses (enums, abstract ones) have registries of their own.
-        if type(cls) is not type:
-            raise _NotFixed
-        self.has_classes = True
-        for base in cls.__bases__:
-            self.add(base)
-        self._add_attributes(vars(cls), _FIXED_ATTRIBUTES)
-
-    def _add_attributes(self, space: Any, fixed: frozenset[str]) -> None:
-        self.sizes.append((space, len(space)))
-        for name, value in space.items():
-            self.items.append((space, name, value))
-            if name not in fixed:
-                self.add(value)
-
-    def is_unchanged(self) -> bool:
-        """Return whether pickling would give the same bytes again."""
-        for func, code, defaults, kwdefaults in self.functions:
-            if (
-                func.__code__ is not code
-                or func.__defaults__ is not defaults
-                or func.__kwdefaults__ is not kwdefaults
-            ):
-                return False
-        for space, size in self.sizes:
-            if len(space) != size:
-                return False
-        for space, name, value in self.items:
-            if space.get(name, _MISSING) is not value:
-                return False
-        try:
-            return all([cell.cell_contents is value for cell, value in self.cells])  # noqa: C419
-        except ValueError:  # emptied by `del`
-            return False
-
-
-@functools.lru_cache(maxsize=1024)
-def _assigns_outside(code: types.CodeType) -> bool:
-    """Return whether a function with this code may assign module or closure variables."""
-    outer = set(code.co_freevars)
-    codes = [code]
-    for inner in codes:  # grows while it is walked
-        for step in dis.get_instructions(inner):
-            if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
-                step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in outer
-            ):
-                return True
-        codes += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
-    return False
+#: Entries of each cache. A larger group than `TRUSTED_NBYTES` is not kept.
+_MAX_ENTRIES: Final = 512
 
 
 # --- Writing --------------------------------------------------------------------------------------
 
 
-class _PickledGroup:
-    """A pickled group."""
+class _Group:
+    """The members of an argument, pickled.
 
-    __slots__ = ("head", "marks", "memo", "observed")
+    Args:
+        members: functions and classes, in the order in which they are met.
+        on_collected: called with a weak reference when one of them is collected.
+    """
 
-    def __init__(self, members: tuple[Any, ...]) -> None:
-        if len(members) > _MAX_MEMBERS:
-            raise _NotFixed
-        self.observed = _Observed()
+    __slots__ = ("__weakref__", "args", "nbytes", "reduced", "refs", "watch")
+
+    def __init__(self, members: tuple[Any, ...], on_collected: Callable[[Any], object]) -> None:
         # Before pickling, so that a change during it differs from the record, and is noticed.
-        for member in members:
-            self.observed.add(member)
+        self.watch = Watch(members, strict=True)
         blob = cloudpickle_dumps(members)
-        digest = hashlib.blake2b(blob, digest_size=16).digest()
-        #: The pickle of an argument up to the argument itself. It leaves nothing on the stack, and
-        #: the entries of `memo` in the memo.
-        self.head = b"".join(
-            (
-                *(_START, pickle.SHORT_BINBYTES, bytes([len(digest)]), digest),
-                *(pickle.BINBYTES8, struct.pack("<Q", len(blob)), blob),
-                pickle.NEWTRUE if self.observed.has_classes else pickle.NEWFALSE,
-                *(pickle.TUPLE3, pickle.REDUCE, pickle.MEMOIZE, pickle.POP),
-                *(_take_member(i) for i in range(len(members))),
-            )
-        )
-        #: The memo of a pickler before the argument: {id: (index, object)}.
-        self.memo = {id(members): (0, members)}
-        for i, member in enumerate(members, 1):
-            self.memo[id(member)] = (i, member)
-        #: A pickle with none of these refers to no member.
-        self.marks = [pickle.BINGET + bytes([i]) for i in range(1, len(members) + 1)]
+        self.args = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
+        self.nbytes = len(blob)
+        self.refs = [weakref.ref(member, on_collected) for member in members]
+        #: The reduced form of each member in the pickle of an argument.
+        self.reduced: list[tuple[Callable[..., Any], tuple[Any, ...]]]
+        if self.nbytes <= TRUSTED_NBYTES:
+            self.reduced = [(load_member, (*self.args, i)) for i in range(len(members))]
+        else:  # a reader does not keep it: it is read once for each argument
+            self.reduced = [(operator.getitem, (self, i)) for i in range(len(members))]
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return load_group, self.args
 
 
-def _take_member(i: int) -> bytes:
-    """Return opcodes that copy member `i` of the group, first in the memo, to its next place."""
-    return b"".join(
-        (
-            *(pickle.GLOBAL, b"operator\ngetitem\n", pickle.BINGET, b"\0"),
-            *(pickle.BININT1, bytes([i]), pickle.TUPLE2, pickle.REDUCE),
-            *(pickle.MEMOIZE, pickle.POP),
-        )
-    )
+#: {ids of the members: group}. A group leaves before the ids of its members can be used again,
+#: and when there are too many; the oldest is dropped first.
+_groups: Final[dict[tuple[int, ...], _Group]] = {}
 
-
-#: {ids of the members: entry}. An entry holds its members, so their ids are not used again.
-#: Bounded; the oldest entry is dropped first.
-_entries: dict[tuple[int, ...], _PickledGroup] = {}
-#: {types of the arguments of a call: the entry that the last such call used}. Bounded likewise.
-group_hints: Final[dict[tuple[type, ...], _PickledGroup]] = {}
-
-#: {function or class: whether it may be a member}. An object that is met for the first time is not
-#: in here, and left to cloudpickle: a lambda that is made for one call would gain nothing.
-_met: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+#: {ids of the types of the arguments of a call: the group of the last such call, if it is kept}. It
+#: is tried first. A call of other types is expected to have no members. Nothing depends on a hint
+#: but time. Bounded likewise.
+hints: Final[dict[tuple[int, ...], weakref.ref[_Group]]] = {}
 
 
 def dumps_as_before(
-    obj: object, buffer_callback: Callable[[pickle.PickleBuffer], bool]
+    obj: object,
+    buffer_callback: Callable[[pickle.PickleBuffer], bool],
+    restart: Callable[[], object],
 ) -> bytes | None:
-    """Pickle arguments with the group that the last ones of these types had, if it serves again.
+    """Pickle arguments of types that had members the last time.
 
     Args:
         obj: positional arguments, or a list of them and of keyword arguments.
         buffer_callback: takes buffers that travel out of band.
+        restart: called before `obj` is pickled once more, from its beginning.
 
     Returns:
-        The pickle; None if there is no such group, or it does not serve: what `buffer_callback` and
-        the objects' own reducers noted does not count then.
+        The pickle; None if these have no members, or only cloudpickle can pickle them.
     """
-    if not group_hints:
+    hint = hints.get(_types_of(obj))
+    if hint is None:
         return None
-    key = _types_of(obj)
-    entry = group_hints.get(key)
-    if entry is None:
+    data, group = _dump(obj, buffer_callback, restart, hint())
+    if data is None or group is None:
+        hints.pop(_types_of(obj), None)
+        restart()
         return None
-    try:
-        data = _dump_with(entry, obj, buffer_callback) if entry.observed.is_unchanged() else b""
-    except Exception:  # plain pickle cannot, so cloudpickle is tried next
-        data = b""
-    if not needs_cloudpickle(data):
-        for mark in entry.marks:
-            if data.find(mark) >= 0:
-                return entry.head + data
-    group_hints.pop(key, None)
-    return None
-
-
-def _types_of(obj: Any) -> tuple[type, ...]:
-    return tuple(map(type, obj if type(obj) is tuple else obj[0]))
-
-
-def _dump_with(
-    entry: _PickledGroup, obj: object, buffer_callback: Callable[[pickle.PickleBuffer], bool]
-) -> bytes:
-    """Pickle `obj`, without the header that `entry.head` has."""
-    file = io.BytesIO()
-    pickler = pickle.Pickler(file, PROTOCOL, buffer_callback=buffer_callback)
-    pickler.dispatch_table = _reducers()
-    pickler.memo = entry.memo  # which copies it
-    pickler.dump(obj)
-    return file.getvalue()[2:]
+    if hint() is not group:
+        hints[_types_of(obj)] = weakref.ref(group)
+    return data
 
 
 def dumps_by_value(
@@ -317,138 +116,188 @@ def dumps_by_value(
     buffer_callback: Callable[[pickle.PickleBuffer], bool],
     restart: Callable[[], object],
 ) -> bytes:
-    """Pickle arguments as `cloudpickle_dumps` does, with what they have by value pickled only once.
+    """Pickle arguments that plain pickle cannot pickle, or that may have members.
+
+    The arguments are those of `dumps_as_before`.
+    """
+    data, group = _dump(obj, buffer_callback, restart, None)
+    if data is None:
+        restart()
+        return cloudpickle_dumps(obj, buffer_callback)
+    if group is not None:
+        make_room(hints, _MAX_ENTRIES)
+        hints[_types_of(obj)] = weakref.ref(group)
+    return data
+
+
+def _types_of(obj: Any) -> tuple[int, ...]:
+    return tuple(map(id, map(type, obj if type(obj) is tuple else obj[0])))
+
+
+def _dump(
+    obj: object,
+    buffer_callback: Callable[[pickle.PickleBuffer], bool],
+    restart: Callable[[], object],
+    group: _Group | None,
+) -> tuple[bytes | None, _Group | None]:
+    """Pickle `obj`; return the pickle, None if cloudpickle must make it, and the group in it.
 
     Args:
         obj: positional arguments, or a list of them and of keyword arguments.
         buffer_callback: takes buffers that travel out of band.
         restart: called before `obj` is pickled once more, from its beginning.
+        group: the group that it probably has.
     """
-    file = io.BytesIO()
-    pickler = _ArgumentPickler(file, buffer_callback)
     try:
-        pickler.dump(obj)
-        if not pickler.members:
-            return file.getvalue()
-        if pickler.has_new:
-            raise _NotFixed
-        entry = _find_entry(pickler.members)
-        restart()
-        data = _dump_with(entry, obj, buffer_callback)
-    except Exception:  # _NotFixed, or an object that only cloudpickle can pickle or explain
-        restart()
-        return cloudpickle_dumps(obj, buffer_callback)
-    while len(group_hints) >= _MAX_ENTRIES:
-        group_hints.pop(next(iter(group_hints), ()), None)
-    group_hints[_types_of(obj)] = entry
-    return entry.head + data
+        data, members, group = _dump_with(obj, buffer_callback, group)
+        if not members:
+            return data, None
+        if group is None or not group.watch.is_unchanged():
+            group = _find_group(members)  # which are known only now
+            restart()
+            data, _, again = _dump_with(obj, buffer_callback, group)
+            if again is not group:
+                return None, None  # a reducer that does something else each time
+    except Exception:  # NotFrozen, or an object that only cloudpickle can pickle or explain
+        return None, None
+    return data, group
 
 
-class _Reducers:
-    """The reducers of cloudpickle, and those that were registered by `copyreg`.
+def _find_group(members: list[Any]) -> _Group:
+    key = tuple(map(id, members))
+    group = _groups.get(key)
+    if group is not None and group.watch.is_unchanged():
+        return group
+    group = _Group(tuple(members), lambda _ref: _groups.pop(key, None))
+    if group.nbytes <= TRUSTED_NBYTES:
+        make_room(_groups, _MAX_ENTRIES)
+        _groups[key] = group
+    return group
 
-    A plain dict, where cloudpickle has a chain of two: that is Python code for each object.
-    """
 
+class _Known:
+    """State that holds for all arguments until the user registers something else."""
+
+    #: Modules whose functions and classes travel by value.
+    modules: set[str] | None = None
+    #: {id: weak reference} of functions and classes that travel as names.
+    importable: Final[dict[int, weakref.ref[Any]]] = {}
+    #: A copy of `copyreg.dispatch_table`.
     registered: dict[type, Any] | None = None
-    table: dict[type, Callable[[Any], Any]]
+    #: The reducers of instances, by type.
+    reducers: dict[type, Callable[[Any], Any]]
 
 
-def _reducers() -> dict[type, Callable[[Any], Any]]:
-    if _Reducers.registered != copyreg.dispatch_table:
-        registered = copyreg.dispatch_table.copy()
-        _Reducers.table = {**registered, **cloud_reducers(), LRU_CACHE: _reduce_cached}
-        _Reducers.registered = registered
-    return _Reducers.table
+def _refresh_known(modules: set[str]) -> None:
+    _Known.importable.clear()
+    _Known.modules = modules
+    registered = copyreg.dispatch_table.copy()
+    _Known.reducers = cloud_reducers()
+    _Known.registered = registered
 
 
 class _ArgumentPickler(pickle.Pickler):
-    """Pickles as cloudpickle does, and notes functions and classes instead of pickling them.
+    """A pickler whose instances have attributes, such as a `reducer_override` of their own."""
 
-    Its output is valid only if there are none.
+
+def _dump_with(
+    obj: object,
+    buffer_callback: Callable[[pickle.PickleBuffer], bool],
+    group: _Group | None,
+) -> tuple[bytes, list[Any], _Group | None]:
+    """Pickle as cloudpickle does, but take out the members.
+
+    Args:
+        obj: anything.
+        buffer_callback: takes buffers that travel out of band.
+        group: the group that `obj` probably has.
+
+    Returns:
+        The pickle, the members in the order in which they were met, and their group, which is in
+        the pickle; None instead of the group if that is not known, and the pickle is of no use.
     """
+    modules = registered_modules()
+    if modules != _Known.modules or copyreg.dispatch_table != _Known.registered:
+        _refresh_known(modules)
+    importable, function_type = _Known.importable, types.FunctionType
+    members: list[Any] = []
+    refs = [] if group is None else group.refs
+    is_group = True
 
-    def __init__(
-        self, file: io.BytesIO, buffer_callback: Callable[[pickle.PickleBuffer], bool]
-    ) -> None:
-        super().__init__(file, PROTOCOL, buffer_callback=buffer_callback)
-        self.dispatch_table = _reducers()
-        self.members: list[Any] = []
-        #: True if one of them was never met before.
-        self.has_new = False
-
-    def reducer_override(self, obj: Any) -> Any:
-        cls = type(obj)
-        if cls is types.FunctionType or cls is type:
-            if is_importable(obj):
+    def reduce(part: Any) -> Any:
+        cls = type(part)
+        if cls is function_type or cls is type or issubclass(cls, type):
+            if id(part) in importable:
                 return NotImplemented
-            if cls is type and not obj.__flags__ & _MADE_IN_PYTHON:
-                self.members.append(obj)  # cloudpickle knows its name
-                return operator.getitem, ((), 0)
-            may_be_member = _met.get(obj)
-            if may_be_member is False:
-                raise _NotFixed
-            if may_be_member is None:
-                _met[obj] = True
-                self.has_new = True
-            # Each is met once: pickle remembers what it has seen.
-            self.members.append(obj)
-            return operator.getitem, ((), 0)  # this pickle is thrown away
-        if isinstance(obj, type) and not is_importable(obj):
-            raise _NotFixed
+            # Each member is met once: pickle remembers what it has seen.
+            i = len(members)
+            if group is not None and i < len(refs) and refs[i]() is part:
+                members.append(part)
+                return group.reduced[i]
+            return reduce_unexpected(part)
         return NotImplemented
 
+    def reduce_unexpected(part: Any) -> Any:
+        nonlocal group, refs, is_group
+        ident = id(part)
+        if is_importable(part):
+            importable[ident] = weakref.ref(part, lambda _ref: importable.pop(ident, None))
+            return NotImplemented
+        if type(part) is type and not part.__flags__ & MADE_IN_PYTHON:
+            return _reduce_type_of_c(part)
+        members.append(part)
+        if len(members) == 1 and (known := _groups.get((ident,))) is not None:
+            group, refs = known, known.refs
+            return group.reduced[0]
+        is_group = False
+        return operator.getitem, ((), 0)
 
-def _reduce_cached(obj: Any) -> Any:
-    reduced = reduce_lru_cache(obj)
-    return obj.__reduce__() if reduced is NotImplemented else reduced
+    file = io.BytesIO()
+    pickler = _ArgumentPickler(file, PROTOCOL, buffer_callback=buffer_callback)
+    pickler.dispatch_table = _Known.reducers
+    pickler.reducer_override = reduce  # type: ignore[method-assign]
+    pickler.dump(obj)
+    is_group = is_group and group is not None and len(members) == len(refs)
+    return file.getvalue(), members, group if is_group else None
 
 
-def _is_fixed(member: Any) -> bool:
-    try:
-        _Observed().add(member)
-    except _NotFixed:
-        return False
-    return True
-
-
-def _find_entry(members: list[Any]) -> _PickledGroup:
-    key = tuple(map(id, members))
-    entry = _entries.get(key)
-    if entry is not None and entry.observed.is_unchanged():
-        return entry
-    try:
-        entry = _PickledGroup(tuple(members))
-    except _NotFixed:
-        for member in members:
-            _met[member] = _is_fixed(member)
-        raise
-    while len(_entries) >= _MAX_ENTRIES:
-        _entries.pop(next(iter(_entries), ()), None)
-    _entries[key] = entry
-    return entry
+def _reduce_type_of_c(cls: type) -> Any:
+    """Reduce a type of C that is no attribute of `builtins`, such as that of bound methods."""
+    for name, value in vars(types).items():
+        if value is cls:
+            return getattr, (types, name)
+    raise NotFrozen  # cloudpickle may have a reducer for it
 
 
 # --- Reading --------------------------------------------------------------------------------------
 
-#: {digest: members} of groups without classes.
-_loaded: Final[dict[bytes, tuple[Any, ...]]] = {}
+
+#: {digest: (members, their watch; None if they may change unseen)} of groups that were read.
+#: Bounded; the oldest is dropped first.
+_loaded: Final[dict[bytes, tuple[tuple[Any, ...], Watch | None]]] = {}
 
 
-def _group(digest: bytes, blob: bytes, has_classes: bool) -> tuple[Any, ...]:
+def load_member(digest: bytes, blob: bytes, i: int) -> Any:
+    """Return member `i` of a group that is kept; called by the pickles of arguments.
+
+    Member 0 comes first in each argument.
+    """
+    loaded = _loaded.get(digest)
+    if loaded is not None:
+        members, watch = loaded
+        if i or (watch is not None and watch.is_unchanged()):
+            return members[i]
+    members = load_group(digest, blob)
+    try:
+        watch = Watch(members, strict=True, owns_globals=True)
+    except Exception:  # NotFrozen, or another thread changes them meanwhile
+        watch = None
+    make_room(_loaded, _MAX_ENTRIES)
+    _loaded[digest] = members, watch
+    return members[i]
+
+
+def load_group(_digest: bytes, blob: bytes) -> tuple[Any, ...]:
     """Return the members of a group; called by the pickles of arguments."""
-    group = None if has_classes else _loaded.get(digest)
-    if group is None:
-        members: tuple[Any, ...] = pickle.loads(blob)
-        if has_classes:
-            return members
-        while len(_loaded) >= _MAX_LOADED:
-            _loaded.pop(next(iter(_loaded), b""), None)
-        # The first of two threads wins: a function is one object here.
-        group = _loaded.setdefault(digest, members)
-    return group
-
-
-_START: Final = b"".join(
-    (pickle.PROTO, bytes([PROTOCOL]), pickle.GLOBAL, f"{__name__}\n_group\n".encode())
-)
+    members: tuple[Any, ...] = pickle.loads(blob)
+    return members

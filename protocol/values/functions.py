@@ -6,26 +6,23 @@ travels by value takes 20 µs and more, so the result is kept per function objec
 
 - An importable function is sent as its name, and remembered by identity, without further checks.
 - A function of `__main__`, a lambda or a closure is sent with its code, defaults, closure variables
-  and the module variables that it reads (and those of the `__main__` functions among them). All of
-  these are compared by identity, which takes about 50 ns each; a changed one means a new pickle.
+  and the module variables that it reads (and those of the `__main__` functions among them). A
+  `watching.Watch` compares all of these; a changed one means a new pickle.
 - Identity does not show that a list or an array was changed in place. So if a captured value
   is mutable, the function is pickled again each time; unless the pickle is beyond 64 KiB: then
   it is trusted, because 5000 calls of a function over 100 MB must not pickle it 5000 times.
 - Callable objects and bound methods carry the state of an object and are pickled each time.
 
-Not noticed, therefore: data of more than 64 KiB in all that changes in place, attributes set on a
-function or a class after its first use, a module variable that begins to hide a builtin. Pass data
-that changes as an argument.
+Not noticed, therefore: data of more than 64 KiB in all that changes in place, and attributes set on
+a function or a class after its first use. Pass data that changes as an argument.
 """
 
 from __future__ import annotations
 
-import copyreg
+import contextlib
 import functools
 import hashlib
-import logging
 import pickle
-import re
 import types
 import weakref
 from collections.abc import Callable
@@ -35,56 +32,30 @@ from ..errors import SerializationError
 from .pickling import (
     PROTOCOL,
     TINY_NBYTES,
-    captured,
-    closure_cells,
     cloudpickle_dumps,
     find_unpicklable,
-    global_names,
-    is_importable,
     needs_cloudpickle,
+    travels_as_name,
     type_name,
 )
+from .watching import Watch
 
 _MAX_ENTRIES = 1024
-_TRUSTED_NBYTES = 64 * 1024
+TRUSTED_NBYTES = 64 * 1024
 _MAX_LABEL = 60
-_MISSING = object()
-
-#: Types whose values never change in a way that pickling would notice.
-IMMUTABLE_TYPES = frozenset(
-    {
-        bool,
-        bytes,
-        complex,
-        float,
-        int,
-        logging.Logger,  # pickles as its name
-        range,
-        re.Pattern,
-        str,
-        type(None),
-        type(...),
-        types.BuiltinFunctionType,
-        types.ModuleType,
-    }
-)
 
 
 class _PickledFunction:
     """A pickled function, and the conditions for using it again."""
 
-    __slots__ = ("code", "defaults", "kwdefaults", "ref", "result", "watched")
+    __slots__ = ("ref", "result", "watch")
 
     #: Returns the function, or None if it was collected.
     ref: Callable[[], Any]
     #: The return value of dumps_function.
     result: tuple[bytes, bytes]
-    #: None for objects without code to compare: importable functions, partials, classes.
-    code: types.CodeType | None
-    defaults: Any
-    kwdefaults: Any
-    #: (cell, None, contents) and (globals, name, value) of everything captured.
-    watched: list[tuple[Any, str | None, object]]
+    #: None for importable functions.
+    watch: Watch | None
 
 
 #: {id(function): entry}. An entry leaves before its function's id can be used again: its weak
@@ -95,24 +66,20 @@ _entries: dict[int, _PickledFunction] = {}
 def dumps_function(func: Callable[..., Any]) -> tuple[bytes, bytes]:
     """Return `(function_id, blob)`: 16 bytes that name the content, and the pickle.
 
-    Costs 0.2 µs for a function that was pickled before and has not changed; see the module's
-    docstring for what counts as a change. `serialize.loads` reads the blob.
+    Costs 0.2 µs for an importable function that was pickled before, and 0.4 µs or more for one by
+    value that has not changed; see the module's docstring for what counts as a change.
+    `serialize.loads` reads the blob.
 
     Raises:
         SerializationError: the function, or something that it captured, cannot be pickled.
     """
     entry = _entries.get(id(func))
-    if entry is not None and entry.ref() is func:
-        function: Any = func
-        if (
-            entry.code is None
-            or (
-                entry.code is function.__code__
-                and entry.defaults is function.__defaults__
-                and entry.kwdefaults is function.__kwdefaults__
-            )
-        ) and (not entry.watched or _is_unchanged(entry.watched)):
-            return entry.result
+    if (
+        entry is not None
+        and entry.ref() is func
+        and (entry.watch is None or entry.watch.is_unchanged())
+    ):
+        return entry.result
     return _dumps_and_remember(func)
 
 
@@ -132,43 +99,28 @@ def function_name(func: Callable[..., Any]) -> str:
     return name[:_MAX_LABEL]
 
 
-def _is_unchanged(watched: list[tuple[Any, str | None, object]]) -> bool:
-    for where, name, value in watched:
-        if name is None:
-            try:
-                if where.cell_contents is not value:
-                    return False
-            except ValueError:  # emptied by `del`
-                return False
-        elif where.get(name, _MISSING) is not value:
-            return False
-    return True
-
-
 def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
     # Before pickling, so that a change during it differs from the record, and is noticed.
-    by_name = travels_as_name(func)
-    watched: list[tuple[Any, str | None, object]] = []
-    is_frozen = by_name or _watch(func, watched, {})
-    code = getattr(func, "__code__", None)
-    defaults = getattr(func, "__defaults__", None)
-    kwdefaults = getattr(func, "__kwdefaults__", None)
+    watch = None if travels_as_name(func) else Watch((func,))
     # In one piece: the content is hashed, and sent once.
     blob = dumps_plain(func, f"function {function_name(func)}")
     result = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
-    is_function = isinstance(func, types.FunctionType)
-    if is_frozen or (is_function and len(blob) > _TRUSTED_NBYTES):
+    is_trusted = type(func) is types.FunctionType and len(blob) > TRUSTED_NBYTES
+    if watch is None or watch.is_frozen or is_trusted:
         entry = _PickledFunction()
-        entry.ref = _reference(func, strong=by_name)
+        entry.ref = _reference(func, strong=watch is None)
         entry.result = result
-        entry.code = None if by_name or not is_function else code
-        entry.defaults = defaults
-        entry.kwdefaults = kwdefaults
-        entry.watched = watched
-        while len(_entries) >= _MAX_ENTRIES:
-            _entries.pop(next(iter(_entries), -1), None)
+        entry.watch = watch
+        make_room(_entries, _MAX_ENTRIES)
         _entries[id(func)] = entry
     return result
+
+
+def make_room(cache: dict[Any, Any], size: int) -> None:
+    """Remove the oldest entries until fewer than `size` are left; any thread may change `cache`."""
+    while len(cache) >= size:
+        for key in list(cache)[: len(cache) - size + 1]:
+            cache.pop(key, None)
 
 
 def dumps_plain(obj: object, what: str) -> bytes:
@@ -181,19 +133,18 @@ def dumps_plain(obj: object, what: str) -> bytes:
     Raises:
         SerializationError: it, or something in it, cannot be pickled.
     """
+    blob = None
+    with contextlib.suppress(Exception):  # plain pickle fails in many ways; cloudpickle decides
+        blob = pickle.dumps(obj, PROTOCOL)
+    if blob is not None and (len(blob) < TINY_NBYTES or not needs_cloudpickle(blob)):
+        return blob
     try:
-        try:
-            blob = pickle.dumps(obj, PROTOCOL)
-            if len(blob) >= TINY_NBYTES and needs_cloudpickle(blob):
-                blob = cloudpickle_dumps(obj)
-        except Exception:  # plain pickle fails in many ways; cloudpickle decides
-            blob = cloudpickle_dumps(obj)
+        return cloudpickle_dumps(obj)
     except MemoryError:
         raise
     except Exception as exc:
         path, culprit = find_unpicklable([(what, obj)])
         raise SerializationError(path, type_name(culprit), str(exc)) from exc
-    return blob
 
 
 def _reference(func: Any, *, strong: bool) -> Callable[[], Any]:
@@ -205,57 +156,3 @@ def _reference(func: Any, *, strong: bool) -> Callable[[], Any]:
             raise
         # Importable, so its module keeps it anyway. Some (ufuncs) have no weak references.
         return lambda: func
-
-
-def travels_as_name(func: Any) -> bool:
-    """Return whether `func` is pickled as a name that means the same in other processes."""
-    if isinstance(func, types.BuiltinFunctionType):
-        owner = func.__self__
-        return owner is None or isinstance(owner, types.ModuleType)
-    if isinstance(func, (types.FunctionType, type)):
-        return is_importable(func)
-    if isinstance(func, types.MethodType):
-        return False
-    try:
-        registered = copyreg.dispatch_table.get(type(func))
-        reduced = registered(func) if registered else func.__reduce_ex__(PROTOCOL)
-        # A ufunc has no module to be checked against; pickle searches all for its name.
-        has_module = getattr(func, "__module__", None) is not None
-    except Exception:  # user code; pickling it will raise the error
-        return False
-    return isinstance(reduced, str) and (not has_module or is_importable(func))
-
-
-def _watch(func: Any, watched: list[tuple[Any, str | None, object]], seen: dict[int, None]) -> bool:
-    """Record what `func` captured; return whether comparing identities shows every change."""
-    seen[id(func)] = None
-    if isinstance(func, functools.partial) and type(func) is functools.partial:
-        values = [func.func, *func.args, *func.keywords.values()]
-        watched += [(func.keywords, name, value) for name, value in func.keywords.items()]
-    elif isinstance(func, types.FunctionType):
-        watched += [(cell, None, cell.cell_contents) for _, cell in closure_cells(func)]
-        space = func.__globals__
-        watched += [(space, name, space[name]) for name in global_names(func)]
-        values = [value for _, value in captured(func)]
-    else:
-        return isinstance(func, type)
-    # A list: every function among the values must be watched, even behind a mutable one.
-    return all([_is_frozen(value, watched, seen) for value in values])  # noqa: C419
-
-
-def _is_frozen(
-    value: object, watched: list[tuple[Any, str | None, object]], seen: dict[int, None]
-) -> bool:
-    cls = type(value)
-    if cls in IMMUTABLE_TYPES or isinstance(value, type):
-        return True
-    if id(value) in seen:
-        return True  # being looked at, further up
-    if cls is tuple or cls is frozenset:
-        items: Any = value
-        return len(items) <= 16 and all([_is_frozen(item, watched, seen) for item in items])  # noqa: C419
-    if callable(value) and travels_as_name(value):
-        return True
-    if cls is types.FunctionType or cls is functools.partial:
-        return _watch(value, watched, seen)
-    return False

@@ -13,13 +13,14 @@ Never imported by the scheduler, which must run with `pickle` blocked.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import io
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 #: Protocol 5 has out-of-band buffers, and every Python that weft supports reads it.
 PROTOCOL = 5
@@ -64,11 +65,14 @@ def needs_cloudpickle(data: bytes) -> bool:
     # find, not `in`: half the time on short bytes.
     if data.find(_MAIN_MARK) >= 0:
         return True
-    cloudpickle = sys.modules.get("cloudpickle")
-    if cloudpickle is None:
-        return False
-    registered = cloudpickle.list_registry_pickle_by_value()
+    registered = registered_modules()
     return bool(registered) and any(name.encode() in data for name in registered)
+
+
+def registered_modules() -> set[str]:
+    """Return the names of the modules that the user registered to travel by value."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    return cloudpickle.list_registry_pickle_by_value() if cloudpickle else set()
 
 
 def cloudpickle_dumps(
@@ -95,9 +99,13 @@ def _cloud_pickler() -> Callable[..., Any]:
 
 
 def cloud_reducers() -> dict[type, Callable[[Any], Any]]:
-    """Return how cloudpickle pickles instances of types that pickle cannot."""
-    reducers: dict[type, Callable[[Any], Any]] = _cloud_pickler()._dispatch_table  # type: ignore[attr-defined]
-    return reducers
+    """Return the reducers of cloudpickle, and those that were registered by `copyreg`.
+
+    A plain dict, where cloudpickle has a chain of two: that is Python code for each object.
+    """
+    table = getattr(_cloud_pickler(), "dispatch_table", None)
+    known = dict(table) if isinstance(table, Mapping) else {}
+    return {**copyreg.dispatch_table, **known, LRU_CACHE: _reduce_lru_cache_anywhere}
 
 
 LRU_CACHE = functools._lru_cache_wrapper
@@ -108,6 +116,11 @@ def reduce_lru_cache(obj: Any) -> Any:
     if type(obj) is LRU_CACHE and not is_importable(obj):
         return _rebuild_lru_cache, (obj.__wrapped__, obj.cache_parameters())
     return NotImplemented
+
+
+def _reduce_lru_cache_anywhere(obj: Any) -> Any:
+    reduced = reduce_lru_cache(obj)
+    return obj.__reduce__() if reduced is NotImplemented else reduced
 
 
 def _rebuild_lru_cache(wrapped: Callable[..., Any], parameters: dict[str, Any]) -> object:
@@ -126,11 +139,29 @@ def is_importable(obj: Any) -> bool:
         found = getattr(found, part, None)
     if found is not obj:
         return False
-    cloudpickle = sys.modules.get("cloudpickle")
-    registered = cloudpickle.list_registry_pickle_by_value() if cloudpickle else ()
     return not any(
-        module_name == by_value or module_name.startswith(by_value + ".") for by_value in registered
+        module_name == by_value or module_name.startswith(by_value + ".")
+        for by_value in registered_modules()
     )
+
+
+def travels_as_name(func: Any) -> bool:
+    """Return whether `func` is pickled as a name that means the same in other processes."""
+    if isinstance(func, types.BuiltinFunctionType):
+        owner = func.__self__
+        return owner is None or isinstance(owner, types.ModuleType)
+    if isinstance(func, (types.FunctionType, type)):
+        return is_importable(func)
+    if isinstance(func, types.MethodType):
+        return False
+    try:
+        registered = copyreg.dispatch_table.get(type(func))
+        reduced = registered(func) if registered else func.__reduce_ex__(PROTOCOL)
+        # A ufunc has no module to be checked against; pickle searches all for its name.
+        has_module = getattr(func, "__module__", None) is not None
+    except Exception:  # user code; pickling it will raise the error
+        return False
+    return isinstance(reduced, str) and (not has_module or is_importable(func))
 
 
 # --- Why an object cannot be pickled --------------------------------------------------------------
@@ -230,34 +261,45 @@ def _parts(obj: Any, path: str) -> list[tuple[str, object]]:
 
 def captured(func: types.FunctionType) -> list[tuple[str, object]]:
     """Return name and value of all objects that are pickled with `func` by value."""
-    found = [(name, cell.cell_contents) for name, cell in closure_cells(func)]
-    found += [(name, func.__globals__[name]) for name in global_names(func)]
+    cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+    found = [(name, cell_contents(cell)) for name, cell in cells]
+    found += [(name, func.__globals__.get(name, MISSING)) for name in global_names(func.__code__)]
+    found = [(name, value) for name, value in found if value is not MISSING]
     found += [(f"default {i}", value) for i, value in enumerate(func.__defaults__ or ())]
     return found + list((func.__kwdefaults__ or {}).items())
 
 
-def closure_cells(func: types.FunctionType) -> list[tuple[str, types.CellType]]:
-    """Return name and cell of each filled closure variable."""
-    cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
-    return [(name, cell) for name, cell in cells if _is_filled(cell)]
+#: The value of a variable that does not exist.
+MISSING: Final = object()
 
 
-def _is_filled(cell: types.CellType) -> bool:
+def cell_contents(cell: types.CellType) -> object:
+    """Return the value of a closure variable; MISSING if it has none."""
     try:
-        cell.cell_contents  # noqa: B018 - reading is the only way to ask
+        return cell.cell_contents
     except ValueError:
-        return False
-    return True
+        return MISSING
 
 
-def global_names(func: types.FunctionType) -> list[str]:
-    """Return the module variables that `func`, or a function nested in it, may read."""
-    codes = [func.__code__]
+@functools.lru_cache(maxsize=1024)
+def global_names(code: types.CodeType) -> tuple[str, ...]:
+    """Return the module variables and builtins that this code, or code nested in it, refers to."""
+    import dis  # takes some milliseconds
+
     names: dict[str, None] = {}  # in order
-    for code in codes:  # grows while it is walked
-        names.update(dict.fromkeys(code.co_names))
-        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return [name for name in names if name in func.__globals__]
+    for inner in nested_codes(code):
+        for step in dis.get_instructions(inner):
+            if step.opname in ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"):
+                names[step.argval] = None
+    return tuple(names)
+
+
+def nested_codes(code: types.CodeType) -> list[types.CodeType]:
+    """Return this code and all code nested in it."""
+    codes = [code]
+    for inner in codes:  # grows while it is walked
+        codes += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
+    return codes
 
 
 def _short(key: object) -> str:

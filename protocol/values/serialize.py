@@ -24,7 +24,6 @@ Costs, CPython 3.11: `dumps((3,))` 0.45 µs, of which pickle takes 0.18, and `du
 from __future__ import annotations
 
 import contextlib
-import functools
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +32,7 @@ from typing import Any, NoReturn
 from ..errors import ClientClosed, InternalError, SerializationError
 from ..host.process_role import is_worker_process
 from ..wire.payload import Blob, Payload
-from .by_value import dumps_as_before, dumps_by_value, group_hints
+from .by_value import dumps_as_before, dumps_by_value, hints
 from .functions import dumps_function, function_name
 from .pickling import (
     PROTOCOL,
@@ -128,17 +127,18 @@ def _encode(obj: object, is_argument: bool = False) -> Blob:
     """Pickle with the plain pickler or cloudpickle; errors are not converted."""
     buffers: list[memoryview] = []
     take = buffer_taker(buffers)
-    if is_argument and group_hints:
-        known = dumps_as_before(obj, take)
-        if known is not None:
-            return Payload(known, buffers) if buffers else known
-        _restart(buffers)
-    try:
-        data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
-        if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+    data = None
+    if is_argument and hints:
+        data = dumps_as_before(obj, take, lambda: _restart(buffers))
+    if data is None:
+        try:
+            data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
+            if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+                data = None
+        except Exception:  # plain pickle fails in many ways; cloudpickle is tried next
+            data = None
+        if data is None:  # not in the except block: the user is to see cloudpickle's error alone
             data = _encode_by_value(obj, buffers, take, is_argument)
-    except Exception:  # plain pickle fails in many ways; cloudpickle is tried next
-        data = _encode_by_value(obj, buffers, take, is_argument)
     return Payload(data, buffers) if buffers else data
 
 
@@ -151,7 +151,7 @@ def _encode_by_value(
     _restart(buffers)
     if not is_argument:  # a result is pickled once; the next call may have the same function in it
         return cloudpickle_dumps(obj, take)
-    return dumps_by_value(obj, take, functools.partial(_restart, buffers))
+    return dumps_by_value(obj, take, lambda: _restart(buffers))
 
 
 def _restart(buffers: list[memoryview]) -> None:
@@ -329,18 +329,18 @@ def dumps_arguments_many(
     try:
         for args in rows:
             obj = [args, kwargs] if kwargs else args
-            try:
-                known = dumps_as_before(obj, take) if group_hints else None
-                if known is None:
-                    if group_hints:
-                        _restart(buffers)
+            data = None
+            if hints:
+                data = dumps_as_before(obj, take, lambda: _restart(buffers))
+            if data is None:
+                try:
                     data = _pickle_dumps(obj, PROTOCOL, buffer_callback=take)
-                else:
-                    data = known
-                if known is None and len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+                    if len(data) >= TINY_NBYTES and needs_cloudpickle(data):
+                        data = None
+                except Exception:  # see _encode
+                    data = None
+                if data is None:
                     data = _encode_by_value(obj, buffers, take, is_argument=True)
-            except Exception:  # see _encode
-                data = _encode_by_value(obj, buffers, take, is_argument=True)
             if buffers:
                 blobs.append(Payload(data, buffers.copy()))
                 buffers.clear()

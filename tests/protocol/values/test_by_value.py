@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import functools
+import gc
 import pickle
 import subprocess
 import sys
 import textwrap
 import types
 
+import cloudpickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.values import by_value
 from weft.protocol.values.pickling import cloudpickle_dumps
-from weft.protocol.values.serialize import dumps_arguments, dumps_arguments_many, loads_arguments
+from weft.protocol.values.serialize import (
+    dumps_arguments,
+    dumps_arguments_many,
+    dumps_function,
+    loads,
+    loads_arguments,
+)
 
 
 class Box:
@@ -66,14 +75,14 @@ def test_function_inside_an_object_is_pickled_once(counted):
         blob, _ = dumps_arguments("f", (Box(main.f, i),), {})
         (box,), _ = loads_arguments(blob)
         assert (box.content[0](i), box.content[1]) == (i + 1, i)
-    assert len(counted) == 2  # as it was first met, and as a group of its own
+    assert len(counted) == 1
 
 
 def test_rows_share_the_pickle_of_a_function(counted):
     main, _ = program("def f(x): return x + 1")
     blobs, _ = dumps_arguments_many("f", [(Box(main.f, i),) for i in range(50)])
     assert [loads_arguments(blob)[0][0].content[1] for blob in blobs] == [*range(50)]
-    assert len(counted) == 2
+    assert len(counted) == 1
 
 
 def test_reader_unpickles_a_function_once():
@@ -82,13 +91,147 @@ def test_reader_unpickles_a_function_once():
     assert first.content[0] is second.content[0]
 
 
-def test_lambda_made_for_one_call_is_not_remembered():
-    before = len(by_value._entries)
+def constant(n):
+    return lambda: n
+
+
+def test_function_that_is_collected_is_forgotten():
+    gc.collect()
+    before = len(by_value._groups)
     for i in range(5):
-        _, space = program(f"f = lambda: {i}")
-        blob, _ = dumps_arguments("f", (Box(space["f"]),), {})
+        blob, _ = dumps_arguments("f", (Box(constant(i)),), {})
         assert loads_arguments(blob)[0][0].content[0]() == i
-    assert len(by_value._entries) == before
+    gc.collect()
+    assert len(by_value._groups) == before
+
+
+def test_class_that_is_collected_is_forgotten():
+    def make():
+        class Local:
+            def m(self):
+                return 1
+
+        return Local
+
+    gc.collect()
+    before = len(by_value._groups)
+    for _ in range(5):
+        cls = make()
+        assert is_grouped(Box(cls), cls())
+    del cls
+    gc.collect()
+    # What was read is in this same process, and holds the classes.
+    by_value._loaded.clear()
+    gc.collect()
+    assert len(by_value._groups) == before
+
+
+def test_large_function_is_not_kept_on_either_side():
+    content = bytes(100_000)
+
+    def function():
+        return len(content)
+
+    kept, loaded = len(by_value._groups), len(by_value._loaded)
+    box, again = send(Box(function), function)
+    assert box.content[0]() == 100_000
+    assert box.content[0] is again
+    assert (len(by_value._groups), len(by_value._loaded)) == (kept, loaded)
+
+
+def test_number_of_kept_groups_is_bounded():
+    functions = [constant(i) for i in range(by_value._MAX_ENTRIES + 10)]
+    for function in functions:
+        dumps_arguments("f", (Box(function),), {})
+    assert len(by_value._groups) <= by_value._MAX_ENTRIES
+
+
+# --- Equal arguments have equal pickles -----------------------------------------------------------
+
+
+EQUAL = """
+    class C:
+        a = 1
+        def m(self): return self.a
+    class Changing:
+        kept = []
+    def f(x): return x
+    def g(x): return f(x)
+    kept = []
+    def fills(x): kept.append(x)
+    def make(n):
+        return lambda: n
+    h = make(3)
+"""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "Box(f)",
+        "[f]",
+        "[C]",
+        "C()",
+        "C().m",
+        "Box(f, g, C())",
+        "Box(h)",
+        "Box(fills)",
+        "[Changing()]",
+        "'__main__'",
+        "Box(len, 'x' * 100)",
+        "functools.partial(g, 1)",
+    ],
+)
+def test_equal_arguments_have_equal_pickles_whatever_came_before(args):
+    main, space = program(EQUAL, Box=Box, functools=functools)
+
+    def dump():
+        blob, _ = dumps_arguments("f", (eval(args, space),), {})
+        return blob
+
+    first = dump()
+    assert [dump() for _ in range(3)] == [first] * 3
+    for other in ([main.f], Box(main.g, main.f), Box(1), main.C(), [main.fills], C_OF_ANOTHER):
+        for _ in range(2):
+            dumps_arguments("f", (other,), {})
+        assert dump() == first
+    assert dumps_arguments_many("f", [(eval(args, space),)] * 2)[0] == [first, first]
+    by_value._groups.clear()
+    by_value.hints.clear()
+    assert dump() == first
+
+
+C_OF_ANOTHER = Box(Box)
+
+
+# --- Changes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "later", "expected"),
+    [
+        ("def f(): return helper()", "def helper(): return 7", 7),
+        ("def f(): return math.floor(7.5)", "import math", 7),
+        ("def f(): return [len([1]) for _ in [1]][0]", "def len(_): return 7", 7),
+        ("def f():\n def g(): return helper\n return g()", "helper = 7", 7),
+        (
+            "def make():\n if given: later = 0\n def f(): return later\n"
+            " def put(n):\n  nonlocal later; later = n\n return f, put\nf, put = make()",
+            "put(7)",
+            7,
+        ),
+    ],
+)
+def test_name_that_is_defined_later_arrives(source, later, expected):
+    main, space = program(source, given=False)
+    for _ in range(3):
+        with contextlib.suppress(NameError):
+            send(Box(main.f))[0].content[0]()
+        with contextlib.suppress(NameError):
+            loads(dumps_function(main.f)[1])()
+    exec(later, space)
+    assert send(Box(main.f))[0].content[0]() == expected
+    assert loads(dumps_function(main.f)[1])() == expected
 
 
 @pytest.mark.parametrize(
@@ -121,6 +264,37 @@ def test_attribute_of_a_function_arrives():
     assert not vars(send(Box(main.f))[0].content[0])
     main.f.note = "new"
     assert send(Box(main.f))[0].content[0].note == "new"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n f.n = getattr(f, 'n', 0) + 1\n return f.n",
+        "def f():\n globals()['n'] = globals().get('n', 0) + 1\n return globals()['n']",
+    ],
+)
+def test_state_that_a_task_leaves_is_not_seen_by_the_next(source):
+    main, _ = program(source)
+    for _ in range(5):
+        assert send(Box(main.f))[0].content[0]() == 1
+
+
+def test_attribute_of_a_class_that_a_task_leaves_is_not_seen_by_the_next():
+    main, _ = program("class C:\n n = 0")
+    blob, _ = dumps_arguments("f", (main.C(),), {})
+    for _ in range(3):
+        (received,), _ = loads_arguments(blob)
+        assert received.n == 0
+        type(received).n = 1  # this is main.C: the process has it already
+
+
+def test_reader_unpickles_a_class_once():
+    main, _ = program("class C:\n def m(self): return 1")
+    blob, _ = dumps_arguments("f", (main.C(),), {})
+    loads_arguments(blob)
+    method = main.C.m  # of this process, which has the class already
+    assert loads_arguments(blob)[0][0].m() == 1
+    assert main.C.m is method
 
 
 def test_objects_that_members_share_are_shared_after_unpickling():
@@ -231,12 +405,42 @@ def test_reducer_that_is_registered_later_is_used():
         del sys.modules[__name__].Point
 
 
+def test_private_names_of_cloudpickle_are_not_needed(monkeypatch):
+    main, _ = program("def f(): return 'f'")
+    monkeypatch.setattr(by_value._Known, "registered", None)
+    for cls in cloudpickle.CloudPickler.__mro__:
+        if "_dispatch_table" in vars(cls):
+            monkeypatch.delattr(cls, "_dispatch_table")
+    assert is_grouped(Box(main.f))
+
+
+def test_failure_of_this_module_leaves_an_argument_to_cloudpickle(monkeypatch):
+    main, _ = program("def f(): return 'f'")
+
+    def fail(*_args):
+        raise AttributeError("no such name")
+
+    monkeypatch.setattr(by_value, "cloud_reducers", fail)
+    monkeypatch.setattr(by_value._Known, "registered", None)
+    assert send(Box(main.f))[0].content[0]() == "f"
+
+
+def test_private_names_of_dataclasses_are_not_needed():
+    script = """
+        import dataclasses, importlib
+        from weft.protocol.values import watching
+        del dataclasses._HAS_DEFAULT_FACTORY
+        importlib.reload(watching)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
+
+
 @pytest.mark.slow
 def test_reader_in_another_process_gets_the_present_state_of_a_class():
     writer = """
         import sys, pickle
         from tests.protocol.values.test_by_value import Box
-        from weft.protocol.values.serialize import dumps_arguments
+        from weft.protocol.values.serialize import dumps_arguments, dumps_function
         class C:
             a = 1
             def m(self): return self.a
@@ -244,15 +448,17 @@ def test_reader_in_another_process_gets_the_present_state_of_a_class():
         for a in (1, 1, 1, 2, 2, [3], 1, 1):
             C.a = a
             blob, _ = dumps_arguments("f", (Box(f, C()),), {})
-            sys.stdout.buffer.write(pickle.dumps(blob))
+            sys.stdout.buffer.write(pickle.dumps((dumps_function(f)[1], blob)))
     """
     reader = """
         import sys, pickle
         from weft.protocol.values.serialize import loads_arguments
         for _ in range(8):
-            (box,), _ = loads_arguments(pickle.load(sys.stdin.buffer))
+            function, blob = pickle.load(sys.stdin.buffer)
+            of_another_pickle = pickle.loads(function)
+            (box,), _ = loads_arguments(blob)
             f, c = box.content
-            print(*f(c))
+            print(*f(c), of_another_pickle(c)[0])
     """
     sent = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(writer)], capture_output=True, check=True
@@ -264,7 +470,7 @@ def test_reader_in_another_process_gets_the_present_state_of_a_class():
         check=True,
     )
     lines = got.stdout.decode().splitlines()
-    assert lines == [f"True {a}" for a in (1, 1, 1, 2, 2, [3], 1, 1)]
+    assert lines == [f"True {a} True" for a in (1, 1, 1, 2, 2, [3], 1, 1)]
 
 
 # --- Any argument arrives as cloudpickle would give it --------------------------------------------

@@ -563,6 +563,28 @@ def test_error_at_submit_names_the_argument():
         dumps([1, LOCK], "result")
 
 
+def test_error_has_only_that_of_cloudpickle_as_its_cause():
+    def of_a_closure():
+        return LOCK_IN_CLOSURE
+
+    class Local:
+        conn = LOCK
+
+    LOCK_IN_CLOSURE = LOCK
+    for failing in (
+        lambda: dumps_arguments("f", (Box(conn=LOCK),), {}),
+        lambda: dumps_arguments("f", (Local(),), {}),
+        lambda: dumps_arguments_many("f", [(Local(),)]),
+        lambda: dumps([Local()]),
+        lambda: dumps_function(of_a_closure),
+    ):
+        with pytest.raises(SerializationError) as caught:
+            failing()
+        cause = caught.value.__cause__
+        assert isinstance(cause, TypeError)
+        assert cause.__context__ is None
+
+
 def test_generator_is_named():
     with pytest.raises(SerializationError) as caught:
         dumps_arguments("f", ([0, 1], (i for i in range(2))), {})
