@@ -176,12 +176,12 @@ def test_calls_fail_when_a_loan_takes_too_long_and_only_those_that_read_it(bench
 
 def test_no_time_is_counted_without_a_connection(bench, loan):
     bench.do(Borrow(bench.task("a", "lent"), [loan]))
-    bench.handle(Disconnected("lost"))
+    bench.handle(Disconnected())
     pass_time(bench, LOAN_TIMEOUT_S + 1)
     bench.connect()
     pass_time(bench, LOAN_TIMEOUT_S - 3)
     assert bench.state("a").status == "pending"
-    bench.handle(Disconnected("lost"))
+    bench.handle(Disconnected())
     assert bench.do(Lent(loan)) == []
     assert keys_of(bench.connect()) == [["a"]]
 
