@@ -139,16 +139,16 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
         if task_class.resources and not state.takers:
             continue
         queue = task_class.queue
-        n_before = len(queue)
+        n_before = queue.n
         if task_class.resources:
             _assign_scarce(state, drafts, task_class, least)
         else:
             _assign_class(state, drafts, task_class, task_class.open)
-            if queue and queue.rotation.is_news:
+            if queue.n and queue.rotation.is_news:
                 _let_newcomer_in(state, drafts, task_class)
-        if len(queue) < n_before:
+        if queue.n < n_before:
             del ready[task_class]
-            if queue:
+            if queue.n:
                 ready[task_class] = None
                 task_class.level = queue.best_level()
 
@@ -161,13 +161,13 @@ def _assign_scarce(
 ) -> None:
     """Give the tasks of a class with resources to the takers that they fit."""
     queue, members, now = task_class.queue, task_class.members, state.now
-    while queue:
+    while queue.n:
         fitting = (
             ws
             for ws in state.takers
             if ws in members and ws.has_room_for(task_class) and not ws.is_stuck(now)
         )
-        takers = OrderedDict.fromkeys(islice(fitting, len(queue)))
+        takers = OrderedDict.fromkeys(islice(fitting, queue.n))
         if not takers:
             return
         seen = list(takers)
@@ -194,7 +194,7 @@ def _assign_class(
     queue = task_class.queue
     scarce = bool(task_class.resources)
     n_unvisited = 0
-    while queue and members_open:
+    while queue.n and members_open:
         if n_unvisited == 0:
             n_unvisited = len(members_open)
         ws = next(iter(members_open))
@@ -204,7 +204,7 @@ def _assign_class(
             del members_open[ws]
             n_unvisited -= 1
             continue
-        share = -(-len(queue) // n_unvisited)
+        share = -(-queue.n // n_unvisited)
         n_unvisited -= 1
         while share > 0:
             task = queue.pop()

@@ -119,8 +119,10 @@ class WorkerHandle:
 
         Scarce resources allow no backlog.
         """
-        if not self.has_room:
+        if self.occupancy_ns >= self.backlog_ns and self.n_busy >= self.nthreads:
             return False
+        if not task_class.resources:
+            return True
         free = self.free_resources
         return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
 
