@@ -24,7 +24,7 @@ _MAX_DOUBLINGS: Final = 20
 _EXIT_USAGE: Final = 2
 
 
-class Backoff:
+class RestartPauses:
     """The deaths in a row of one process, each soon after its start."""
 
     __slots__ = ("n_deaths",)
@@ -99,7 +99,7 @@ class Restart:
 Outcome: TypeAlias = Retire | StopFamily | Restart
 
 
-def judge(ended: WorkerExit, backoff: Backoff) -> Outcome:
+def judge(ended: WorkerExit, backoff: RestartPauses) -> Outcome:
     """Return the consequence of the end of a worker; `backoff` is of its place in the family."""
     code = ended.code
     if not ended.running:  # else the code may come from a task

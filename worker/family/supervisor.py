@@ -50,9 +50,9 @@ from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
 from .exits import read_crash, read_refusal
 from .restarts import (
-    Backoff,
     Ending,
     Outcome,
+    RestartPauses,
     Retire,
     StopFamily,
     WorkerExit,
@@ -124,7 +124,7 @@ class _Slot:
     pid: int = 0
     process: psutil.Process | None = None
     started: float = 0.0
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: RestartPauses = field(default_factory=RestartPauses)
     #: why the supervisor killed it, if it did
     verdict: str = ""
     #: it ended on purpose

@@ -8,9 +8,9 @@ import pytest
 
 from weft.worker.family.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_REFUSED
 from weft.worker.family.restarts import (
-    Backoff,
     Ending,
     Restart,
+    RestartPauses,
     Retire,
     StopFamily,
     WorkerExit,
@@ -21,14 +21,14 @@ from weft.worker.family.restarts import (
 
 def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, **texts):
     ended = WorkerExit(code=code, lived_s=lived_s, running=[*running], served=[*served], **texts)
-    return judge(ended, backoff or Backoff())
+    return judge(ended, backoff or RestartPauses())
 
 
 # --- Pauses ---------------------------------------------------------------------------------------
 
 
 def test_the_pauses_grow_with_deaths_in_a_row_up_to_half_a_minute():
-    backoff = Backoff()
+    backoff = RestartPauses()
     pauses = [backoff.died(1.0) for _ in range(2000)]
     assert pauses[:5] == [0.0, 0.2, 0.4, 0.8, 1.6]
     assert pauses == sorted(pauses)
@@ -37,7 +37,7 @@ def test_the_pauses_grow_with_deaths_in_a_row_up_to_half_a_minute():
 
 @pytest.mark.parametrize(("lived_s", "by_task"), [(61.0, False), (1.0, True)])
 def test_a_death_that_does_not_predict_the_next_one_has_no_pause(lived_s, by_task):
-    backoff = Backoff()
+    backoff = RestartPauses()
     for _ in range(5):
         backoff.died(1.0)
     assert backoff.died(lived_s, by_task=by_task) == 0.0
@@ -46,7 +46,7 @@ def test_a_death_that_does_not_predict_the_next_one_has_no_pause(lived_s, by_tas
 
 @pytest.mark.parametrize("kind", ["running", "served"])
 def test_deaths_of_tasks_and_of_served_results_do_not_delay_the_next_start(kind):
-    backoff = Backoff()
+    backoff = RestartPauses()
     for _ in range(3):
         assert judged(-9, **{kind: [1]}, backoff=backoff).pause_s == 0.0
     assert judged(-9, backoff=backoff).pause_s == 0.2
