@@ -11,8 +11,8 @@ Invariant: a submission waits iff one of its loans is not settled, or one of its
 other operations are handled at once; those about a state that waits keep their order nevertheless:
 
 - A submission that reads the state, and a `Confirm` about it, wait behind it, in their order.
-- Releases are counted at once, but a submission that waits counts as a future of its states. So
-  neither these nor their inputs are released before the submission was sent.
+- Releases are counted at once, but a submission that waits counts as a future of its states and of
+  its inputs. So none of them is released before the submission was sent.
 - Watchers are filed at the state as at any other one. `Want` needs no message for its key.
 - `Cancel` fails the state, and then the submissions that read it, at once; they are never sent.
 
@@ -50,7 +50,7 @@ class Waiting:
         self.since = now
         #: The states that it submits.
         self.states: list[FutureState] = [state for state, _ in _rows_of(operation)]
-        #: Those among them for which it counts as a future.
+        #: The states for which it counts as a future: these and their inputs.
         self.shared: list[FutureState] = []
 
     @property
@@ -93,7 +93,10 @@ def keep_waiting(core: ClientState, operation: Any, now: float) -> None:
     if operation.__class__ is Borrow:
         operation, loans = operation.task, operation.loans
     waiting = Waiting(operation, loans, now)
-    waiting.shared = [state for state in waiting.states if core.table.share(state)]
+    table = core.table.states
+    inputs = [table[key] for _, keys in _rows_of(operation) for key in keys if key in table]
+    states = dict.fromkeys([*waiting.states, *inputs])
+    waiting.shared = [state for state in states if core.table.share(state)]
     _append(core, waiting)
 
 

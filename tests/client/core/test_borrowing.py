@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.client.core.test_state import Bench
 from weft.client.core.borrowing import LOAN_TIMEOUT_S
@@ -26,7 +28,7 @@ from weft.client.core.tasks import Watcher
 from weft.client.core.validate import validate
 from weft.client.failures import exception_of
 from weft.protocol.errors import ForeignFuture, TaskCancelled
-from weft.protocol.wire.messages import FetchKeys, KeysData, ReleaseKeys, SubmitTasks
+from weft.protocol.wire.messages import CancelKeys, FetchKeys, KeysData, ReleaseKeys, SubmitTasks
 
 
 @pytest.fixture
@@ -88,8 +90,18 @@ def test_a_release_does_not_overtake_a_waiting_call_or_what_reads_it(bench, loan
     assert bench.state("a").status == "pending"
     submission, release = bench.do(Lent(loan))
     assert submission.keys == ["a", "b"]
-    assert release == ReleaseKeys(keys=["a", "b"])
+    assert isinstance(release, ReleaseKeys)
+    assert {*release.keys} == {"a", "b"}
     assert not bench.table.states
+
+
+def test_an_input_of_a_waiting_call_is_released_after_it(bench, loan):
+    task = bench.task("a")
+    assert keys_of(bench.do(task)) == [["a"]]
+    assert bench.do(Borrow(bench.task("b", "a", "lent"), [loan]), task.state) == []
+    submission, release = bench.do(Lent(loan))
+    assert submission.keys == ["b"]
+    assert release == ReleaseKeys(keys=["a"])
 
 
 def test_cancelling_a_waiting_call_fails_at_once_what_reads_it(bench, loan):
@@ -197,3 +209,112 @@ def test_the_end_of_a_client_ends_the_waiting(bench, loan, end):
     late = bench.task("b", "lent")
     bench.handle(Operations([Borrow(late, [Loan("the lender", {"lent": None})])]))
     assert late.state.status == "lost"
+
+
+# --- Any order ------------------------------------------------------------------------------------
+
+
+class Traffic:
+    """A user who submits, borrows, releases and cancels, and a scheduler that checks the order."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.bench.connect()
+        self.operations = []
+        #: {key: its record or columns}, of futures that live.
+        self.futures = {}
+        self.loans = {}
+        self.n = 0
+        #: Keys that the scheduler has.
+        self.known = set()
+        self.submitted = set()
+
+    def inputs(self, choice):
+        keys = list(self.futures)
+        return [keys[choice % len(keys)], keys[choice // 3 % len(keys)]] if keys else []
+
+    def submit(self, choice):
+        self.n += 1
+        dependencies = self.inputs(choice) if choice % 3 else []
+        loans = []
+        if choice % 2:
+            loans = [Loan("the lender", {f"lent-{self.n}": None})]
+            self.loans[f"lent-{self.n}"] = loans[0]
+            dependencies = [*dependencies, f"lent-{self.n}"]
+        if choice % 5:
+            task = self.bench.task(f"k{self.n}", *dependencies)
+            self.futures[f"k{self.n}"] = task.state
+        else:
+            keys = [f"k{self.n}", f"m{self.n}"]
+            task = self.bench.columns(keys, [dependencies, []])
+            self.futures.update(zip(keys, task.states, strict=True))
+        self.operations.append(Borrow(task, loans) if loans else task)
+
+    def release(self, choice):
+        if self.futures:
+            self.operations.append(self.futures.pop(list(self.futures)[choice % len(self.futures)]))
+
+    def cancel(self, choice):
+        if self.futures and not choice % 4:
+            state = list(self.futures.values())[choice % len(self.futures)]
+            self.operations.append(Cancel([state]))
+
+    def confirm(self, choice):
+        if self.futures:
+            state = list(self.futures.values())[choice % len(self.futures)]
+            self.operations.append(Confirm(Watcher(wants_data=False), [state]))
+
+    def settle(self, choice):
+        loans = [loan for loan in self.loans.values() if not loan.is_settled]
+        if loans:
+            self.operations.append(Lent(loans[choice % len(loans)]))
+            self.flush(choice)
+
+    def flush(self, _choice):
+        operations, self.operations = self.operations, []
+        messages, _ = self.bench.handle(Operations(operations))
+        for message in messages:
+            if isinstance(message, SubmitTasks):
+                for key, reads in zip(
+                    message.keys, message.dependencies or [[] for _ in message.keys], strict=True
+                ):
+                    self.check_inputs(key, reads)
+                    self.known.add(key)
+                self.submitted.update(message.keys)
+            elif isinstance(message, ReleaseKeys | CancelKeys):
+                assert self.known.issuperset(message.keys)
+                self.known.difference_update(message.keys)
+
+    def check_inputs(self, key, reads):
+        for name in reads:
+            assert self.loans[name].is_settled if name in self.loans else name in self.known, key
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["submit", "submit", "release", "cancel", "confirm", "settle", "flush"]
+            ),
+            st.integers(0, 999),
+        ),
+        max_size=60,
+    )
+)
+def test_calls_leave_after_their_inputs_whatever_is_borrowed(steps):
+    traffic = Traffic()
+    for name, choice in steps:
+        getattr(traffic, name)(choice)
+    traffic.flush(0)
+    for loan in traffic.loans.values():
+        traffic.operations.append(Lent(loan))
+    traffic.flush(0)
+    core = traffic.bench.core
+    assert not core.waiting
+    for key, state in traffic.futures.items():
+        assert (key in traffic.submitted) or state.status == "cancelled", state
+    while traffic.futures:
+        traffic.release(0)
+    traffic.flush(0)
+    assert not traffic.known
+    assert not core.table.states
