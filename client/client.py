@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
@@ -30,6 +29,7 @@ from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
 from .locating import Cluster, Location, check_options
+from .openable import Openable
 from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
 from .shell.interruptible import check_seconds
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..graphs.core.tasks import GraphTask
 
 
-class Client(ClusterClient):
+class Client(Openable, ClusterClient):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -173,10 +173,11 @@ class Client(ClusterClient):
         self._holdings.give_back(self._timeout_s if timeout is None else timeout)
 
     async def _close_async(self) -> None:
-        if self.status == "closed":
-            return
-        self._closing()
-        await self._holdings.give_back_async()
+        if not self.asynchronous:  # in `async with`
+            self._close(None)
+        elif self.status != "closed":
+            self._closing()
+            await self._holdings.give_back_async()
 
     def _closing(self) -> None:
         self.status = "closed"
@@ -202,36 +203,9 @@ class Client(ClusterClient):
         await engine.settle_async()
 
     def __enter__(self) -> Client:
-        if self.asynchronous:
-            raise TypeError("an asynchronous client needs `async with`")
+        super().__enter__()
         self._running()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Client:
-        return await self._open_async()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.asynchronous:
-            await self._close_async()
-        else:
-            self._close(None)
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        """Connect an asynchronous client."""
-        return self._open_async().__await__()
 
     def _running(self) -> Engine:
         engine = self._engine

@@ -24,10 +24,10 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, tables
+from ...client.openable import Openable
 from ...protocol.host.exits import describe_exit
 from ...protocol.trust.security import Security
 from .. import settings
@@ -51,7 +51,7 @@ _MAX_DIRECTORY_CHARS: Final = 60
 _open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
 
 
-class LocalCluster:
+class LocalCluster(Openable):
     """A scheduler and workers on this machine.
 
     Args:
@@ -365,7 +365,7 @@ class LocalCluster:
         self._close(timeout)
         return None
 
-    async def _close_async(self, timeout_s: float) -> None:
+    async def _close_async(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         if self._embedded is not None:
             embedded, self._embedded = self._embedded, None
             await embedded.stop()
@@ -406,34 +406,6 @@ class LocalCluster:
         if self._files:
             shutil.rmtree(self._files, ignore_errors=True)
             self._files = ""
-
-    def __enter__(self) -> LocalCluster:
-        if self.asynchronous:
-            raise TypeError("an asynchronous cluster needs `async with`")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> LocalCluster:
-        return await self._open_async()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._close_async(_CLOSE_TIMEOUT_S)
-
-    def __await__(self) -> Generator[Any, None, LocalCluster]:
-        """Start an asynchronous cluster."""
-        return self._open_async().__await__()
 
     async def _open_async(self) -> LocalCluster:
         if self.status == "created":
