@@ -82,7 +82,6 @@ class Welcome(Message):
     epoch: Number
     session: Number
     heartbeat_ms: Number  #: send a heartbeat at least this often
-    lease_ms: Number  #: how long the tasks that a lost client wants are kept
     facts: Facts
 
 

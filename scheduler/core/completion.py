@@ -174,7 +174,6 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             continue
         if n_before and failure[0] == "exception":
             failure = after_attempts(failure, n_before + 1)
-        task.group.prefix.n_erred += 1
         err(state, task, state.failures.fit(failure), reported=True)
     ws.last_progress = state.now
     # A failure in the same message may have taken away the need for a retry.

@@ -79,7 +79,6 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
             epoch=state.epoch,
             session=session,
             heartbeat_ms=int(state.heartbeat_s * 1000),
-            lease_ms=int(state.client_lease_s * 1000),
             facts=dict(state.facts),
         ),
     )

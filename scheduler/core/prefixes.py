@@ -30,14 +30,13 @@ MIN_DURATION_NS: Final = 10_000
 class Prefix:
     """The measurements of all tasks of one function name."""
 
-    __slots__ = ("compute_ns", "estimate_ns", "n_erred", "n_finished", "n_functions", "name")
+    __slots__ = ("compute_ns", "estimate_ns", "n_finished", "n_functions", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         #: expected duration of the next one, ns, >= MIN_DURATION_NS
         self.estimate_ns = UNKNOWN_DURATION_NS
         self.n_finished = 0
-        self.n_erred = 0
         self.compute_ns = 0
         #: how many of the scheduler's functions have this name
         self.n_functions = 0
@@ -101,7 +100,6 @@ class Prefixes:
             oldest = next(iter(self.idle))
             del self.idle[oldest], self._by_name[oldest.name]
             self.dropped.n_finished += oldest.n_finished
-            self.dropped.n_erred += oldest.n_erred
             self.dropped.compute_ns += oldest.compute_ns
 
     def totals(self, read: Callable[[Prefix], float]) -> dict[str, float]:

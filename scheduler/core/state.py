@@ -142,7 +142,7 @@ NS_PER_ATTEMPT: Final = 1000
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
 
-#: The handler of each message about tasks, by role; anything else is refused.
+#: {message that registers a peer: the role that the peer must have proved}
 _ROLE_OPENERS: Final[dict[type[Message], Role]] = {
     m.RegisterClient: Role.CLIENT,
     m.RegisterWorker: Role.WORKER,

@@ -42,7 +42,7 @@ class Function:
         self.function_id = function_id
         self.blob = blob
         self.prefix = prefix
-        #: tasks that use it; at 0 it is dropped here and on `workers`
+        #: tasks that use it; at 0 it is idle, and kept for a while (see `idle_functions`)
         self.n_tasks = 0
         #: workers that have the blob
         self.workers: dict[WorkerHandle, None] = {}

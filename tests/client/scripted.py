@@ -216,7 +216,6 @@ class ScriptedScheduler:
                         epoch=self.epoch,
                         session=message.session,
                         heartbeat_ms=1000,
-                        lease_ms=60_000,
                         facts={"dashboard": "http://127.0.0.1:1/"},
                     ),
                     ClusterChanged(n_workers=self.n_workers, nthreads=self.nthreads),

@@ -102,7 +102,6 @@ class Scheduler:
                             epoch=EPOCH,
                             session=message.session,
                             heartbeat_ms=50,
-                            lease_ms=1000,
                             facts={},
                         )
                     ]

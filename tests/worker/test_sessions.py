@@ -205,7 +205,7 @@ def test_only_an_absent_scheduler_is_waited_for_and_only_with_reconnect():
 async def test_a_second_welcome_is_an_invalid_message(cluster, caplog):
     scheduler = cluster.scheduler
     worker = await cluster.start()
-    again = Welcome(epoch=7, session=9, heartbeat_ms=50, lease_ms=1000, facts={})
+    again = Welcome(epoch=7, session=9, heartbeat_ms=50, facts={})
     scheduler.send(worker, again)
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     assert "does not handle Welcome" in caplog.text

@@ -51,7 +51,7 @@ class Line:
 
     def greet(self, connection: Connection) -> None:
         n = len(self.registrations)
-        connection.send([Welcome(epoch=7, session=n, heartbeat_ms=50, lease_ms=1000, facts={})])
+        connection.send([Welcome(epoch=7, session=n, heartbeat_ms=50, facts={})])
 
     def greet_and_abort(self, connection: Connection) -> None:
         self.greet(connection)

@@ -15,7 +15,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import Bye, Heartbeat, Refused, RegisterClient, Stop, Welcome
 from weft.protocol.wire.session import Policy, Session
 
-WELCOME = Welcome(epoch=7, session=1, heartbeat_ms=50, lease_ms=1000, facts={})
+WELCOME = Welcome(epoch=7, session=1, heartbeat_ms=50, facts={})
 
 
 class Scheduler(End):

@@ -25,7 +25,7 @@ def changes(out, peer):
 def test_a_peer_that_registers_is_welcomed_with_epoch_and_a_session_of_its_own(board):
     client, worker = board.client(), board.worker(nthreads=3)
     (welcome,) = board.out[worker]
-    assert welcome == m.Welcome(epoch=7, session=2, heartbeat_ms=2000, lease_ms=60_000, facts={})
+    assert welcome == m.Welcome(epoch=7, session=2, heartbeat_ms=2000, facts={})
     assert changes(board.out, client) == [(1, 3)]
 
 

@@ -26,7 +26,7 @@ SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 
 
 def welcome(session: int = 1) -> Welcome:
-    return Welcome(epoch=7, session=session, heartbeat_ms=100, lease_ms=1000, facts={})
+    return Welcome(epoch=7, session=session, heartbeat_ms=100, facts={})
 
 
 class Line:
