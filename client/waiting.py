@@ -111,7 +111,12 @@ def _what_to_wait_for(
 
 def _late(futures: list[Future], timeout: float | None) -> str:
     n = len(pending([future._state for future in futures]))
-    return f"{n} of {len(futures)} futures were not done within {timeout:g} s"
+    return f"{n} of {count_futures(len(futures))} not done within {timeout:g} s"
+
+
+def count_futures(n: int) -> str:
+    """Return a number of futures with the verb, as the subject of a sentence."""
+    return f"{n} future was" if n == 1 else f"{n} futures were"
 
 
 def _divide(futures: list[Future]) -> DoneAndNotDone:
@@ -224,6 +229,10 @@ class as_completed:
 
     def update(self, futures: Iterable[Future]) -> None:
         """Wait for these futures too."""
+        if isinstance(futures, Future):
+            raise TypeError(
+                "as_completed takes an iterable of futures, such as [future]; not a Future"
+            )
         futures = list(items_of(futures, "as_completed"))
         engine = engine_of(futures)
         if engine is None:
@@ -331,7 +340,7 @@ class as_completed:
             return None
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"{self._n} futures were not done within {self._timeout:g} s")
+            raise TimeoutError(f"{count_futures(self._n)} not done within {self._timeout:g} s")
         return left
 
     def _next_future(self) -> Future:
@@ -351,7 +360,15 @@ class as_completed:
                 event.wait(SLICE_S if left is None else min(left, SLICE_S))
 
     def __iter__(self) -> Iterator[Any]:
+        self._refuse_for()
         return self
+
+    def _refuse_for(self) -> None:
+        """Refuse a `for` in the event loop of an asynchronous client, also if it need not wait."""
+        if self._engine is not None and self._engine.is_asynchronous and self._engine.is_own_thread:
+            raise RuntimeError(
+                "`for` would block the event loop that these futures need: use `async for`"
+            )
 
     def __next__(self) -> Any:
         return self._dress(self._next_future())
@@ -440,6 +457,7 @@ class Batches:
         self._completed = completed
 
     def __iter__(self) -> Iterator[list[Any]]:
+        self._completed._refuse_for()
         return self
 
     def __next__(self) -> list[Any]:

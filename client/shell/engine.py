@@ -329,8 +329,13 @@ class Engine:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be done
             self.loop.call_soon_threadsafe(self._set_when_unused, callback)
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Return whether the caller runs in the thread of the event loop."""
+        return threading.get_ident() == self._thread_id
+
     def _check_may_block(self) -> None:
-        if threading.get_ident() == self._thread_id:
+        if self.is_own_thread:
             raise RuntimeError(
                 "this call would block the event loop that it waits for; await it, with "
                 "Client(asynchronous=True)"

@@ -114,3 +114,16 @@ def test_futures_of_a_blocking_client_can_be_awaited_in_any_loop(client):
         return await client.submit(sum, results)
 
     assert asyncio.run(main()) == 55
+
+
+async def test_for_over_futures_of_an_asynchronous_client_is_refused_also_when_they_are_done():
+    async with Client(asynchronous=True, processes=False, n_workers=1) as client:
+        future = client.submit(abs, -1)
+        await future
+        completed = as_completed([future])
+        with pytest.raises(RuntimeError, match="use `async for`"):
+            for _ in completed:
+                pass
+        with pytest.raises(RuntimeError, match="use `async for`"):
+            list(completed.batches())
+        assert [one async for one in completed] == [future]

@@ -270,3 +270,17 @@ def test_an_iteration_ends_when_its_last_future_is_released(client, scheduler):
     future.release()
     consumer.join(30)
     assert found == [[]]
+
+
+def test_one_future_that_is_late_is_counted_in_the_singular(client, scheduler):
+    scheduler.is_holding = True
+    future = client.submit(inc, 1)
+    with pytest.raises(TimeoutError, match=r"^1 of 1 future was not done within 0 s"):
+        wait(future, timeout=0)
+    with pytest.raises(TimeoutError, match=r"^1 future was not done within 0 s"):
+        list(as_completed([future], timeout=0))
+
+
+def test_as_completed_asks_for_an_iterable_where_it_gets_one_future(client):
+    with pytest.raises(TypeError, match=r"takes an iterable of futures, such as \[future\]"):
+        as_completed(client.submit(inc, 1))
