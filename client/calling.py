@@ -88,7 +88,7 @@ def submit_rows(
     if key is None or isinstance(key, str):
         keys = key if key is None else check_key(key)
     else:
-        keys = [check_key(name) for name in key]
+        keys = [check_key(name) for name in (key if isinstance(key, Iterable) else [key])]
         calls = list(rows)
         if len(calls) != len(keys):
             raise ValueError(

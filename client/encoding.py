@@ -320,14 +320,18 @@ def make_options(
     except TypeError:
         names = [""]
     if not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"workers= are names, hosts or addresses, not {workers!r}")
+        raise TypeError(
+            f"workers= are names, hosts or addresses, not {workers!r}; "
+            + _for_the_function("workers")
+        )
     if workers is not None and not names:
         raise ValueError("workers= is empty: no worker could run this")
     if allow_other_workers and not names:
         raise ValueError("allow_other_workers= has no effect without workers=")
     if resources is not None and not isinstance(resources, Mapping):
         raise TypeError(
-            f'resources= maps names to amounts, as {{"GPU": 1}} does; this is {resources!r}'
+            f'resources= maps names to amounts, as {{"GPU": 1}} does; this is {resources!r}; '
+            + _for_the_function("resources")
         )
     amounts: dict[str, float] = {}
     for name, amount in (resources or {}).items():
@@ -370,6 +374,13 @@ def check_batch_size(batch_size: object) -> int:
     return batch_size
 
 
+def _for_the_function(option: str) -> str:
+    return (
+        f"{option}= is an option of submit and map: to pass it to the function, use "
+        "functools.partial"
+    )
+
+
 def check_key(key: object) -> str:
     """Return a key of the user's own, checked.
 
@@ -377,7 +388,7 @@ def check_key(key: object) -> str:
         TypeError, ValueError: it cannot be a key.
     """
     if not isinstance(key, str):
-        raise TypeError(f"a key is a str, not {type(key).__name__}")
+        raise TypeError(f"a key is a str, not {type(key).__name__}; {_for_the_function('key')}")
     if not 0 < len(key) <= MAX_KEY_CHARS:
         raise ValueError(f"a key has 1 to {MAX_KEY_CHARS} characters, this one has {len(key)}")
     try:

@@ -18,6 +18,7 @@ from ..protocol.errors import (
     WorkerDied,
 )
 from ..protocol.wire.failure import MAX_RELAYED_BYTES, Failure
+from .call_options import meant_option
 from .core.borrowing import LOAN_TIMEOUT_S
 from .core.tasks import NOT_LENT, UNREADABLE, FutureState
 
@@ -29,6 +30,8 @@ def _from_exception(failure: Failure) -> BaseException:
     made = unpack_exception(packed, failure[1])
     if attempts:
         add_note(made, f"weft: attempt {attempts[0]} of {attempts[0]}: each one raised")
+    if isinstance(made, TypeError) and (option := meant_option(str(made))):
+        add_note(made, f"weft: did you mean {option}?")
     return made
 
 

@@ -55,6 +55,8 @@ class SchedulerEnded(CommClosed):
 class SchedulerAbsent(ConfigError):
     """Raised by a `Finder`: no scheduler is to be found yet, and one may be starting.
 
+    Start one, or correct the address or the path of the connection file.
+
     Args:
         text: what is missing, and what to do about it.
         details: the places that were searched, for a note.

@@ -10,7 +10,7 @@ from weft.protocol.wire.address import parse_address
 
 @pytest.mark.parametrize("number", [1.5, "2", b"2", [1]])
 def test_a_thread_pool_of_no_whole_number_is_a_type_error(number):
-    with pytest.raises(TypeError, match=r"max_workers is a number of threads, an int, and .* is a"):
+    with pytest.raises(TypeError, match=r"max_workers is a number of threads, an int, but .* is a"):
         weft.ThreadPool(number)
 
 
@@ -48,3 +48,48 @@ def test_the_error_of_a_cluster_s_options_names_the_variable_that_rules_them_out
         weft.Client(n_workers=2)
     with pytest.raises(TypeError, match=r"connects to a running one$"):
         weft.Client("tcp://127.0.0.1:1", n_workers=2)
+
+
+@pytest.mark.parametrize("option", ["key", "workers", "resources"])
+def test_an_option_that_is_meant_for_the_function_is_refused_with_the_remedy(client, option):
+    words = f"{option}= is an option of submit and map: .* use functools.partial"
+    with pytest.raises(TypeError, match=words):
+        client.submit(sorted, [3, 1, 2], **{option: len})
+    with pytest.raises(TypeError, match=words):
+        client.map(sorted, [[3, 1, 2]], **{option: len})
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("retry", "the option retries= of submit and map?"),
+        ("worker", "the option workers= of submit and map?"),
+        ("chunksize", "the option batch_size= of map?"),
+        ("timeout", "result(timeout=) of the future?"),
+        ("zzz", None),
+    ],
+)
+def test_the_error_of_a_function_that_refuses_an_option_s_name_proposes_the_option(name, note):
+    with weft.Client(processes=False, n_workers=1, set_as_default=False) as client:
+        for function in (lambda x: x, print):
+            with pytest.raises(TypeError) as caught:
+                client.submit(function, 1, **{name: 2}).result(20)
+            notes = [n for n in caught.value.__notes__ if "did you mean" in n]
+            assert notes == ([f"weft: did you mean {note}"] if note else [])
+
+
+def test_processes_is_true_or_false():
+    with pytest.raises(weft.ConfigError, match="processes: 'no' is neither True nor False"):
+        weft.LocalCluster(processes="no")
+
+
+def test_the_error_of_an_address_without_a_port_says_so():
+    with pytest.raises(
+        weft.ConfigError, match=r"'127\.0\.0\.1' is not an address.*port is missing"
+    ):
+        weft.Client("127.0.0.1")
+
+
+def test_a_value_that_equals_its_own_key_is_explained():
+    with pytest.raises(weft.GraphCycle, match="19 needs 19; a value that equals a key is a refer"):
+        weft.get({19: (abs, 19)}, 19)
