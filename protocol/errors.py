@@ -495,7 +495,10 @@ class GraphCycle(GraphError, RuntimeError):
         shown = [repr(key) for key in self.keys]
         if len(shown) > 12:
             shown[6:-5] = [f"... {len(shown) - 11} more ..."]
-        return "the graph has a cycle: " + " needs ".join(shown)
+        text = "the graph has a cycle: " + " needs ".join(shown)
+        if len(shown) == 2:
+            text += "; a value that equals a key is a reference to that task: rename the key"
+        return text
 
 
 class MissingKey(GraphError, KeyError):

@@ -30,6 +30,8 @@ def choose_protocol(protocol: str | None, processes: bool, host: str | None) -> 
     Raises:
         ConfigError: it does not fit the other arguments, or this machine.
     """
+    if processes not in (True, False):
+        raise ConfigError(f"{processes!r} is neither True nor False", "processes")
     if protocol is not None:
         protocol = protocol.removesuffix("://")
     if not processes:

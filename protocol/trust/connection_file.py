@@ -406,10 +406,14 @@ def find(
     """
     search = _Search([])
     if address is not None and address_key(_with_scheme(address)) is None:
-        hint = "; a connection file is given with " + _THE_OPTION
+        hint = ""
+        if address.endswith(".json"):
+            hint = "; a connection file is given with " + _THE_OPTION
+        elif address_key(_with_scheme(f"{address}:1")) is not None:
+            hint = "; the port is missing"
         raise ConfigError(
             f"{address!r} is not an address: use tcp://host:port, tls://host:port or unix:///path"
-            + (hint if address.endswith(".json") else "")
+            + hint
         )
     if connection_file:
         try:
