@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from ..errors import RemoteProtocolError, TaskErred
 from .pickling import PROTOCOL, TINY_NBYTES, cloudpickle_dumps, needs_cloudpickle
-from .tracebacks import from_rows, to_rows, without_own_frames
+from .tracebacks import from_rows, print_rows, to_rows, without_own_frames
 
 #: `[blob, type name, text, traceback text, frames]`; a tuple or list of bytes, three str, bytes.
 PackedException: TypeAlias = Sequence[Any]
@@ -237,11 +237,28 @@ def _text(exc: BaseException) -> str:
 
 def _traceback_text(exc: BaseException, tb: Any, name: str, text: str) -> str:
     try:
-        printed = "".join(traceback.format_exception(type(exc), exc, tb))
+        if _is_plain(exc) and tb is not None:
+            end = traceback.format_exception_only(type(exc), exc)
+            printed = "".join(["Traceback (most recent call last):\n", print_rows(tb), *end])
+        else:
+            printed = "".join(traceback.format_exception(type(exc), exc, tb))
     except Exception:
         # `__notes__`, `__str__` or a source line cannot be printed: return what is certain.
         printed = "".join([*traceback.format_tb(tb), f"{name}: {text}\n"])
     return _sendable(printed, MAX_TRACEBACK_CHARS)
+
+
+def _is_plain(exc: BaseException) -> bool:
+    """Whether what is printed of an exception is its traceback, and lines that need none.
+
+    Names that might have been meant are looked for in the frames, so they need it.
+    """
+    return (
+        exc.__cause__ is None
+        and (exc.__context__ is None or exc.__suppress_context__)
+        and not _group_parts(exc)
+        and not isinstance(exc, (AttributeError, ImportError, NameError, SyntaxError))
+    )
 
 
 def _sendable(text: str, max_chars: int) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import types
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -24,6 +25,12 @@ Row: TypeAlias = "tuple[str, str, int, str, Columns, int]"
 
 #: An endless recursion has a thousand frames, all of them alike.
 MAX_FRAMES = 200
+
+#: How many texts of tracebacks are kept, and of how many frames each at most.
+_MAX_KEPT = 256
+_MAX_KEPT_FRAMES = 32
+#: {(id of the code, instruction, line) of each frame: (text, the code objects)}
+_printed: dict[tuple[int, ...], tuple[str, list[types.CodeType]]] = {}
 
 #: The folder of the weft package, with the separator.
 _OWN_FOLDER = os.path.abspath(f"{__file__}/../../..") + os.sep
@@ -56,6 +63,31 @@ def to_rows(tb: types.TracebackType | None) -> list[Row]:
         half = MAX_FRAMES // 2
         rows[half:-half] = []
     return rows
+
+
+def print_rows(tb: types.TracebackType) -> str:
+    """Return what `traceback.format_tb` prints of `tb`.
+
+    Tasks that fail often fail at the same place, so the texts of the latest places are kept.
+    """
+    place: list[int] = []
+    codes: list[types.CodeType] = []
+    inner: types.TracebackType | None = tb
+    while inner is not None and len(codes) < _MAX_KEPT_FRAMES:
+        code = inner.tb_frame.f_code
+        codes.append(code)
+        place += (id(code), inner.tb_lasti, inner.tb_lineno)
+        inner = inner.tb_next
+    if inner is not None:
+        return "".join(traceback.format_tb(tb))
+    key = tuple(place)
+    kept = _printed.get(key)
+    if kept is None:
+        if len(_printed) >= _MAX_KEPT:
+            _printed.clear()
+        # With the code objects, because the ids of those that are gone are used again.
+        kept = _printed[key] = "".join(traceback.format_tb(tb)), codes
+    return kept[0]
 
 
 def from_rows(rows: Iterable[Row]) -> types.TracebackType | None:

@@ -7,6 +7,7 @@ import builtins
 import sys
 import threading
 import traceback
+from typing import Any
 
 import msgpack
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.errors import RemoteProtocolError, SerializationError, TaskErred
-from weft.protocol.values import exceptions, serialize
+from weft.protocol.values import exceptions, serialize, tracebacks
 from weft.protocol.values.exceptions import name_packed, pack_exception, unpack_exception
 
 
@@ -382,3 +383,61 @@ def test_serialization_error_of_a_task_keeps_its_type():
     back = sent(exc)
     assert type(back) is SerializationError
     assert back.where == "result"
+
+
+def _raise(kind: str) -> None:
+    if kind == "plain":
+        raise ValueError("a text\nof two lines")
+    if kind == "note":
+        error = KeyError("x")
+        if hasattr(error, "add_note"):
+            error.add_note("a note")
+        raise error
+    if kind == "cause":
+        raise ValueError("x") from TypeError("y")
+    if kind == "hidden context":
+        try:
+            {}["x"]
+        except KeyError:
+            raise ValueError("y") from None
+    if kind == "context":
+        try:
+            {}["x"]
+        except KeyError:
+            raise ValueError("y")  # noqa: B904
+    if kind == "name":
+        kinds = 1  # noqa: F841
+        kindz  # type: ignore[name-defined] # noqa: F821
+    if kind == "deep":
+        _recurse(100)
+
+
+def _recurse(n: int) -> None:
+    if n:
+        _recurse(n - 1)
+    raise ValueError(n)
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "note", "cause", "context", "hidden context", "name", "deep"]
+)
+def test_a_traceback_is_printed_as_python_prints_it_also_when_its_text_is_kept(kind):
+    for _ in range(2):
+        with pytest.raises(Exception) as caught:
+            _raise(kind)
+        error = caught.value
+        tb = error.__traceback__
+        printed = pack_exception(error, "k", "w")[3]
+        assert printed == "".join(traceback.format_exception(type(error), error, tb))
+
+
+def test_few_texts_of_tracebacks_are_kept(monkeypatch):
+    monkeypatch.setattr(tracebacks, "_MAX_KEPT", 2)
+    tracebacks._printed.clear()
+    for n in range(5):
+        made: dict[str, Any] = {}
+        exec(compile(f"def f():\n    raise ValueError({n})", f"<file {n}>", "exec"), made)
+        with pytest.raises(ValueError, match=str(n)) as caught:
+            made["f"]()
+        assert f"<file {n}>" in pack_exception(caught.value, "k", "w")[3]
+        assert len(tracebacks._printed) <= 2
