@@ -119,7 +119,7 @@ def settle(state: SchedulerState) -> None:
 def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> None:
     """Visit the classes that workers may have room for: best user priority first, then in turns.
 
-    What room there is, the first ones take; a class that was served is the last one next time.
+    The first ones take the room that there is; a class that was served is the last one next time.
     """
     ready = state.ready
     classes = [c for c in ready if c.open or c.resources or c.queue.rotation.is_news]
