@@ -20,16 +20,15 @@ from typing import Final
 
 from ...protocol.errors import WeftError
 from ...protocol.host.exits import describe_exit
+from ...protocol.restart_pauses import RestartPauses
 from ..child import Child
 
 _log = logging.getLogger("weft.cluster")
 
 #: Deaths in a row of the workers' family after which it is not started again.
 _MAX_DEATHS: Final = 5
-#: A family that lived this long did not die of its start.
-_SOUND_AFTER_S: Final = 60.0
-#: Before the first new start. The workers leave with their scheduler: it may be about to be seen.
-_RESTART_MIN_S: Final = 0.2
+#: The workers leave with their scheduler, whose end may be noticed this much later.
+_SCHEDULER_LATER_S: Final = 0.2
 _FINISH_S: Final = 5.0
 
 
@@ -58,7 +57,7 @@ class ProcessWatch:
         self._workers: Child | None = workers
         self._start_workers = start_workers
         self._on_failed = on_failed
-        self._n_deaths = 0
+        self._pauses = RestartPauses()
         self._started = time.monotonic()
         self._told, self._teller = socket.socketpair()
         self.stopping = False
@@ -122,18 +121,15 @@ class ProcessWatch:
             return
         is_told = workers.process.returncode == 0
         while True:
-            lived_s = time.monotonic() - self._started
-            self._n_deaths = 1 if lived_s > _SOUND_AFTER_S else self._n_deaths + 1
-            delay_s = _RESTART_MIN_S * 2 ** (self._n_deaths - 1)
-            if self._wait_end(delay_s) is not None or self.stopping:
+            pause_s = self._pauses.died(time.monotonic() - self._started)
+            if self._wait_end(max(pause_s, _SCHEDULER_LATER_S)) is not None or self.stopping:
                 return  # the scheduler ended, which the next look sees as well
             if is_told:
                 _log.warning("the workers of %s have ended on request; it has none", self._name)
                 return
-            if self._n_deaths > _MAX_DEATHS:
-                self._give_up(
-                    f"its worker processes ended {self._n_deaths} times, the last time: {how}"
-                )
+            n = self._pauses.n_deaths
+            if n > _MAX_DEATHS:
+                self._give_up(f"its worker processes ended {n} times, the last time: {how}")
                 return
             _log.error(
                 "the worker processes of %s ended unexpectedly (%s); they are started again",

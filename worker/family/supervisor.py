@@ -44,6 +44,7 @@ import psutil
 from ...protocol.deaths import DeathLog, with_advice
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
 from ...protocol.net.deadline import within
+from ...protocol.restart_pauses import RestartPauses
 from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
@@ -52,7 +53,6 @@ from .exits import read_crash, read_refusal
 from .restarts import (
     Ending,
     Outcome,
-    RestartPauses,
     Retire,
     StopFamily,
     WorkerExit,

@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
+from weft.protocol.restart_pauses import RestartPauses
 from weft.worker.family.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_REFUSED
 from weft.worker.family.restarts import (
     Ending,
     Restart,
-    RestartPauses,
     Retire,
     StopFamily,
     WorkerExit,
@@ -24,24 +24,7 @@ def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, **texts):
     return judge(ended, backoff or RestartPauses())
 
 
-# --- Pauses ---------------------------------------------------------------------------------------
-
-
-def test_the_pauses_grow_with_deaths_in_a_row_up_to_half_a_minute():
-    backoff = RestartPauses()
-    pauses = [backoff.died(1.0) for _ in range(2000)]
-    assert pauses[:5] == [0.0, 0.2, 0.4, 0.8, 1.6]
-    assert pauses == sorted(pauses)
-    assert set(pauses[9:]) == {30.0}
-
-
-@pytest.mark.parametrize(("lived_s", "by_task"), [(61.0, False), (1.0, True)])
-def test_a_death_that_does_not_predict_the_next_one_has_no_pause(lived_s, by_task):
-    backoff = RestartPauses()
-    for _ in range(5):
-        backoff.died(1.0)
-    assert backoff.died(lived_s, by_task=by_task) == 0.0
-    assert backoff.died(1.0) == 0.2
+# --- Verdicts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["running", "served"])
@@ -51,9 +34,6 @@ def test_deaths_of_tasks_and_of_served_results_do_not_delay_the_next_start(kind)
         assert judged(-9, **{kind: [1]}, backoff=backoff).pause_s == 0.0
     assert judged(-9, backoff=backoff).pause_s == 0.2
     assert judged(-9, lived_s=61.0, backoff=backoff).pause_s == 0.0
-
-
-# --- Verdicts -------------------------------------------------------------------------------------
 
 
 def test_a_worker_that_ends_with_0_and_runs_nothing_was_asked_to():
