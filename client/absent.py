@@ -13,9 +13,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
-#: The page that has the whole list.
-PAGE: Final = "docs/client.md"
-
 
 class Absent(NamedTuple):
     """A name that weft does not have."""
@@ -58,7 +55,10 @@ CLIENT: Final = _table(
         "compute collections_to_dsk normalize_collection",
         "`x.compute()` uses the open client; `client.get(graph, keys, sync=False)` returns futures",
     ),
-    ("get_executor", "`client.submit` and `client.map`, with `weft.wait` and `weft.as_completed`"),
+    (
+        "get_executor",
+        "use `client.submit` and `client.map`, with `weft.wait` and `weft.as_completed`",
+    ),
     (
         "scatter",
         "pass large data as an argument (it is sent once), or create it in a task and pass the "
@@ -74,8 +74,8 @@ CLIENT: Final = _table(
     ("run run_on_scheduler", _OWN_TASK),
     (
         "upload_file",
-        "`cloudpickle.register_pickle_by_value(module)` before the first use of the module, or "
-        "PYTHONPATH of the workers",
+        "call `cloudpickle.register_pickle_by_value(module)` before the first use of the module, "
+        "or set PYTHONPATH for the workers",
     ),
     (
         "register_plugin register_worker_plugin register_scheduler_plugin unregister_worker_plugin "
@@ -88,8 +88,8 @@ CLIENT: Final = _table(
     ),
     ("set_metadata get_metadata", _SHARED_STATE),
     ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
-    ("ncores", "`client.nthreads()`"),
-    ("list_workers", '`client.scheduler_info()["workers"]`'),
+    ("ncores", "use `client.nthreads()`"),
+    ("list_workers", 'use `client.scheduler_info()["workers"]`'),
     (
         "who_has has_what processing nbytes call_stack story get_versions dump_cluster_state "
         "benchmark_hardware",
@@ -215,7 +215,7 @@ MODULE: Final = _table(
         "SSHCluster SpecCluster SubprocessCluster Adaptive",
         "start `weft scheduler` and `weft worker` on the machines, for instance as jobs",
     ),
-    ("CompatibleExecutor", "`client.submit` and `client.map`"),
+    ("CompatibleExecutor", "use `client.submit` and `client.map`"),
     (
         "config",
         "settings are arguments, options of the commands and $WEFT_... variables",
@@ -235,7 +235,7 @@ def missing_attribute(table: Table, of: str, name: str) -> AttributeError:
         what = f"{of!r} object" if of else "module 'weft'"
         return AttributeError(f"{what} has no attribute {name!r}")
     what = f"{of}.{name}" if of else name
-    return AttributeError(f"{absent.sentence(what)}. {PAGE} lists what is missing")
+    return AttributeError(absent.sentence(what))
 
 
 def answer_for(table: Table, of: str) -> Callable[[object, str], NoReturn]:
