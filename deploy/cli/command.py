@@ -420,7 +420,9 @@ def worker(
     grace_period: float,
     log_level: str,
 ) -> None:
-    """Run workers for the scheduler at ADDRESS, until Ctrl-C or until it stops them.
+    """Run workers for the scheduler at ADDRESS, until Ctrl-C or a client's shutdown().
+
+    They outlive their scheduler: when it ends, they wait for the next one at the same place.
 
     ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; by default it is read
     from the connection file. The token comes from the connection file, or from the file that
