@@ -10,7 +10,8 @@ has five plain fields, which the scheduler forwards, and may show, without unpic
 pickling an exception drops: tracebacks, cause, context, and the note. If the exception itself
 cannot be unpickled, `TaskErred` takes its place, with type name, text and traceback text.
 
-Neither direction may fail: an exception's `__str__`, `__reduce__` and class are user code.
+Neither direction may fail: an exception's `__str__`, `__reduce__` and class are user code. While
+packing, even SystemExit of that code is caught: it would end the thread that runs tasks.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def _pickled_if_it_comes_back(candidate: object) -> bytes:
     try:
         blob = _dumps(candidate)
         comes_back = isinstance(pickle.loads(blob), BaseException)
-    except Exception:
+    except BaseException:
         # `__reduce__` and constructors are user code and raise anything. The exception then travels
         # as its text, in which the user sees what is missing.
         return b""
@@ -230,7 +231,7 @@ def _type_name(exc: BaseException) -> str:
 def _text(exc: BaseException) -> str:
     try:
         text = str(exc)
-    except Exception as broken:
+    except BaseException as broken:
         text = f"<its __str__ raised {type(broken).__name__}>"
     return _sendable(text, _MAX_TEXT_CHARS)
 
@@ -242,7 +243,7 @@ def _traceback_text(exc: BaseException, tb: Any, name: str, text: str) -> str:
             printed = "".join(["Traceback (most recent call last):\n", print_rows(tb), *end])
         else:
             printed = "".join(traceback.format_exception(type(exc), exc, tb))
-    except Exception:
+    except BaseException:
         # `__notes__`, `__str__` or a source line cannot be printed: return what is certain.
         printed = "".join([*traceback.format_tb(tb), f"{name}: {text}\n"])
     return _sendable(printed, MAX_TRACEBACK_CHARS)

@@ -289,6 +289,30 @@ def test_system_exit_ends_the_task_and_not_the_worker(bench):
     assert bench.results == {2: 2}
 
 
+class Unpackable(Exception):
+    """Its text and its reduction end the process that asks for them, if it lets them."""
+
+    def __str__(self):
+        raise SystemExit(4)
+
+    def __reduce__(self):
+        raise KeyboardInterrupt
+
+
+def fail_unpackably():
+    raise Unpackable
+
+
+def test_an_exception_whose_own_code_raises_system_exit_ends_the_task_only(bench):
+    bench.run(fail_unpackably)
+    bench.listen_for(1)
+    assert "<its __str__ raised SystemExit>" in bench.failures[1]
+    assert bench.crashes == []
+    bench.run(inc, 1)
+    bench.listen_for(2)
+    assert bench.results == {2: 2}
+
+
 def make_lock():
     import threading
 
