@@ -104,7 +104,11 @@ def test_the_lowest_level_of_the_living_clusters_holds():
 @pytest.mark.slow
 def test_a_file_that_hides_a_module_of_the_standard_library_is_named_and_ends_the_waiting(tmp_path):
     (tmp_path / "mmap.py").write_text("")  # which workers use, and clients do not
-    code = "import weft; print(weft.Client(n_workers=1).submit(abs, -1).result())"
+    # The program itself, like a notebook, has the right module already.
+    code = (
+        "import sys; here = sys.path.pop(0); import queue, weft; sys.path.insert(0, here)\n"
+        "print(weft.Client(n_workers=1).submit(abs, -1).result())"
+    )
     done = run(code=code, folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.splitlines()[-1]
