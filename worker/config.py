@@ -11,6 +11,14 @@ from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import Address, parse_address
 
 
+def socket_path(scheduler: str, worker_id: str) -> Path:
+    """Return where a worker listens whose scheduler listens at the socket `scheduler`.
+
+    That folder is private, and paths of sockets must be short.
+    """
+    return Path(scheduler).parent / f"weft-worker-{worker_id[:12]}.sock"
+
+
 @dataclass(kw_only=True)
 class WorkerConfig:
     """The scheduler's address, and the name, port and limits of this worker.
@@ -62,11 +70,9 @@ class WorkerConfig:
         if self.listen_address:
             return self.listen_address
         scheduler = parse_address(scheduler_address)
-        short_id = self.worker_id[:12]
         if scheduler.scheme == "inproc":
             return f"inproc://worker-{self.worker_id}"
         if scheduler.scheme == "unix":
-            # Beside the scheduler's: that folder is private, and paths of sockets must be short.
-            return f"unix://{Path(scheduler.host).parent / f'weft-worker-{short_id}.sock'}"
+            return f"unix://{socket_path(scheduler.host, self.worker_id)}"
         host = scheduler.host if is_loopback(scheduler.host) else own_host
         return str(Address(scheduler.scheme, "127.0.0.1" if host == "localhost" else host, 0))

@@ -253,8 +253,14 @@ def _is_default(ctx: click.Context, parameter: str) -> bool:
 
 def _check_connection_file(path: Path | None, name: str | None) -> None:
     """Check before any peer can connect whether the connection file can be written."""
-    from ...protocol.trust.connection_file import check_destination, default_path, run_directory
+    from ...protocol.trust.connection_file import (
+        check_destination,
+        default_path,
+        remove_stale_files,
+        run_directory,
+    )
 
+    remove_stale_files()
     if name is not None:
         default = default_path(name)
         check_destination(path or default)

@@ -50,6 +50,7 @@ __all__ = [
     "default_path",
     "find",
     "read_token_file",
+    "remove_stale_files",
     "run_directory",
 ]
 
@@ -311,6 +312,12 @@ def default_path(name: str = "scheduler", environ: Mapping[str, str] = os.enviro
     return run_directory(environ) / f"{name}.json"
 
 
+def remove_stale_files(environ: Mapping[str, str] = os.environ) -> None:
+    """Remove the connection files that killed schedulers of this host left in the run directory."""
+    for file in _Search([]).stale_files(environ):
+        file.remove(file.source)
+
+
 def _is_alive(file: ConnectionFile) -> bool:
     """Return whether the process on this host that wrote `file` still runs."""
     import psutil
@@ -369,6 +376,11 @@ class _Search:
                     continue
                 usable.append(candidate)
         return usable
+
+    def stale_files(self, environ: Mapping[str, str]) -> list[ConnectionFile]:
+        """Return the files of the run directories whose scheduler has ended."""
+        self.scan(environ)
+        return self.stale
 
     def error(
         self, what: str, advice: str, gone: Sequence[ConnectionFile] = ()

@@ -46,7 +46,9 @@ from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalE
 from ...protocol.net.deadline import within
 from ...protocol.restart_pauses import RestartPauses
 from ...protocol.trust.security import Security
+from ...protocol.wire.address import parse_address
 from ...protocol.wire.session import GiveUp
+from ..config import socket_path
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
 from .exits import read_crash, read_refusal
@@ -350,6 +352,9 @@ class Supervisor:
         )
         slot.record.unlink(missing_ok=True)
         slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
+        for address in map(parse_address, self._known[0]):
+            if address.scheme == "unix":  # a killed worker leaves its socket
+                socket_path(address.host, slot.worker_id).unlink(missing_ok=True)
         if not self._stopping:
             self._follow(slot, ended, judge(ended, slot.backoff))
         if not self._running:

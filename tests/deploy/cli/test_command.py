@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -383,6 +384,12 @@ def test_a_unix_socket_cluster_computes(tmp_path):
             worker.wait_for("registered")
             with weft.Client(connection_file=file_of(started)) as client:
                 assert client.submit(abs, -1).result(timeout=30) == 1
+                pid = client.submit(os.getpid).result(timeout=30)
+                sockets = Path(address_of(started).removeprefix("unix://")).parent
+                (killed,) = sockets.glob("weft-worker-*.sock")
+                os.kill(pid, signal.SIGKILL)
+                worker.wait_for("registered", 2)
+                assert not killed.exists()
 
 
 def test_workers_come_back_to_a_scheduler_that_was_started_again(tmp_path):

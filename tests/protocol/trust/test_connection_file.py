@@ -27,6 +27,7 @@ from weft.protocol.trust.connection_file import (
     default_path,
     find,
     read_token_file,
+    remove_stale_files,
     run_directory,
 )
 from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
@@ -771,6 +772,23 @@ def test_files_of_schedulers_that_are_gone_are_skipped(
     # For another host this cannot be known.
     far = put(default_path("far", environ), pid=dead_pid, host="far")
     assert find(None, None, environ).source == str(far)
+
+
+def test_only_files_of_schedulers_that_are_gone_are_removed(
+    environ: dict[str, str], dead_pid: int
+) -> None:
+    gone = put(default_path("gone", environ), pid=dead_pid)
+    far = put(default_path("far", environ), pid=dead_pid, host="far")
+    alive = put(default_path("alive", environ))
+    other = default_path("other", environ)
+    other.write_text("{}")
+    remove_stale_files(environ)
+    assert [gone.exists(), far.exists(), alive.exists(), other.exists()] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_files_that_are_not_safe_are_skipped_and_explained(environ: dict[str, str]) -> None:
