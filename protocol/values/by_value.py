@@ -3,15 +3,16 @@
 cloudpickle pickles a function of `__main__` again each time that it meets it. A batch object that
 holds such a function is an argument of thousands of calls. So the functions and classes that
 cloudpickle would pickle by value, the *members* of an argument, are taken out of it while it is
-pickled. All members of one argument make one *group*, which cloudpickle pickles together; the
-pickle of the argument contains the pickle of its group and refers to the members in it by number.
+pickled. The members of one argument make one *group*. Those of them that share anything make one
+*part* of it, which cloudpickle pickles together; the pickle of the argument contains the pickles of
+the parts and refers to the members in them by number.
 
 The pickle of a group is used again while a `Watch` shows no change; and a reader uses what it has
 unpickled for later tasks, too, while a `Watch` of that shows no change. The reader gets the same as
 from cloudpickle alone:
 
-- The members of an argument are pickled together, so objects that they share (module variables, a
-  closure variable, each other) are shared at the reader, too.
+- Members that share a function, a class or a closure variable are pickled together, and share it at
+  the reader, too. (Others do not share their module variables, which none of them can assign.)
 - Every object that a member captured is immutable, or another function or class that meets the same
   conditions. So the members share nothing with the rest of the argument that could change.
 - No member assigns module or closure variables. A reader that finds that a task has left something
@@ -45,6 +46,26 @@ _MAX_ENTRIES: Final = 512
 # --- Writing --------------------------------------------------------------------------------------
 
 
+class _Part:
+    """The pickle of some members of an argument."""
+
+    __slots__ = ("args", "nbytes")
+
+    def __init__(self, members: tuple[Any, ...]) -> None:
+        blob = cloudpickle_dumps(members)
+        self.args = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
+        self.nbytes = len(blob)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return load_members, self.args
+
+    def reduce_member(self, i: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return the reduced form of member `i` in the pickle of an argument."""
+        if self.nbytes <= TRUSTED_NBYTES:
+            return load_member, (*self.args, i)
+        return operator.getitem, (self, i)  # a reader does not keep it; it reads it once
+
+
 class _Group:
     """The members of an argument, pickled.
 
@@ -53,24 +74,35 @@ class _Group:
         on_collected: called with a weak reference when one of them is collected.
     """
 
-    __slots__ = ("__weakref__", "args", "nbytes", "reduced", "refs", "watch")
+    __slots__ = ("__weakref__", "nbytes", "reduced", "refs", "watch")
 
-    def __init__(self, members: tuple[Any, ...], on_collected: Callable[[Any], object]) -> None:
+    def __init__(self, members: list[Any], on_collected: Callable[[Any], object]) -> None:
         # Before pickling, so that a change during it differs from the record, and is noticed.
         self.watch = Watch(members, strict=True)
-        blob = cloudpickle_dumps(members)
-        self.args = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
-        self.nbytes = len(blob)
-        self.refs = [weakref.ref(member, on_collected) for member in members]
+        self.nbytes = 0
         #: The reduced form of each member in the pickle of an argument.
-        self.reduced: list[tuple[Callable[..., Any], tuple[Any, ...]]]
-        if self.nbytes <= TRUSTED_NBYTES:
-            self.reduced = [(load_member, (*self.args, i)) for i in range(len(members))]
-        else:  # a reader does not keep it: it is read once for each argument
-            self.reduced = [(operator.getitem, (self, i)) for i in range(len(members))]
+        self.reduced: list[Any] = [None] * len(members)
+        for indices in _split(members):
+            part = _Part(tuple([members[i] for i in indices]))
+            self.nbytes += part.nbytes
+            for place, i in enumerate(indices):
+                self.reduced[i] = part.reduce_member(place)
+        self.refs = [weakref.ref(member, on_collected) for member in members]
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return load_group, self.args
+
+def _split(members: list[Any]) -> list[list[int]]:
+    """Return the indices of the members of each part."""
+    parts: list[tuple[set[int], list[int]]] = []
+    for i, member in enumerate(members):
+        ids, indices = {id(member)}, [i]
+        if len(members) > 1:
+            ids |= Watch([member], strict=True).shareable
+        apart = [part for part in parts if part[0].isdisjoint(ids)]
+        for other_ids, others in parts:
+            if not other_ids.isdisjoint(ids):
+                ids, indices = ids | other_ids, indices + others
+        parts = [*apart, (ids, sorted(indices))]
+    return [indices for _, indices in parts]
 
 
 #: {ids of the members: group}. A group leaves before the ids of its members can be used again,
@@ -168,7 +200,7 @@ def _find_group(members: list[Any]) -> _Group:
     group = _groups.get(key)
     if group is not None and group.watch.is_unchanged():
         return group
-    group = _Group(tuple(members), lambda _ref: _groups.pop(key, None))
+    group = _Group(members, lambda _ref: _groups.pop(key, None))
     if group.nbytes <= TRUSTED_NBYTES:
         make_room(_groups, _MAX_ENTRIES)
         _groups[key] = group
@@ -272,13 +304,13 @@ def _reduce_type_of_c(cls: type) -> Any:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-#: {digest: (members, their watch; None if they may change unseen)} of groups that were read.
+#: {digest: (members, their watch; None if they may change unseen)} of parts that were read.
 #: Bounded; the oldest is dropped first.
 _loaded: Final[dict[bytes, tuple[tuple[Any, ...], Watch | None]]] = {}
 
 
 def load_member(digest: bytes, blob: bytes, i: int) -> Any:
-    """Return member `i` of a group that is kept; called by the pickles of arguments.
+    """Return member `i` of a part that is kept; called by the pickles of arguments.
 
     Member 0 comes first in each argument.
     """
@@ -287,9 +319,9 @@ def load_member(digest: bytes, blob: bytes, i: int) -> Any:
         members, watch = loaded
         if i or (watch is not None and watch.is_unchanged()):
             return members[i]
-    members = load_group(digest, blob)
+    members = load_members(digest, blob)
     try:
-        watch = Watch(members, strict=True, owns_globals=True)
+        watch = Watch(members, strict=True)
     except Exception:  # NotFrozen, or another thread changes them meanwhile
         watch = None
     make_room(_loaded, _MAX_ENTRIES)
@@ -297,7 +329,7 @@ def load_member(digest: bytes, blob: bytes, i: int) -> Any:
     return members[i]
 
 
-def load_group(_digest: bytes, blob: bytes) -> tuple[Any, ...]:
-    """Return the members of a group; called by the pickles of arguments."""
+def load_members(_digest: bytes, blob: bytes) -> tuple[Any, ...]:
+    """Return the members of a part; called by the pickles of arguments."""
     members: tuple[Any, ...] = pickle.loads(blob)
     return members

@@ -21,7 +21,7 @@ import logging
 import re
 import types
 import weakref
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from typing import Any, Final
 
 from .pickling import (
@@ -77,6 +77,9 @@ _FIXED_ATTRIBUTES: Final = frozenset(
 #: depends on the version of Python), with a closure variable for the reprs that are being made.
 _MODULES_OF_REPR: Final = ("dataclasses", "reprlib")
 
+#: A function that uses one of these may assign module variables.
+_ASSIGNING_NAMES: Final = frozenset({"__globals__", "eval", "exec", "globals"})
+
 #: Longer tuples count as mutable: a look at each of their items would cost more than it saves.
 _MAX_ITEMS: Final = 16
 
@@ -99,7 +102,6 @@ class Watch:
         strict: look at the attributes of functions and classes as well, and accept no function that
             assigns module or closure variables, and no class of another metaclass than `type`.
             Otherwise classes count as immutable.
-        owns_globals: also notice module variables that are set by any other means.
 
     Raises:
         NotFrozen: something mutable was met, and `strict` is set.
@@ -107,14 +109,14 @@ class Watch:
 
     __slots__ = (
         *("_cells", "_classes", "_functions", "_items", "_missing", "_seen", "_sizes", "_strict"),
-        "is_frozen",
+        *("is_frozen", "shareable"),
     )
 
-    def __init__(
-        self, roots: tuple[Any, ...], *, strict: bool = False, owns_globals: bool = False
-    ) -> None:
+    def __init__(self, roots: Sequence[Any], *, strict: bool = False) -> None:
         #: Whether comparing identities is enough to notice every change.
         self.is_frozen = True
+        #: The ids of all functions, classes and cells among the objects.
+        self.shareable: set[int] = set()
         self._strict = strict
         #: (function, code, defaults, keyword-only defaults).
         self._functions: list[tuple[Callable[[], Any], Any, Any, Any]] = []
@@ -131,9 +133,6 @@ class Watch:
         self._seen: dict[int, object] = {}
         for root in roots:
             self._add_root(root)
-        if owns_globals:
-            spaces = {id(ref().__globals__): ref().__globals__ for ref, *_ in self._functions}
-            self._sizes += [(space, len(space)) for space in spaces.values()]
         self._seen.clear()
 
     def is_unchanged(self) -> bool:
@@ -236,6 +235,7 @@ class Watch:
         items = [item for item in items if item[2] is not MISSING]
         if missing:
             self._missing.append((space.keys(), missing))
+        self.shareable.update(map(id, func.__closure__ or ()), (id(func),))
         self._cells += cells
         self._items += items
         self._add_all([value for _, value in cells if value is not MISSING])
@@ -252,6 +252,7 @@ class Watch:
             for name, value in cls.__dict__.items()
             if type(value) not in _DESCRIPTORS_OF_C  # they keep the class alive
         ]
+        self.shareable.add(id(cls))
         self._classes.append((weakref.ref(cls), len(cls.__dict__), attributes))
         self._add_all(cls.__bases__)
         self._add_all([value for name, value in attributes if name not in _FIXED_ATTRIBUTES])
@@ -275,6 +276,8 @@ def _set_slot_names(cls: type) -> None:
 @functools.lru_cache(maxsize=1024)
 def _assigns_outside(code: types.CodeType) -> bool:
     """Return whether a function with this code may assign module or closure variables."""
+    if any(not _ASSIGNING_NAMES.isdisjoint(inner.co_names) for inner in nested_codes(code)):
+        return True
     outer = set(code.co_freevars)
     return any(
         step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.values import by_value
-from weft.protocol.values.pickling import cloudpickle_dumps
+from weft.protocol.values.pickling import cloudpickle_dumps, global_names
 from weft.protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
@@ -297,6 +297,52 @@ def test_reader_unpickles_a_class_once():
     assert main.C.m is method
 
 
+def test_members_that_share_nothing_are_unpickled_once_each():
+    main, _ = program("""
+        class C:
+            def m(self): return 1
+        def f(): return 'f'
+        def g(): return 'g'
+    """)
+    first, second = send(main.C(), main.f), send(main.C(), main.g)
+    method = main.C.m  # the class of this process is that of the reader, too
+    assert send(main.C(), main.f)[1] is first[1]
+    assert send(main.C(), main.g)[1] is second[1]
+    assert main.C.m is method
+    assert (first[1](), second[1]()) == ("f", "g")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "[f, helper]",
+        "[helper, f]",
+        "[f, g]",
+        "[other, f, other2, g]",
+        "[C, other, uses_class]",
+        "[h, other, h2]",
+    ],
+)
+def test_members_that_share_something_share_it_at_the_reader(args):
+    _, space = program("""
+        def helper(): pass
+        def f(): return helper
+        def g(): return helper
+        def other(): pass
+        def other2(): pass
+        class C: pass
+        def uses_class(): return C
+        def make(n):
+            return (lambda: n), (lambda: n)
+        h, h2 = make(3)
+    """)
+    given = eval(args, space)
+    assert is_grouped(given)
+    received = send(given)[0]
+    assert describe(received) == describe(pickle.loads(cloudpickle_dumps(given)))
+    assert [item.__name__ for item in received] == [item.__name__ for item in given]
+
+
 def test_objects_that_members_share_are_shared_after_unpickling():
     main, _ = program("""
         n = 0
@@ -477,7 +523,10 @@ def test_reader_in_another_process_gets_the_present_state_of_a_class():
 
 
 def describe(obj):
-    """Return a tree of text that is equal for equal object graphs, identities included."""
+    """Return a tree of text that is equal for equal object graphs.
+
+    Identities count, but not those of tuples, and of the namespaces of functions.
+    """
     numbers = {}
     kept = []  # no id is used twice
 
@@ -488,6 +537,8 @@ def describe(obj):
     def walk(x):
         if isinstance(x, (int, str, bytes, float, type(None))):
             return repr(x)
+        if isinstance(x, tuple):
+            return ["tuple", *map(walk, x)]
         if id(x) in numbers:
             return f"#{numbers[id(x)]}"
         numbers[id(x)] = len(numbers)
@@ -498,7 +549,8 @@ def describe(obj):
             return [(k, walk(v)) for k, v in sorted(x.items()) if k != "__builtins__"]
         if isinstance(x, types.FunctionType):
             cells = [walk(cell) for cell in x.__closure__ or ()]
-            space = walk(x.__globals__) if x.__module__ == "__main__" else x.__module__
+            names = [name for name in sorted(global_names(x.__code__)) if name in x.__globals__]
+            space = [(name, walk(x.__globals__[name])) for name in names]
             return [x.__name__, code(x.__code__), walk(x.__defaults__), cells, space, walk(vars(x))]
         if isinstance(x, types.CellType):
             return ["cell", walk(x.cell_contents)]
