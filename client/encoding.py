@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -34,8 +35,12 @@ from .core.submitting import MAX_NBYTES, MAX_TASKS
 from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
+_log: Final = logging.getLogger("weft.client")
+
 _FIRST_CHUNK: Final = 256
 _MAX_FUNCTIONS: Final = 1024
+#: Pickling more than this for each call takes more time than most tasks.
+_LARGE_FUNCTION: Final = 8 << 20
 
 
 class MapChunk:
@@ -71,6 +76,8 @@ class Encoder:
         #: {function id: its record}. Forgetting one costs no more than sending it again.
         self._functions: dict[bytes, FunctionRecord] = {}
         self._shared = SharedArguments()
+        #: {name of a function with much data in it: whether the user was warned}
+        self._large: dict[str, bool] = {}
 
     def function(self, func: Callable[..., Any]) -> FunctionRecord:
         """Return the record of a function.
@@ -85,7 +92,27 @@ class Encoder:
                 self._functions.clear()
             record = FunctionRecord(function_id, blob, function_name(func))
             record = self._functions.setdefault(function_id, record)
+            is_anew = True
+        else:
+            is_anew = blob is not record.blob
+        if is_anew and len(blob) > _LARGE_FUNCTION:
+            self._note_large(record.name, len(blob))
         return record
+
+    def _note_large(self, name: str, nbytes: int) -> None:
+        """Warn once per function that is pickled again and again, with much data in it."""
+        is_first = name not in self._large
+        if not is_first and not self._large[name]:
+            self._large[name] = True
+            _log.warning(
+                "the function %s is pickled again for a call, with %.0f MB in its closure or in "
+                "global variables that it reads; define it once and use map, or pass the data as "
+                "an argument: large arguments are sent once",
+                name,
+                nbytes / 1e6,
+            )
+        elif is_first and len(self._large) < _MAX_FUNCTIONS:
+            self._large[name] = False
 
     def number_key(self, name: str) -> str:
         """Return a key that no other task has."""

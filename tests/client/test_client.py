@@ -660,6 +660,23 @@ def test_options_of_a_local_cluster_need_one(scheduler):
         Client(3)
 
 
+def test_a_large_closure_in_a_loop_of_submit_is_warned_of_once(client, caplog):
+    data = bytes(9 << 20)
+    for i in range(3):
+        assert client.submit(lambda i: len(data) + i, i).result(20) == len(data) + i
+    (record,) = [r for r in caplog.records if r.name == "weft.client"]
+    assert "the function lambda is pickled again for a call, with 9 MB" in record.message
+    caplog.clear()
+
+    def once(i):
+        return len(data) + i
+
+    for i in range(3):
+        client.submit(once, i).result(20)
+    assert client.gather(client.map(once, range(3))) == [len(data) + i for i in range(3)]
+    assert not caplog.records
+
+
 # --- Threads --------------------------------------------------------------------------------------
 
 
