@@ -7,9 +7,9 @@ pickled. The members of one argument make one *group*. Those of them that share 
 *part* of it, which cloudpickle pickles together; the pickle of the argument contains the pickles of
 the parts and refers to the members in them by number.
 
-The pickle of a group is used again while a `Watch` shows no change; and a reader uses what it has
-unpickled for later tasks, too, while a `Watch` of that shows no change. The reader gets the same as
-from cloudpickle alone:
+The pickle of a group is used again while a `CodeWatch` shows no change; and a reader uses what it
+has unpickled for later tasks, too, while a `CodeWatch` of that shows no change. The reader gets the
+same as from cloudpickle alone:
 
 - Members that share a function, a class or a closure variable are pickled together, and share it at
   the reader, too. (Others do not share their module variables, which none of them can assign.)
@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from .functions import TRUSTED_NBYTES, make_room
 from .pickling import PROTOCOL, cloud_reducers, cloudpickle_dumps, is_importable, registered_modules
-from .watching import MADE_IN_PYTHON, NotFrozen, Watch
+from .watching import MADE_IN_PYTHON, CodeWatch, NotFrozen
 
 #: Entries of each cache. A larger group than `TRUSTED_NBYTES` is not kept.
 _MAX_ENTRIES: Final = 512
@@ -78,7 +78,7 @@ class _Group:
 
     def __init__(self, members: list[Any], on_collected: Callable[[Any], object]) -> None:
         # Before pickling, so that a change during it differs from the record, and is noticed.
-        self.watch = Watch(members, strict=True)
+        self.watch = CodeWatch(members, strict=True)
         self.nbytes = 0
         #: The reduced form of each member in the pickle of an argument.
         self.reduced: list[Any] = [None] * len(members)
@@ -96,7 +96,7 @@ def _split(members: list[Any]) -> list[list[int]]:
     for i, member in enumerate(members):
         ids, indices = {id(member)}, [i]
         if len(members) > 1:
-            ids |= Watch([member], strict=True).shareable
+            ids |= CodeWatch([member], strict=True).shareable
         apart = [part for part in parts if part[0].isdisjoint(ids)]
         for other_ids, others in parts:
             if not other_ids.isdisjoint(ids):
@@ -306,7 +306,7 @@ def _reduce_type_of_c(cls: type) -> Any:
 
 #: {digest: (members, their watch; None if they may change unseen)} of parts that were read.
 #: Bounded; the oldest is dropped first.
-_loaded: Final[dict[bytes, tuple[tuple[Any, ...], Watch | None]]] = {}
+_loaded: Final[dict[bytes, tuple[tuple[Any, ...], CodeWatch | None]]] = {}
 
 
 def load_member(digest: bytes, blob: bytes, i: int) -> Any:
@@ -321,7 +321,7 @@ def load_member(digest: bytes, blob: bytes, i: int) -> Any:
             return members[i]
     members = load_members(digest, blob)
     try:
-        watch = Watch(members, strict=True)
+        watch = CodeWatch(members, strict=True)
     except Exception:  # NotFrozen, or another thread changes them meanwhile
         watch = None
     make_room(_loaded, _MAX_ENTRIES)

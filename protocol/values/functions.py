@@ -7,7 +7,7 @@ travels by value takes 20 µs and more, so the result is kept per function objec
 - An importable function is sent as its name, and remembered by identity, without further checks.
 - A function of `__main__`, a lambda or a closure is sent with its code, defaults, closure variables
   and the module variables that it reads (and those of the `__main__` functions among them). A
-  `watching.Watch` compares all of these; a changed one means a new pickle.
+  `watching.CodeWatch` compares all of these; a changed one means a new pickle.
 - Identity does not show that a list or an array was changed in place. So if a captured value
   is mutable, the function is pickled again each time; unless the pickle is beyond 64 KiB: then
   it is trusted, because 5000 calls of a function over 100 MB must not pickle it 5000 times.
@@ -38,7 +38,7 @@ from .pickling import (
     travels_as_name,
     type_name,
 )
-from .watching import Watch
+from .watching import CodeWatch
 
 _MAX_ENTRIES = 1024
 TRUSTED_NBYTES = 64 * 1024
@@ -55,7 +55,7 @@ class _PickledFunction:
     #: The return value of dumps_function.
     result: tuple[bytes, bytes]
     #: None for importable functions.
-    watch: Watch | None
+    watch: CodeWatch | None
 
 
 #: {id(function): entry}. An entry leaves before its function's id can be used again: its weak
@@ -101,7 +101,7 @@ def function_name(func: Callable[..., Any]) -> str:
 
 def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
     # Before pickling, so that a change during it differs from the record, and is noticed.
-    watch = None if travels_as_name(func) else Watch((func,))
+    watch = None if travels_as_name(func) else CodeWatch((func,))
     # In one piece: the content is hashed, and sent once.
     blob = dumps_plain(func, f"function {function_name(func)}")
     result = (hashlib.blake2b(blob, digest_size=16).digest(), blob)

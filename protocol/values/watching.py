@@ -6,7 +6,7 @@ more; to compare all of these by identity takes about 50 ns each. Variables that
 name that is defined or imported later, a builtin that a module variable hides later, an empty
 closure cell) are compared too.
 
-Identity does not show that a list or an array was changed in place, so a `Watch` also records
+Identity does not show that a list or an array was changed in place, so a `CodeWatch` also records
 whether it met anything mutable.
 """
 
@@ -91,7 +91,7 @@ class NotFrozen(Exception):
     """A part of what is watched is mutable."""
 
 
-class Watch:
+class CodeWatch:
     """The objects that the pickle of some functions and classes is made of.
 
     Make it before pickling, so that a change during it differs from the record, and is noticed.
