@@ -37,7 +37,7 @@ _Lane = TypeVar("_Lane", bound=RotatingLane)
 class Rotation(Generic[_Lane]):
     """The lanes of one queue. Smaller levels are better."""
 
-    __slots__ = ("_levels", "is_news", "lanes")
+    __slots__ = ("_levels", "has_new_lane", "lanes")
 
     def __init__(self) -> None:
         #: {(level, client): lane}: all that hold items, and those that had no turn since
@@ -45,7 +45,7 @@ class Rotation(Generic[_Lane]):
         #: {level: clients whose lanes are at this level, the next one first}; no deque is empty
         self._levels: dict[int, deque[int]] = {}
         #: a lane came since the last `turn`: the stretch under way should end
-        self.is_news = False
+        self.has_new_lane = False
 
     def enrol(self, level: int, client: int, lane: _Lane) -> None:
         """Add a client's lane as the next one; it must have none at this level yet."""
@@ -56,11 +56,11 @@ class Rotation(Generic[_Lane]):
             self._levels[level] = deque((client,))
         else:
             clients.appendleft(client)
-        self.is_news = True
+        self.has_new_lane = True
 
     def turn(self) -> _Lane | None:
         """Return the lane whose turn it is, now the last of its level; None if all are empty."""
-        self.is_news = False
+        self.has_new_lane = False
         levels = self._levels
         while levels:
             level = min(levels)
@@ -87,7 +87,7 @@ class Rotation(Generic[_Lane]):
             del self._levels[level]
         return None
 
-    def rest(self) -> _Lane | None:
+    def drop_lanes(self) -> _Lane | None:
         """Forget the lanes, all of which are empty, as their clients may never come back.
 
         A single lane stays, and is returned: nearly always its client is the next to use it, and

@@ -44,7 +44,7 @@ from .tasks import (
     TaskClass,
     TaskGroup,
 )
-from .transitions import lay_to_rest, take_back_from
+from .transitions import note_attempt_ended, take_back_from
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -122,7 +122,7 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
     The first ones take the room that there is; a class that was served is the last one next time.
     """
     ready = state.ready
-    classes = [c for c in ready if c.open or c.resources or c.queue.rotation.is_news]
+    classes = [c for c in ready if c.open or c.resources or c.queue.rotation.has_new_lane]
     least: dict[str, float] = {}
     if state.takers:
         for task_class in classes:
@@ -144,7 +144,7 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
             _assign_scarce(state, drafts, task_class, least)
         else:
             _assign_class(state, drafts, task_class, task_class.open)
-            if queue.n and queue.rotation.is_news:
+            if queue.n and queue.rotation.has_new_lane:
                 _let_newcomer_in(state, drafts, task_class)
         if queue.n < n_before:
             del ready[task_class]
@@ -426,7 +426,7 @@ def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsRetu
         task = ws.processing.get(attempt)
         if task is None:
             state.counters.reports_stale += 1
-            lay_to_rest(state, ws, attempt)
+            note_attempt_ended(state, ws, attempt)
             continue
         tasks[task] = None
     state.counters.tasks_returned += len(tasks)

@@ -23,7 +23,7 @@ from .transitions import (
     enqueue,
     err,
     free_resources,
-    lay_to_rest,
+    note_attempt_ended,
     release_unneeded,
     take_back_from,
 )
@@ -52,7 +52,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         task = processing.pop(attempt, None)
         if task is None:
             n_stale += 1
-            lay_to_rest(state, ws, attempt)
+            note_attempt_ended(state, ws, attempt)
             drop_attempt(state, ws, attempt)
             continue
         occupancy_ns += task.estimate_ns
@@ -117,12 +117,12 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     if ready_keys:
         state.story.note(state.now, f"finished on {ws.name}", ready_keys)
     if others:
-        _tell_others(state, ws, others)
+        _report_results(state, ws, others)
     if unneeded:
         release_unneeded(state, unneeded)
 
 
-def _tell_others(
+def _report_results(
     state: SchedulerState, ws: WorkerHandle, rows: list[tuple[SchedulerTask, Blob | None]]
 ) -> None:
     """Results that are too large to ride along, or that several clients want."""
@@ -164,7 +164,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         task = ws.processing.get(attempt)
         if task is None:
             state.counters.reports_stale += 1
-            lay_to_rest(state, ws, attempt)
+            note_attempt_ended(state, ws, attempt)
             continue
         n_before = state.n_exceptions.get(task, 0)
         if n_before < task.group.retries:
@@ -184,4 +184,4 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
 def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) -> None:
     """Dropped attempts hold no thread and no resources any more."""
     for attempt in message.attempts:
-        lay_to_rest(state, ws, attempt)
+        note_attempt_ended(state, ws, attempt)

@@ -22,12 +22,12 @@ from ...protocol.wording import counted
 from .losses import note_exit, note_loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import extend_class, fill_class
-from .recovery import blame, lose_worker, tell_peers
+from .recovery import count_death, lose_worker, notify_workers_of_loss
 from .refusals import explain_unrunnable, forget_refusal, remember_refusal
 from .shrinking import shrink
 from .submission import unwant
 from .tasks import NO_WORKER, SchedulerTask, TaskClass
-from .transitions import enqueue, move, release_unneeded, set_aside
+from .transitions import enqueue, file_unrunnable, move, release_unneeded
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -106,9 +106,9 @@ def _refuse_for_good(
         state.refuse(peer, reason)
         return
     host = str(message.facts.get("host", ""))
-    is_news = remember_refusal(state, message.name, host, why)
+    is_first = remember_refusal(state, message.name, host, why)
     who = f"worker {message.name} on {host}" if host else f"worker {message.name}"
-    state.refuse(peer, f"{who} is refused: {why}" if is_news else "")
+    state.refuse(peer, f"{who} is refused: {why}" if is_first else "")
 
 
 def _python_minor(facts: dict[str, Any]) -> str:
@@ -206,16 +206,16 @@ def _cluster_change(state: SchedulerState, joined: WorkerHandle | None = None) -
             for task in list(task_class.unrunnable):
                 enqueue(state, task)
         elif not task_class.members and len(task_class.queue):
-            _set_all_aside(state, task_class)
+            _file_all_unrunnable(state, task_class)
     changed = _cluster_changed(state)
     for client in state.clients_by_peer.values():
         state.send_client(client, changed)
 
 
-def _set_all_aside(state: SchedulerState, task_class: TaskClass) -> None:
+def _file_all_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
     for task in task_class.queue.items():
         move(state, task, NO_WORKER)
-        set_aside(state, task)
+        file_unrunnable(state, task)
 
 
 # -- ends -----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _remove_worker(
     else:
         state.counters.workers_lost += 1
         note_loss(state, ws)
-        tell_peers(state, ws)
+        notify_workers_of_loss(state, ws)
     lose_worker(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
@@ -376,7 +376,7 @@ def on_worker_exited(
         message = m.WorkerExited(worker_id=worker_id, reason=reason, running=message.running)
     note_exit(state, worker_id, message.reason)
     if lost is not None:
-        blame(state, message)
+        count_death(state, message)
     if ws is not None:
         state.exit_reports[worker_id] = message
 
@@ -405,7 +405,7 @@ def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
             and now - task_class.unrunnable_since > state.unrunnable_after_s
         ):
             task_class.warned = True
-            _say_unrunnable(state, task_class)
+            _report_unrunnable(state, task_class)
 
 
 def _note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
@@ -428,15 +428,15 @@ def _end_silent(state: SchedulerState) -> None:
     """
     now, silence = state.now, state.heartbeat_s * MISSED_HEARTBEATS
     # Messages that arrived while the scheduler itself was held up are still to be read.
-    deaf = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
+    held_up_s = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
     state.last_tick = now
-    if deaf > 0:
+    if held_up_s > 0:
         for ws in state.workers.values():
-            ws.last_seen += deaf
+            ws.last_seen += held_up_s
         for supervisor in state.supervisors.values():
-            supervisor.last_seen += deaf
+            supervisor.last_seen += held_up_s
         for peer in state.strangers:
-            state.strangers[peer] += deaf
+            state.strangers[peer] += held_up_s
     for ws in list(state.workers.values()):
         if now - ws.last_seen > silence:
             state.refuse(
@@ -467,7 +467,7 @@ def _is_old(now: float, then: float) -> bool:
     return now - then > EXIT_REPORT_WAIT_S
 
 
-def _say_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
+def _report_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
     reason = explain_unrunnable(state, task_class)
     by_client: dict[ClientHandle, list[str]] = {}
     task: SchedulerTask

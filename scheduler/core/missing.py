@@ -13,7 +13,7 @@ from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
-from .submission import tell
+from .submission import send_states
 from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, SchedulerTask
 from .transitions import (
     ACTIVE,
@@ -22,8 +22,8 @@ from .transitions import (
     assigned_behind,
     drop_attempt,
     err,
+    file_unrunnable,
     move,
-    set_aside,
     take_back,
     wait_or_enqueue,
 )
@@ -103,7 +103,7 @@ def _give_up_unreachable(
             continue
         if task.state == QUEUED:
             move(state, task, NO_WORKER)
-            set_aside(state, task)
+            file_unrunnable(state, task)
         if is_known and state.now - first > patience and task.state in ACTIVE:
             text = (
                 f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "
@@ -126,7 +126,7 @@ def on_report_missing(
             task.delivered = False
             activate(state, task)
     unknown = [key for key in message.keys if key not in state.tasks]
-    tell(state, client, message.keys)
+    send_states(state, client, message.keys)
     if unknown:
         state.send_client(client, m.KeysUnknown(keys=unknown))
 

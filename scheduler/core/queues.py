@@ -109,7 +109,7 @@ class ReadyQueue(Generic[_Item]):
         """Take the next item, or None."""
         lane = self._lane
         while True:
-            if lane is None or self.left_ns <= 0 or self.rotation.is_news:
+            if lane is None or self.left_ns <= 0 or self.rotation.has_new_lane:
                 lane = self._lane = self.rotation.turn()
                 self.left_ns = STRETCH_NS
                 if lane is None:
@@ -151,7 +151,7 @@ class ReadyQueue(Generic[_Item]):
 
     def _end(self) -> None:
         """Take the dead entries out: no item is queued."""
-        lane = self.rotation.rest()
+        lane = self.rotation.drop_lanes()
         if lane is None:
             self._lane = None
         else:

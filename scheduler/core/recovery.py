@@ -16,7 +16,7 @@ from ...protocol.wire.failure import worker_died
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
 from .relays import end_relays
-from .submission import tell
+from .submission import send_states
 from .tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
 from .transitions import ACTIVE, err, take_back
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .state import SchedulerState
 
 
-def tell_peers(state: SchedulerState, lost: WorkerHandle) -> None:
+def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
     """Let no worker wait for data of a lost one.
 
     Its process need not have ended: one that is suspended, or whose machine is out of reach, keeps
@@ -58,7 +58,7 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     replace_lost(state, lost)
     for client, keys in moved.items():
         # They may be waiting for an answer of the lost worker, which need not come.
-        tell(state, client, keys)
+        send_states(state, client, keys)
     for function in state.functions.values():
         function.workers.pop(ws, None)
     end_relays(state, ws)
@@ -66,7 +66,7 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     if (processing or held) and ws.supervisor_id:
         state.lost_workers[ws.worker_id] = (state.now, ws, processing, held)
         if report is not None:
-            blame(state, report)
+            count_death(state, report)
 
 
 def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
@@ -80,7 +80,7 @@ def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
     return text + "; raise memory_limit, or gather and release results in batches"
 
 
-def blame(state: SchedulerState, report: m.WorkerExited) -> None:
+def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     """Count a death against the tasks whose user code was running, or whose results were served.
 
     Too many and the task is given up.

@@ -37,12 +37,12 @@ class Refusal:
 def remember_refusal(state: SchedulerState, name: str, host: str, why: str) -> bool:
     """Note that a worker was refused for good; return whether that was not known before."""
     known = state.refusals.pop((name, host), None)
-    is_news = known is None or known.why != why
+    is_first = known is None or known.why != why
     n_times = 1 if known is None else known.n_times + 1
     state.refusals[name, host] = Refusal(name, host, why, state.now, n_times)
     while len(state.refusals) > MAX_REFUSED:
         del state.refusals[next(iter(state.refusals))]
-    return is_news
+    return is_first
 
 
 def forget_refusal(state: SchedulerState, name: str, host: str) -> None:

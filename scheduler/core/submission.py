@@ -279,7 +279,7 @@ def _on_known(
         if task.state == RELEASED:
             activate(state, task)
         shared.append(task.key)
-    tell(state, client, shared)
+    send_states(state, client, shared)
 
 
 def run_again(state: SchedulerState, task: SchedulerTask) -> None:
@@ -324,7 +324,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
         if task.state == RELEASED:
             activate(state, task)
         known.append(key)
-    tell(state, client, known)
+    send_states(state, client, known)
     # Until the client submits these anew it has no wish that it could withdraw.
     _release(state, client, unlinked)
     if unknown or unlinked:
@@ -363,7 +363,7 @@ def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
     return message.spec_hashes[row] != task.spec_hash
 
 
-def tell(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
+def send_states(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
     """Send a client the present state of some keys."""
     pending = []
     in_memory = m.KeysInMemory(keys=[], nbytes=[], holder_of=[], holders=[])

@@ -190,7 +190,7 @@ def assigned_behind(tasks: Iterable[SchedulerTask], ws: WorkerHandle) -> dict[Sc
     return behind
 
 
-def lay_to_rest(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
+def note_attempt_ended(state: SchedulerState, ws: WorkerHandle, attempt: int) -> None:
     """Note that an abandoned attempt has ended, or that its report has crossed the DropAttempts."""
     resources = ws.zombies.pop(attempt, None)
     if resources is not None:
@@ -244,7 +244,7 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
         note_ready(state, task_class, level_of(task.priority))
     else:
         move(state, task, NO_WORKER)
-        set_aside(state, task)
+        file_unrunnable(state, task)
 
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:
@@ -258,7 +258,7 @@ def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None
             state.takers.update(task_class.members)
 
 
-def set_aside(state: SchedulerState, task: SchedulerTask) -> None:
+def file_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     """File a task that has just become no_worker."""
     task_class = task.group.task_class
     if not task_class.unrunnable:
@@ -344,7 +344,7 @@ def err(
     """
     if not inherited:
         state.counters.count_failed(failure[0])
-    told: dict[ClientHandle, list[str]] = {}
+    keys_by_client: dict[ClientHandle, list[str]] = {}
     unneeded: list[SchedulerTask] = []
     over = task if reported else None
     stack = [task]
@@ -364,14 +364,14 @@ def err(
         state.deaths.pop(task, None)
         state.out_of_reach.pop(task, None)
         for client in task.wanted_by:
-            told.setdefault(client, []).append(task.key)
+            keys_by_client.setdefault(client, []).append(task.key)
         if was_active:
             stop_waiting(task, unneeded)
         if task.dependents:
             stack.extend(d for d in task.dependents if d.state in ACTIVE)
         unneeded.append(task)
     state.story.note(state.now, "erred", keys)
-    for client, erred in told.items():
+    for client, erred in keys_by_client.items():
         send_erred(state, client, erred, failure)
     release_unneeded(state, unneeded)
 

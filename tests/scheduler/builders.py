@@ -232,7 +232,7 @@ def assignment(out: Out, peer: int) -> m.AssignTasks:
     return message
 
 
-def told(out: Out, peer: int, kind: type[Message]) -> list[str]:
+def sent_keys(out: Out, peer: int, kind: type[Message]) -> list[str]:
     """Return the keys in a peer's messages of one kind."""
     return [key for x in out.get(peer, []) if isinstance(x, kind) for key in x.keys]  # type: ignore[attr-defined]
 

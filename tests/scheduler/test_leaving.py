@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 
-from .builders import Board, assigned, finished, graph, told
+from .builders import Board, assigned, finished, graph, sent_keys
 
 LEAVING = m.WorkerLeaving(reason="SIGTERM")
 
@@ -28,7 +28,7 @@ def test_unstarted_tasks_of_a_leaving_worker_go_elsewhere_at_once(board):
     # Running tasks are not placed again, and their results count.
     assert board.where("a") == worker
     out = board.send(worker, finished([running]))
-    assert told(out, client, m.ResultsReady) == ["a"]
+    assert sent_keys(out, client, m.ResultsReady) == ["a"]
     assert board.send(worker, m.Bye(reason="SIGTERM")).get(other) is None
     assert board.state.counters.workers_left == 1
     assert board.state.counters.tasks_recomputed == 0

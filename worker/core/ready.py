@@ -130,7 +130,7 @@ class ReadyTasks:
     def _end(self) -> None:
         """Remove the litter: no task is ready."""
         self._lane = None
-        lane = self.rotation.rest()
+        lane = self.rotation.drop_lanes()
         if lane is not None:
             lane.run.clear()
             lane.heap.clear()

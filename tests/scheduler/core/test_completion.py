@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
-from ..builders import Board, assigned, dropped, finished, graph, told
+from ..builders import Board, assigned, dropped, finished, graph, sent_keys
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def test_each_client_gets_only_the_keys_that_it_wants(board):
     board.send(alice, graph("a b"))
     board.send(bob, graph("b c"))
     out = board.finish(worker, "a", "b", "c")
-    assert told(out, alice, m.ResultsReady) == ["a", "b"]
-    assert sorted(told(out, bob, m.ResultsReady)) == ["b", "c"]
+    assert sent_keys(out, alice, m.ResultsReady) == ["a", "b"]
+    assert sorted(sent_keys(out, bob, m.ResultsReady)) == ["b", "c"]
 
 
 def test_a_completion_of_another_attempt_is_stale_and_its_copy_is_dropped(board):
@@ -111,7 +111,7 @@ def test_a_task_is_run_again_as_often_as_it_may(board):
     assert assigned(board.raise_(worker, "a"), worker) == {"a": 2}
     assert assigned(board.raise_(worker, "a"), worker) == {"a": 3}
     out = board.raise_(worker, "a")
-    assert told(out, client, m.KeysErred) == ["a"]
+    assert sent_keys(out, client, m.KeysErred) == ["a"]
     ((*_, attempts),) = out[client][0].failures
     assert attempts == 3
     assert board.state.counters.tasks_retried == 2
@@ -130,7 +130,7 @@ def test_a_retry_whose_reason_failed_in_the_same_message_is_not_run(board):
     board.send(client, graph("x", retries=1), graph("y", function="f"), graph(":x :y -> z"))
     board.send(client, m.ReleaseKeys(keys=["x", "y"]))
     out = board.raise_(worker, "x", "y")
-    assert told(out, client, m.KeysErred) == ["z"]
+    assert sent_keys(out, client, m.KeysErred) == ["z"]
     assert assigned(out, worker) == {}
     assert board.states("x", "y", "z") == ["released", "released", "erred"]
 

@@ -18,7 +18,7 @@ from ..builders import Board, graph
 #: {function that calls `err`: why it fails the task}
 CAUSES = {
     "on_erred": "raised",
-    "blame": "too many workers died under it",
+    "count_death": "too many workers died under it",
     "_give_up_unreachable": "its inputs are at workers that cannot reach each other",
     "_fail_unlinked": "an input is unknown or needs this task",
     "cancel_dependents": "an input was cancelled",

@@ -10,7 +10,7 @@ from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.info import cluster_info
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
-from ..builders import Board, assigned, graph, told
+from ..builders import Board, assigned, graph, sent_keys
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ def test_a_client_that_is_back_in_time_is_sent_the_states_of_its_wanted_keys(boa
     board.finish(worker, "a")
     client = board.client("alice")
     out = board.send(client, m.WantKeys(keys=["a", "b"]))
-    assert told(out, client, m.KeysInMemory) == ["a"]
-    assert told(out, client, m.KeysPending) == ["b"]
+    assert sent_keys(out, client, m.KeysInMemory) == ["a"]
+    assert sent_keys(out, client, m.KeysPending) == ["b"]
     board.tick(1000.0)
-    assert told(board.out, client, m.KeysCancelled) == []
+    assert sent_keys(board.out, client, m.KeysCancelled) == []
     assert board.state.counters.clients_expired == 0
 
 
@@ -126,7 +126,7 @@ def test_data_that_was_never_sent_to_a_client_does_not_count_as_delivered(board)
     client = board.client("alice")
     board.send(client, m.WantKeys(keys=["a"]))
     out = board.close(worker)
-    assert told(out, client, m.KeysPending) == ["a"]
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
 
 
 def test_a_client_that_sends_a_goodbye_leaves_nothing_behind(board):
@@ -290,12 +290,12 @@ def test_a_task_that_no_worker_can_run_is_logged_and_reported_once(board):
     client = board.client()
     board.worker()
     board.send(client, graph("a b", resources={"gpu": 1.0}))
-    assert told(board.tick(1.0), client, m.KeysUnrunnable) == []
+    assert sent_keys(board.tick(1.0), client, m.KeysUnrunnable) == []
     out = board.tick(5.0)
     (message,) = out[client]
     assert message.keys == ["a", "b"]
     assert "no worker offers gpu: 1" in message.reason
-    assert told(board.tick(5.0), client, m.KeysUnrunnable) == []
+    assert sent_keys(board.tick(5.0), client, m.KeysUnrunnable) == []
 
 
 def test_queued_tasks_are_set_aside_when_the_last_worker_that_may_run_them_goes(board):

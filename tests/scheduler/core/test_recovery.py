@@ -12,7 +12,7 @@ from weft.scheduler.core import relays
 from weft.scheduler.core.membership import MAX_REASON_CHARS
 from weft.scheduler.core.missing import MAX_UNREACHABLE_ROUNDS
 
-from ..builders import Board, assigned, dropped, finished, graph, told
+from ..builders import Board, assigned, dropped, finished, graph, sent_keys
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_lost_worker_s_work_is_placed_again_under_new_attempts(board):
     out = board.close(one)
     assert assigned(out, two) == {"a": 5, "b": 6}
     assert one not in out
-    assert told(out, client, m.KeysErred) == []
+    assert sent_keys(out, client, m.KeysErred) == []
 
 
 def test_a_lost_worker_reschedules_only_its_own_tasks(board):
@@ -46,7 +46,7 @@ def test_a_lost_only_copy_that_is_needed_is_computed_again(board):
     board.finish(one, "a", blob=None, nbytes=1 << 20)
     two = board.worker("two")
     out = board.close(one)
-    assert told(out, client, m.KeysPending) == ["a"]
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
     assert assigned(out, two) == {"a": 2}
 
 
@@ -56,7 +56,7 @@ def test_a_lost_copy_of_delivered_data_is_not_computed_again(board):
     board.send(client, graph("a"))
     board.finish(one, "a")
     two = board.worker("two")
-    assert told(board.close(one), client, m.KeysPending) == []
+    assert sent_keys(board.close(one), client, m.KeysPending) == []
     assert board.states("a") == ["released"]
     # Another client or a new task that needs it later gets it.
     out = board.send(client, graph(":a -> b", blob=None))
@@ -71,7 +71,7 @@ def test_another_client_gets_what_was_delivered_to_the_first_and_lost(board):
     two = board.worker("two")
     board.close(one)
     out = board.send(bob, m.WantKeys(keys=["a"]))
-    assert told(out, bob, m.KeysPending) == ["a"]
+    assert sent_keys(out, bob, m.KeysPending) == ["a"]
     assert assigned(out, two) == {"a": 2}
 
 
@@ -82,7 +82,7 @@ def test_a_second_copy_makes_a_loss_harmless(board):
     board.finish(one, "a", blob=None)
     board.send(two, m.ReplicasAdded(attempts=[1], keys=["a"]))
     out = board.close(one)
-    assert told(out, client, m.KeysPending) == []
+    assert sent_keys(out, client, m.KeysPending) == []
     assert [ws.peer for ws in board.task("a").replicas] == [two]
 
 
@@ -96,7 +96,7 @@ def test_clients_are_sent_the_other_holder_of_data_that_they_lack(board):
     out = board.close(one)
     (told_of,) = [x for x in out[client] if isinstance(x, m.KeysInMemory)]
     assert (told_of.keys, told_of.holders) == (["a"], ["tcp://two"])
-    assert told(out, client, m.KeysPending) == []
+    assert sent_keys(out, client, m.KeysPending) == []
 
 
 def test_workers_with_tasks_are_notified_of_a_lost_holder_of_data(board):
@@ -165,7 +165,7 @@ def test_inputs_of_a_task_that_fails_meanwhile_are_not_computed_again(board):
     board.raise_(one, "bad")
     assert board.states("bad", "x", "y", "z") == ["erred", "memory", "memory", "no_worker"]
     out = board.close(one)
-    assert told(out, client, m.KeysErred) == ["z"]
+    assert sent_keys(out, client, m.KeysErred) == ["z"]
     assert board.states("x", "y", "z") == ["released", "released", "erred"]
 
 
@@ -215,7 +215,7 @@ def test_only_running_tasks_are_blamed_for_a_death_and_too_many_deaths_fail_them
         running = board.attempt("bad")
         board.close(worker)
         out = board.send(supervisor, died(f"w{n}", [running]))
-    assert told(out, client, m.KeysErred) == ["bad"]
+    assert sent_keys(out, client, m.KeysErred) == ["bad"]
     assert board.task("bad").failure == [
         "worker-died", "bad", 2, "w", "SIGKILL",
     ]  # fmt: skip
@@ -234,7 +234,7 @@ def test_a_worker_that_dies_of_serving_a_result_counts_against_its_task():
             board.finish(worker, key, nbytes=500, blob=None)
         board.close(worker)
         out = board.send(supervisor, died(f"w{n}", [attempt]))
-    assert told(out, client, m.KeysErred) == ["large"]
+    assert sent_keys(out, client, m.KeysErred) == ["large"]
     assert board.task("large").failure == [
         "worker-died", "large", 2, "w",
         "SIGKILL, while its result (500 bytes) was pickled or sent",
@@ -255,7 +255,7 @@ def test_a_result_that_is_there_again_before_the_report_comes_is_counted_and_sta
     assert board.states("a") == ["memory"]
     board.close(two)
     out = board.send(supervisor, died("w2", [2]))
-    assert told(out, client, m.KeysErred) == ["a"]
+    assert sent_keys(out, client, m.KeysErred) == ["a"]
 
 
 def test_the_report_may_come_before_the_connection_ends():
@@ -266,7 +266,7 @@ def test_the_report_may_come_before_the_connection_ends():
     board.send(supervisor, died("w1", [1]))
     assert board.states("bad") == ["processing"]
     out = board.close(worker)
-    assert told(out, client, m.KeysErred) == ["bad"]
+    assert sent_keys(out, client, m.KeysErred) == ["bad"]
 
 
 def test_a_death_that_is_reported_late_does_not_count_for_a_task_that_has_failed_since():
@@ -279,7 +279,7 @@ def test_a_death_that_is_reported_late_does_not_count_for_a_task_that_has_failed
     board.close(one)
     board.raise_(two, "a")
     out = board.send(supervisor, died("w1", [running]))
-    assert told(out, client, m.KeysErred) == []
+    assert sent_keys(out, client, m.KeysErred) == []
     assert board.state.deaths == {}
     # Submitted again, its count starts at zero: one death is allowed.
     board.send(client, graph("a"))
@@ -327,7 +327,7 @@ def test_a_task_that_waits_for_data_that_is_nowhere_is_taken_back(board):
     assert dropped(out, two) == [attempt]
     assert board.where("a") == one  # `two` may still hold a thread for b
     assert board.states("b") == ["waiting"]
-    assert told(out, client, m.KeysPending) == ["a"]
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
 
 
 def test_a_missing_key_of_an_unknown_holder_loses_nothing(board):

@@ -9,7 +9,7 @@ from weft.protocol.wire.handshake import Role
 from weft.scheduler.core import refusals
 from weft.scheduler.core.info import cluster_info
 
-from ..builders import Board, graph, told
+from ..builders import Board, graph, sent_keys
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def reason(board: Board, **options: object) -> str:
     board.send(client, graph("a", **options))
     board.tick(5.0)
     (message,) = [x for x in board.out[client] if isinstance(x, m.KeysUnrunnable)]
-    assert told(board.out, client, m.KeysUnrunnable) == ["a"]
+    assert sent_keys(board.out, client, m.KeysUnrunnable) == ["a"]
     return message.reason
 
 

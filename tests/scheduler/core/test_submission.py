@@ -6,7 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 
-from ..builders import Board, assigned, assignment, dropped, finished, function_id, graph, told
+from ..builders import Board, assigned, assignment, dropped, finished, function_id, graph, sent_keys
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_key_twice_in_one_submission_is_one_task(board):
     message.args.append(b"args of a")
     message.function_of.append(0)
     out = board.send(client, message)
-    assert told(out, client, m.KeysPending) == ["a"]
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
     assert len(board.state.tasks) == 1
 
 
@@ -93,7 +93,7 @@ def test_release_others_keeps_the_task_with_the_given_hash(board):
     board.send(client, m.ReleaseOthers(keys=["a"], spec_hashes=[other]))
     assert list(board.state.tasks) == ["b"]
     out = board.send(client, graph("a", named="two"))
-    assert told(out, client, m.KeysErred) == []
+    assert sent_keys(out, client, m.KeysErred) == []
 
 
 def test_results_sent_in_an_earlier_session_are_kept_for_a_client_that_submits_them_again(board):
@@ -103,7 +103,7 @@ def test_results_sent_in_an_earlier_session_are_kept_for_a_client_that_submits_t
     assert board.task("a").delivered
     board.send(client, graph("a"))
     out = board.close(worker)
-    assert told(out, client, m.KeysPending) == ["a"]
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
 
 
 def test_a_wanted_key_does_not_match_another_task_of_the_same_name(board):
@@ -112,8 +112,8 @@ def test_a_wanted_key_does_not_match_another_task_of_the_same_name(board):
     board.send(alice, graph("c"))
     hashes = [function_id("one"), function_id("two"), m.NO_HASH]
     out = board.send(bob, m.WantKeys(keys=["a", "b", "c"], spec_hashes=hashes))
-    assert told(out, bob, m.KeysUnknown) == ["b"]
-    assert told(out, bob, m.KeysPending) == ["a", "c"]
+    assert sent_keys(out, bob, m.KeysUnknown) == ["b"]
+    assert sent_keys(out, bob, m.KeysPending) == ["a", "c"]
     assert [client.name for client in board.task("b").wanted_by] == ["alice"]
 
 
@@ -136,7 +136,7 @@ def test_a_submission_of_known_keys_only_leaves_no_class_and_no_function_behind(
 def test_an_unknown_dependency_fails_the_task_and_its_dependents(board):
     client = board.client()
     out = board.send(client, graph(":x -> a", "a -> b"))
-    assert told(out, client, m.KeysErred) == ["a", "b"]
+    assert sent_keys(out, client, m.KeysErred) == ["a", "b"]
     kind, key, text = board.task("b").failure
     assert (kind, key) == ("data-lost", "x")
     assert text.startswith("task 'a' needs it, and the scheduler does not have it")
@@ -147,7 +147,7 @@ def test_a_task_that_lacked_a_dependency_runs_only_when_it_is_submitted_anew(boa
     client, worker = board.client(), board.worker()
     board.send(client, graph(":x -> a", "a -> b"))
     out = board.send(client, graph(":a -> b"))  # the message has no dependencies for a
-    assert told(out, client, m.KeysErred) == ["b", "b"]
+    assert sent_keys(out, client, m.KeysErred) == ["b", "b"]
     out = board.send(client, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
     assert [d.key for d in board.task("a").dependencies] == ["x"]
@@ -174,8 +174,8 @@ def test_a_client_that_is_back_submits_what_another_one_submitted_without_its_in
     if is_released:
         board.send(bob, m.ReleaseKeys(keys=["a"]))
     out = board.send(alice, m.WantKeys(keys=["x", "a", "b"]))
-    assert told(out, alice, m.KeysUnknown) == ["x", "a", "b"]
-    assert told(out, alice, m.KeysErred) == []
+    assert sent_keys(out, alice, m.KeysUnknown) == ["x", "a", "b"]
+    assert sent_keys(out, alice, m.KeysErred) == []
     out = board.send(alice, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
 
@@ -186,7 +186,7 @@ def test_a_client_that_wanted_such_a_task_before_is_not_left_with_it(board):
     board.close(client)
     client = board.client("alice")
     out = board.send(client, m.WantKeys(keys=["a"]))
-    assert told(out, client, m.KeysUnknown) == ["a"]
+    assert sent_keys(out, client, m.KeysUnknown) == ["a"]
     assert board.state.tasks == {}
 
 
@@ -217,7 +217,7 @@ def test_a_call_that_is_submitted_again_runs_again_the_inputs_that_had_failed(bo
     assert board.states("a", "b", "c") == ["erred"] * 3
     out = board.send(client, graph(":b -> c"))
     assert list(assigned(out, worker)) == ["a", "b", "c"]
-    assert told(out, client, m.KeysErred) == []
+    assert sent_keys(out, client, m.KeysErred) == []
     assert board.state.counters.n_erred == 0
 
 
@@ -228,7 +228,7 @@ def test_a_new_task_behind_a_failed_one_that_is_submitted_again_with_it_runs(boa
     board.raise_(worker, "a")
     out = board.send(bob, graph("a -> b"))
     assert list(assigned(out, worker)) == ["a", "b"]
-    assert told(out, bob, m.KeysErred) == []
+    assert sent_keys(out, bob, m.KeysErred) == []
 
 
 def test_a_new_task_behind_one_that_lacked_a_dependency_and_is_mended_runs(board):
@@ -237,7 +237,7 @@ def test_a_new_task_behind_one_that_lacked_a_dependency_and_is_mended_runs(board
     board.send(alice, graph(":x -> a"))
     out = board.send(bob, graph("x -> a", "a -> b"))
     assert list(assigned(out, worker)) == ["x", "a", "b"]
-    assert told(out, bob, m.KeysErred) == []
+    assert sent_keys(out, bob, m.KeysErred) == []
 
 
 def test_a_function_that_was_not_sent_ends_the_connection_of_its_client(board):
@@ -326,8 +326,8 @@ def test_cancel_drops_the_work_and_fails_its_dependents(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", "b -> c"))
     out = board.send(client, m.CancelKeys(keys=["a"], force=False, reason="enough"))
-    assert told(out, client, m.KeysCancelled) == ["a"]
-    assert told(out, client, m.KeysErred) == ["b", "c"]
+    assert sent_keys(out, client, m.KeysCancelled) == ["a"]
+    assert sent_keys(out, client, m.KeysErred) == ["b", "c"]
     assert board.task("c").failure == ["cancelled", "a", "enough"]
     assert sorted(dropped(out, worker)) == [1, 2, 3]
     assert board.state.workers[worker].processing == {}
@@ -342,7 +342,7 @@ def test_cancel_leaves_keys_that_others_want_unless_forced(board):
     assert bob not in out
     assert board.states("a") == ["processing"]
     out = board.send(bob, m.CancelKeys(keys=["a"], force=True, reason=""))
-    assert told(out, bob, m.KeysCancelled) == ["a"]
+    assert sent_keys(out, bob, m.KeysCancelled) == ["a"]
     assert dropped(out, worker) == [1]
 
 
