@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pickle import PicklingError
 from typing import Any
 
 from ..protocol.errors import (
@@ -32,6 +33,12 @@ def _from_exception(failure: Failure) -> BaseException:
         add_note(made, f"weft: attempt {attempts[0]} of {attempts[0]}: each one raised")
     if isinstance(made, TypeError) and (option := meant_option(str(made))):
         add_note(made, f"weft: did you mean {option}?")
+    elif isinstance(made, PicklingError) and "not the same object as __main__." in str(made):
+        add_note(
+            made,
+            "weft: with processes=False, multiprocessing in a task cannot send the script's "
+            "functions and classes: use worker processes, or move them into a module",
+        )
     return made
 
 

@@ -128,3 +128,24 @@ def test_weft_worker_names_a_file_that_hides_a_module_of_the_standard_library(tm
         done = run(code=code, folder=tmp_path, **env)
     assert done.returncode == EXIT_REFUSED
     assert f"cannot join: the file {there / 'mmap.py'} hides the module mmap" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_script_s_function_that_multiprocessing_cannot_send_is_explained(tmp_path):
+    code = """
+import weft
+from multiprocessing.reduction import ForkingPickler
+
+def square(x):
+    return x * x
+
+def task():
+    ForkingPickler.dumps(square)
+
+with weft.Client(processes=False, n_workers=1) as client:
+    error = client.submit(task).exception()
+    print(*error.__notes__, sep="; ")
+    print(client.submit(abs, -1).exception())
+"""
+    done = run(code=code, folder=tmp_path)
+    assert "with processes=False, multiprocessing in a task cannot send" in done.stdout, done.stderr
