@@ -229,7 +229,73 @@ def _refresh_known(modules: set[str]) -> None:
 
 
 class _ArgumentPickler(pickle.Pickler):
-    """A pickler whose instances have attributes, such as a `reducer_override` of their own."""
+    """Pickles as cloudpickle does, but takes out the members. One is used for many arguments."""
+
+    def __init__(self) -> None:
+        self._file = io.BytesIO()
+        super().__init__(self._file, PROTOCOL, buffer_callback=self._on_buffer)
+        self.dispatch_table = _Known.reducers
+
+    def dump_with(
+        self,
+        obj: object,
+        buffer_callback: Callable[[pickle.PickleBuffer], bool],
+        group: _Group | None,
+    ) -> tuple[bytes, list[Any], _Group | None]:
+        """Pickle; see `_dump_with`. After an exception, this pickler is of no further use."""
+        members: list[Any] = []
+        self._take = buffer_callback
+        self._members = members
+        self._group = group
+        self._refs: list[weakref.ref[Any]] = [] if group is None else group.refs
+        self._is_group = True
+        self.dump(obj)
+        self.clear_memo()
+        data = self._file.getvalue()
+        self._file.seek(0)
+        self._file.truncate()
+        group = self._group
+        is_group = self._is_group and group is not None and len(members) == len(self._refs)
+        del self._take, self._members, self._group, self._refs
+        return data, members, group if is_group else None
+
+    def _on_buffer(self, buffer: pickle.PickleBuffer) -> bool:
+        return self._take(buffer)
+
+    def reducer_override(self, part: Any) -> Any:
+        """Reduce functions and classes here, and all else as usual."""
+        cls = type(part)
+        if cls is types.FunctionType or cls is type or issubclass(cls, type):
+            if id(part) in _Known.importable:
+                return NotImplemented
+            # Each member is met once: pickle remembers what it has seen.
+            members = self._members
+            i = len(members)
+            if self._group is not None and i < len(self._refs) and self._refs[i]() is part:
+                members.append(part)
+                return self._group.reduced[i]
+            return self._reduce_unexpected(part)
+        return NotImplemented
+
+    def _reduce_unexpected(self, part: Any) -> Any:
+        ident = id(part)
+        if is_importable(part):
+            importable = _Known.importable
+            importable[ident] = weakref.ref(part, lambda _ref: importable.pop(ident, None))
+            return NotImplemented
+        if type(part) is type and not part.__flags__ & MADE_IN_PYTHON:
+            return _reduce_type_of_c(part)
+        self._members.append(part)
+        if len(self._members) == 1 and (known := _groups.get((ident,))) is not None:
+            self._group, self._refs = known, known.refs
+            return known.reduced[0]
+        self._is_group = False
+        return operator.getitem, ((), 0)
+
+
+#: Picklers that are not in use: to make one takes as long as to pickle a small argument. Pickling
+#: may nest, and happens on several threads; each then takes one of its own.
+_picklers: Final[list[_ArgumentPickler]] = []
 
 
 def _dump_with(
@@ -251,46 +317,14 @@ def _dump_with(
     modules = registered_modules()
     if modules != _Known.modules or copyreg.dispatch_table != _Known.registered:
         _refresh_known(modules)
-    importable, function_type = _Known.importable, types.FunctionType
-    members: list[Any] = []
-    refs = [] if group is None else group.refs
-    is_group = True
-
-    def reduce(part: Any) -> Any:
-        cls = type(part)
-        if cls is function_type or cls is type or issubclass(cls, type):
-            if id(part) in importable:
-                return NotImplemented
-            # Each member is met once: pickle remembers what it has seen.
-            i = len(members)
-            if group is not None and i < len(refs) and refs[i]() is part:
-                members.append(part)
-                return group.reduced[i]
-            return reduce_unexpected(part)
-        return NotImplemented
-
-    def reduce_unexpected(part: Any) -> Any:
-        nonlocal group, refs, is_group
-        ident = id(part)
-        if is_importable(part):
-            importable[ident] = weakref.ref(part, lambda _ref: importable.pop(ident, None))
-            return NotImplemented
-        if type(part) is type and not part.__flags__ & MADE_IN_PYTHON:
-            return _reduce_type_of_c(part)
-        members.append(part)
-        if len(members) == 1 and (known := _groups.get((ident,))) is not None:
-            group, refs = known, known.refs
-            return group.reduced[0]
-        is_group = False
-        return operator.getitem, ((), 0)
-
-    file = io.BytesIO()
-    pickler = _ArgumentPickler(file, PROTOCOL, buffer_callback=buffer_callback)
-    pickler.dispatch_table = _Known.reducers
-    pickler.reducer_override = reduce  # type: ignore[method-assign]
-    pickler.dump(obj)
-    is_group = is_group and group is not None and len(members) == len(refs)
-    return file.getvalue(), members, group if is_group else None
+        _picklers.clear()
+    try:
+        pickler = _picklers.pop()
+    except IndexError:
+        pickler = _ArgumentPickler()
+    dumped = pickler.dump_with(obj, buffer_callback, group)
+    _picklers.append(pickler)
+    return dumped
 
 
 def _reduce_type_of_c(cls: type) -> Any:
