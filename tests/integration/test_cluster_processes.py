@@ -233,11 +233,11 @@ def test_workers_that_die_at_once_are_started_again_less_and_less_often(tmp_path
         scheduler(folder=tmp_path) as started,
         daemon(str(file_of(started)), folder=tmp_path, code=WORKERS_THAT_DIE_AT_ONCE) as workers,
     ):
-        workers.wait_for("is started again in 0.4 s")
+        workers.wait_for("is started again in 0.8 s")
         lines = [line for line in workers.err.splitlines() if " again" in line]
         assert [line.split("again")[1] for line in lines[:4]] == [
             "",
-            *(f" in 0.{n} s" for n in (1, 2, 4)),
+            *(f" in 0.{n} s" for n in (2, 4, 8)),
         ]
         assert all("exit code 3" in line for line in lines)
         # One warning for all, in each process; the others are counted.
