@@ -57,6 +57,8 @@ WORTH_RETURNING_NS: Final = 5_000_000
 #: A worker is asked no more often, and less often each time that it has finished nothing since:
 #: what it gave back may have had to come back to it.
 RETURN_INTERVAL_S: Final = 0.02
+#: A worker that holds so much more than its backlog gets no task of a newcomer.
+MAX_EXCESS_NS: Final = 5_000_000
 #: Loaded workers looked at in one pass.
 MAX_LOADED_SEEN: Final = 8
 
@@ -151,6 +153,10 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
             if queue.n:
                 ready[task_class] = None
                 task_class.level = queue.best_level()
+    if least:
+        # Each class has looked at them. They are back when they finish something, or when a class
+        # has a task again.
+        state.takers.clear()
 
 
 def _assign_scarce(
@@ -227,12 +233,16 @@ def _assign_class(
 def _let_newcomer_in(
     state: SchedulerState, drafts: dict[WorkerHandle, Draft], task_class: TaskClass
 ) -> None:
-    """Give one task of the lane that is new to a worker that is full, but not stuck."""
+    """Give one task of the lane that is new to a worker that is full, but not stuck.
+
+    A worker holds little more than its backlog, however often clients are new.
+    """
     for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
         # The next newcomer goes to another one.
         del state.loaded[ws]
         state.loaded[ws] = None
-        if ws in task_class.members and not ws.is_stuck(state.now):
+        excess_ns = ws.occupancy_ns - ws.backlog_ns
+        if ws in task_class.members and excess_ns < MAX_EXCESS_NS and not ws.is_stuck(state.now):
             task = task_class.queue.pop()
             if task is not None:
                 task_class.queue.left_ns -= task.group.prefix.estimate_ns

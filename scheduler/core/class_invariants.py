@@ -118,10 +118,10 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
         for c in s.classes.values()
         if c.queue and (found := _fitting(s, c))
     ],
-    "the level of a class is its best queued task's, or better": lambda s: [
+    "the level of a class is that of its best queued task": lambda s: [
         c.restrictions
         for c in s.ready
-        if any(level_of(task.priority) < c.level for task in c.queue.items())
+        if c.queue and c.level != min(level_of(task.priority) for task in c.queue.items())
     ],
     "ready lists the classes with a queued task": lambda s: [
         c.restrictions for c in s.classes.values() if (c in s.ready) != bool(c.queue)

@@ -176,6 +176,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             failure = after_attempts(failure, n_before + 1)
         err(state, task, state.failures.fit(failure), reported=True)
     ws.last_progress = state.now
+    state.touched[ws] = None
     # A failure in the same message may have taken away the need for a retry.
     again = {task: None for task in again if task.worker is ws}
     take_back_from(state, ws, again)

@@ -65,6 +65,12 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
                 state, peer, message, reason, f"Python {mine}, the cluster has {theirs}"
             )
             return False
+    if isinstance(message, m.RegisterWorker) and _serves_no_client(state, message.facts):
+        mine = _python_minor(message.facts)
+        why = f"Python {mine}, and tasks wait for workers of another version"
+        remember_refusal(state, message.name, str(message.facts.get("host", "")), why)
+        _refuse_politely(state, peer, f"worker {message.name} is refused for now: {why}")
+        return False
     if isinstance(message, m.RegisterWorker) and message.nthreads > MAX_NTHREADS:
         # Sums of them must stay numbers that a message can hold.
         reason = f"{message.nthreads} threads are more than {MAX_NTHREADS}"
@@ -122,13 +128,24 @@ def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, 
     """
     if isinstance(message, m.RegisterSupervisor):
         return None
-    ws = next(iter(state.workers.values()), None)
+    ws = next((ws for ws in state.workers.values() if not ws.is_leaving), None)
     return None if ws is None else _different_pythons(message.facts, ws.facts)
 
 
 def _different_pythons(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, str] | None:
     mine, theirs = _python_minor(one), _python_minor(other)
     return (mine, theirs) if mine and theirs and mine != theirs else None
+
+
+def _serves_no_client(state: SchedulerState, facts: dict[str, Any]) -> bool:
+    """Return whether tasks wait for workers, all of clients whose Python this worker has not.
+
+    It would be the first worker, and those clients would be refused and lose their tasks.
+    """
+    if any(not ws.is_leaving for ws in state.workers.values()):
+        return False
+    wanting = [client for client in state.clients.values() if client.wants]
+    return bool(wanting) and all(_different_pythons(c.facts, facts) for c in wanting)
 
 
 def _refuse_other_clients(state: SchedulerState, facts: dict[str, Any]) -> None:

@@ -327,7 +327,7 @@ class SchedulerState:
             membership.reassure(self, event.receiving)
             for stuck, reason in find_stuck(self, event.unwritable):
                 del self.outboxes[stuck]
-                self.after.append(CutOff(stuck, reason))
+                self.before.append(CutOff(stuck, reason))
         elif type(event) is PeerConnected:
             self.roles[event.peer] = event.role
             if event.role is not Role.VIEWER:

@@ -83,7 +83,7 @@ class TaskClass:
         self.resources = resources
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
-        #: best user priority of a queued task, as a level, or a better one
+        #: best user priority of a queued task, as a level, while one is queued
         self.level = 0
         #: tasks in state no_worker; not empty only while `members` is empty
         self.unrunnable: dict[SchedulerTask, None] = {}

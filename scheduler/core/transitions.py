@@ -106,10 +106,13 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
         task.waiting_on = None
     elif start == QUEUED:
         if task.ticket:
-            queue = task.group.task_class.queue
+            task_class = task.group.task_class
+            queue = task_class.queue
             queue.discard(task, task.group.client)
             if not queue:
-                state.ready.pop(task.group.task_class, None)
+                state.ready.pop(task_class, None)
+            elif level_of(task.priority) <= task_class.level:
+                task_class.level = queue.best_level()
     elif start == NO_WORKER:
         task.group.task_class.unrunnable.pop(task)
     elif start == PROCESSING:

@@ -90,8 +90,8 @@ class Board:
         validate(self.state)
         self.out = dict(self.state.outboxes)
         self.state.outboxes.clear()
-        assert not self.state.before
-        self.actions, self.state.after = self.state.after, []
+        self.actions = [*self.state.before, *self.state.after]
+        self.state.before, self.state.after = [], []
         return self.out
 
     def send(self, peer: int, *messages: Message) -> Out:

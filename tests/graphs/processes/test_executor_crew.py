@@ -276,7 +276,7 @@ def test_a_worker_does_not_serve_a_process_without_the_secret(tmp_path):
             connection, _ = sock.accept()
             with connection:
                 connection.sendall(b"\0" * 64)
-                with pytest.raises(Exception, match="did not send this invitation"):
+                with pytest.raises(Exception, match="another process than the inviting one"):
                     future.result()
     assert "secret" not in repr(invitation)
 

@@ -326,6 +326,28 @@ def test_newcomers_go_to_full_workers_in_turns_and_not_to_stuck_ones(board):
         assert f"from-{name}" in assigned(out, two)
 
 
+def test_newcomers_fill_a_worker_little_beyond_its_backlog(board):
+    clients = [board.client(name) for name in ("alice", "bob")]
+    worker = board.worker()
+    learn(board, clients[0], worker, us=10_000)
+    for i in range(40):
+        board.send(clients[i % 2], graph(f"a{i}"))
+    (handle,) = board.state.workers.values()
+    assert len(handle.processing) == 4  # 30 ms of backlog, and one newcomer
+
+
+def test_a_class_whose_best_task_is_cancelled_takes_its_lower_place(board):
+    client = board.client()
+    worker = board.worker()
+    learn(board, client, worker, us=1_000_000)
+    board.send(client, graph("busy"))
+    board.send(client, graph("low", blob=None, workers=["w"]))
+    board.send(client, graph("best", blob=None, workers=["w"], priority=10))
+    board.send(client, graph("middle", blob=None, priority=5))
+    board.send(client, m.ReleaseKeys(keys=["best"]))
+    assert list(assigned(board.finish(worker, "busy", us=1_000_000), worker)) == ["middle"]
+
+
 def test_rows_name_the_client_for_which_they_run(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker(nthreads=4)
@@ -389,7 +411,7 @@ def test_a_class_finds_what_others_left_of_a_worker_that_was_no_taker(board):
     worker = board.worker(resources={"mem": 10.0, "gpu": 1.0})
     board.send(client, graph("a b", resources={"mem": 8.0}))
     board.tick(0.01)
-    assert list(board.state.takers) == [], "2 are left, and the only class asks for 8"
+    assert not board.state.takers, "2 are left, and the only class asks for 8"
     out = board.send(client, graph("c", resources={"mem": 2.0}, blob=None))
     assert list(assigned(out, worker)) == ["c"]
     out = board.send(client, graph("d", resources={"gpu": 1.0}, blob=None))

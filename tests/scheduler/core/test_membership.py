@@ -90,6 +90,29 @@ def test_the_first_worker_decides_which_python_the_cluster_has(board):
     assert list(board.state.clients) == ["bob"]
 
 
+def test_a_first_worker_that_could_run_none_of_the_waiting_tasks_is_refused_for_now(board):
+    alice = client_of(board, "alice", "3.11.4")
+    board.send(alice, graph("a"))
+    stray = board.worker("stray", facts={"python": "3.12.1"})
+    (refused,) = board.out[stray]
+    assert not refused.is_final
+    assert "Python 3.12, and tasks wait for workers of another version" in refused.reason
+    worker = board.worker("right", facts={"python": "3.11.2"})
+    assert board.states("a") == ["processing"]
+    board.finish(worker, "a")
+    board.send(alice, m.ReleaseKeys(keys=["a"]))
+    board.close(worker)
+    board.worker("stray", facts={"python": "3.12.1"})
+    assert board.refused()[-1] == ("client alice is refused: Python 3.11, the workers have 3.12")
+
+
+def test_a_worker_that_leaves_does_not_decide_which_python_the_cluster_has(board):
+    old = board.worker("old", facts={"python": "3.11.4"})
+    board.send(old, m.WorkerLeaving(reason="stopped"))
+    new = board.worker("new", facts={"python": "3.12.1"})
+    assert new in board.state.workers
+
+
 # -- clients --------------------------------------------------------------------------------------
 def test_a_client_s_wishes_outlive_its_connection_by_the_lease():
     board = Board(client_lease_s=10.0)

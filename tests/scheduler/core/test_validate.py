@@ -144,7 +144,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ).group.task_class.members.update({b.w: None}),
     "no task is queued while no worker may run it": lambda b: b.classy.members.clear(),
     "no task is queued while a worker has room for it": lambda b: b.w.free_resources.update(r=9.0),
-    "the level of a class is its best queued task's, or better": lambda b: setattr(
+    "the level of a class is that of its best queued task": lambda b: setattr(
         b.classy, "level", 1 << 30
     ),
     "ready lists the classes with a queued task": lambda b: b.state.ready.clear(),
