@@ -15,9 +15,9 @@ Back. When a worker is idle and nothing is queued, unstarted backlog is asked ba
 exact.
 
 Resources. A task that asks for some is in a class with those that ask for the same, and there may
-be thousands of classes: nothing is kept for each of them and each worker. `takers` are the workers
-that may have something left for one of them. A class looks for those that fit when it is visited,
-and a worker that has less than any class asks for is a taker no more.
+be thousands of classes: no room is kept for each of them and each worker. `takers` are the workers
+that may have something left for one of them. A class looks for those that fit when it is visited;
+after a pass there are none, until a worker finishes something or a class has a task again.
 
 Nothing here looks at all workers or all tasks: `TaskClass.open`, `takers`, `idle`, `loaded` are
 kept up to date by `_refresh`.
