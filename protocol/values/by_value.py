@@ -49,12 +49,14 @@ _MAX_ENTRIES: Final = 512
 class _Part:
     """The pickle of some members of an argument."""
 
-    __slots__ = ("args", "nbytes")
+    __slots__ = ("args", "nbytes", "taken")
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         blob = cloudpickle_dumps(members)
         self.args = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
         self.nbytes = len(blob)
+        #: Always empty here. It is one list in each pickle that has members of this part.
+        self.taken: list[Any] = []
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return load_members, self.args
@@ -62,7 +64,7 @@ class _Part:
     def reduce_member(self, i: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Return the reduced form of member `i` in the pickle of an argument."""
         if self.nbytes <= TRUSTED_NBYTES:
-            return load_member, (*self.args, i)
+            return load_member, (*self.args, self.taken, i)
         return operator.getitem, (self, i)  # a reader does not keep it; it reads it once
 
 
@@ -343,16 +345,28 @@ def _reduce_type_of_c(cls: type) -> Any:
 _loaded: Final[dict[bytes, tuple[tuple[Any, ...], CodeWatch | None]]] = {}
 
 
-def load_member(digest: bytes, blob: bytes, i: int) -> Any:
+def load_member(digest: bytes, blob: bytes, taken: list[tuple[Any, ...]], i: int) -> Any:
     """Return member `i` of a part that is kept; called by the pickles of arguments.
 
-    Member 0 comes first in each argument.
+    Args:
+        digest: that of `blob`.
+        blob: the pickle of the part.
+        taken: a list in the pickle of the argument, empty until the first member of the part is
+            met. It gets the members, so that the others come from the same load, whatever other
+            threads do to those that are kept.
+        i: the place of the member in the part.
     """
+    if not taken:
+        taken.append(_kept_members(digest, blob))
+    return taken[0][i]
+
+
+def _kept_members(digest: bytes, blob: bytes) -> tuple[Any, ...]:
     loaded = _loaded.get(digest)
     if loaded is not None:
         members, watch = loaded
-        if i or (watch is not None and watch.is_unchanged()):
-            return members[i]
+        if watch is not None and watch.is_unchanged():
+            return members
     members = load_members(digest, blob)
     try:
         watch = CodeWatch(members, strict=True)
@@ -360,7 +374,7 @@ def load_member(digest: bytes, blob: bytes, i: int) -> Any:
         watch = None
     make_room(_loaded, _MAX_ENTRIES)
     _loaded[digest] = members, watch
-    return members[i]
+    return members
 
 
 def load_members(_digest: bytes, blob: bytes) -> tuple[Any, ...]:

@@ -343,6 +343,30 @@ def test_members_that_share_something_share_it_at_the_reader(args):
     assert [item.__name__ for item in received] == [item.__name__ for item in given]
 
 
+class Forget:
+    """An object that empties the reader's cache when it is unpickled."""
+
+    def __reduce__(self):
+        return forget, ()
+
+
+def forget():
+    by_value._loaded.clear()
+    return Forget()
+
+
+def test_members_of_one_argument_come_from_one_load():
+    main, _ = program("""
+        def f(): return 1
+        def g(): return f
+        def h(): return g, f
+    """)
+    f, _, g, _, h = send(main.f, Forget(), main.g, Forget(), main.h)
+    assert is_grouped(main.f, Forget(), main.g, Forget(), main.h)
+    assert g() is f
+    assert h() == (g, f)
+
+
 def test_objects_that_members_share_are_shared_after_unpickling():
     main, _ = program("""
         n = 0
