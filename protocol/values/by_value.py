@@ -9,7 +9,8 @@ the parts and refers to the members in them by number.
 
 The pickle of a group is used again while a `CodeWatch` shows no change; and a reader uses what it
 has unpickled for later tasks, too, while a `CodeWatch` of that shows no change. The reader gets the
-same as from cloudpickle alone:
+same as from cloudpickle alone, except after changes that a `CodeWatch` does not notice, such as of
+annotations or docstrings (`watching` lists them):
 
 - Members that share a function, a class or a closure variable are pickled together, and share it at
   the reader, too. (Others do not share their module variables, which none of them can assign.)

@@ -14,7 +14,8 @@ travels by value takes 20 µs and more, so the result is kept per function objec
 - Callable objects and bound methods carry the state of an object and are pickled each time.
 
 Not noticed, therefore: data of more than 64 KiB in all that changes in place, and attributes set on
-a function or a class after its first use. Pass data that changes as an argument.
+a function (other than its name) or a class after its first use. Pass data that changes as an
+argument.
 """
 
 from __future__ import annotations

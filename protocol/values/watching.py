@@ -1,13 +1,18 @@
 """Notices changes of functions and classes that were pickled, by comparing identities.
 
-A function that travels by value is pickled with its code, defaults, closure variables and the
-module variables that it reads, and the same of the functions among them. Pickling takes 20 µs and
-more; to compare all of these by identity takes about 50 ns each. Variables that do not exist (a
-name that is defined or imported later, a builtin that a module variable hides later, an empty
+A function that travels by value is pickled with its code, defaults, names, closure variables and
+the module variables that it reads, and the same of the functions among them. Pickling takes 20 µs
+and more; to compare all of these by identity takes about 50 ns each. Variables that do not exist
+(a name that is defined or imported later, a builtin that a module variable hides later, an empty
 closure cell) are compared too.
 
 Identity does not show that a list or an array was changed in place, so a `CodeWatch` also records
 whether it met anything mutable.
+
+Some changes are not noticed, because each look would take longer for what programs set once, when
+they define a function or a class: changes of the docstring, the annotations and `__module__` of a
+function; of the name and the bases of a class; and inside the annotations of a class and what
+`dataclass` and `namedtuple` record about its fields (`_FIXED_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -118,8 +123,8 @@ class CodeWatch:
         #: The ids of all functions, classes and cells among the objects.
         self.shareable: set[int] = set()
         self._strict = strict
-        #: (function, code, defaults, keyword-only defaults).
-        self._functions: list[tuple[Callable[[], Any], Any, Any, Any]] = []
+        #: (function, code, defaults, keyword-only defaults, name, qualified name).
+        self._functions: list[tuple[Callable[[], Any], Any, Any, Any, str, str]] = []
         #: (class, number of attributes, attributes).
         self._classes: list[tuple[Callable[[], Any], int, list[tuple[str, object]]]] = []
         #: (`get` of a namespace, name, value).
@@ -137,13 +142,15 @@ class CodeWatch:
 
     def is_unchanged(self) -> bool:
         """Return whether pickling would give the same bytes again, as far as this can be seen."""
-        for ref, code, defaults, kwdefaults in self._functions:
+        for ref, code, defaults, kwdefaults, name, qualname in self._functions:
             func = ref()
             if (
                 func is None
                 or func.__code__ is not code
                 or func.__defaults__ is not defaults
                 or func.__kwdefaults__ is not kwdefaults
+                or func.__name__ is not name
+                or func.__qualname__ is not qualname
             ):
                 return False
         for get, name, value in self._items:
@@ -220,7 +227,9 @@ class CodeWatch:
         code = func.__code__
         if self._strict and _assigns_outside(code):
             self._refuse()
-        self._functions.append((weakref.ref(func), code, func.__defaults__, func.__kwdefaults__))
+        defaults, kwdefaults = func.__defaults__, func.__kwdefaults__
+        names = func.__name__, func.__qualname__
+        self._functions.append((weakref.ref(func), code, defaults, kwdefaults, *names))
         space = func.__globals__
         if self._strict:
             self._sizes.append((func.__dict__, len(func.__dict__)))

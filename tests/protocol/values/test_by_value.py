@@ -259,6 +259,18 @@ def test_a_change_of_a_function_arrives(change, expected):
     assert f() == expected
 
 
+@pytest.mark.parametrize("name", ["__name__", "__qualname__"])
+def test_name_that_is_set_later_arrives_and_is_not_left_by_a_task(name):
+    main, _ = program("def f(): return 1")
+    assert getattr(send(Box(main.f))[0].content[0], name) == "f"
+    setattr(main.f, name, "renamed")
+    for _ in range(2):
+        received = send(Box(main.f))[0].content[0]
+        assert getattr(received, name) == "renamed"
+        setattr(received, name, "spoiled")
+        assert getattr(loads(dumps_function(main.f)[1]), name) == "renamed"
+
+
 def test_attribute_of_a_function_arrives():
     main, _ = program("def f(): return 1")
     assert not vars(send(Box(main.f))[0].content[0])
