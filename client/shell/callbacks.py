@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import weakref
@@ -22,7 +23,8 @@ class CallbackThread:
     """Calls functions one after another. For the loop's thread only.
 
     The thread is a daemon, because a callback that blocks must not hold up the end of the program.
-    It starts with the first call.
+    It starts with the first call. If it cannot be started, the calls wait for the next try, which
+    the next call or `end` makes.
     """
 
     def __init__(self) -> None:
@@ -31,23 +33,35 @@ class CallbackThread:
 
     def call(self, callback: Callable[[Any], object], argument: Any) -> None:
         """Call `callback(argument)` after all earlier ones."""
-        if self._thread is None:
-            thread = threading.Thread(
-                target=_run, args=(self._calls,), name="weft-callbacks", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter is ending
-                logger.debug("a callback came too late to be called: %r", callback)
-                return
-            self._thread = thread
-            _threads.add(thread)
         self._calls.put((callback, argument))
+        if self._thread is None:
+            self._start()
 
     def end(self) -> None:
         """End the thread after the calls that it has."""
+        if self._thread is None and not self._calls.empty():
+            self._start()
         if self._thread is not None:
             self._calls.put(None)
+
+    def _start(self) -> None:
+        thread = threading.Thread(
+            target=_run, args=(self._calls,), name="weft-callbacks", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # Since Python 3.12 no thread starts in functions of `atexit`, which run earlier.
+            is_ending = sys.is_finalizing() or "interpreter shutdown" in str(error)
+            logger.log(
+                logging.DEBUG if is_ending else logging.ERROR,
+                "%d callbacks wait, because the thread that calls them cannot be started: %s",
+                self._calls.qsize(),
+                error,
+            )
+            return
+        self._thread = thread
+        _threads.add(thread)
 
 
 def _run(calls: _Calls) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -52,6 +53,36 @@ def test_callbacks_that_raise_are_logged_and_the_next_ones_run(callbacks, caplog
     callbacks.call(lambda _: called.set(), None)
     assert called.wait(30)
     assert error.__name__ in caplog.text
+
+
+@pytest.mark.parametrize("retry", ["call", "end"])
+def test_callbacks_wait_while_their_thread_cannot_be_started(callbacks, caplog, retry):
+    called = []
+
+    def no_thread(_):
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        callbacks.call(called.append, 1)
+        callbacks.call(called.append, 2)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert "2 callbacks wait" in caplog.text
+    if retry == "call":
+        callbacks.call(called.append, 3)
+    callbacks.end()
+    finish_callbacks(30)
+    assert called == ([1, 2, 3] if retry == "call" else [1, 2])
+
+
+def test_callbacks_that_come_while_the_interpreter_ends_are_no_error(callbacks, caplog):
+    def no_thread(_):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.DEBUG, "weft.client"):
+        patch.setattr(threading.Thread, "start", no_thread)
+        callbacks.call(id, 1)
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG]
 
 
 def test_the_argument_of_a_callback_is_not_kept(callbacks, wait_until):
