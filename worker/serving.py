@@ -9,7 +9,8 @@ A result whose pickle would not fit into the worker's memory is not pickled (`pa
 gets an error in its place. A result whose pickling or sending may kill the worker is noted
 (`started`): one that is requested alone, or that is large compared with the memory limit. So a
 result of common size is not blamed for another that is served together with it. Those that are
-large in this sense are pickled one request at a time, because two might not fit together.
+large in this sense are pickled one request at a time, because two might not fit together; without
+a memory limit, those above `_LARGE_BYTES`.
 
 If no thread can be started, those that exist answer all requests. A request that cannot be answered
 at all, for want of threads or memory, ends its connection: it is no failure of the result.
@@ -48,6 +49,9 @@ logger = logging.getLogger("weft.worker")
 
 #: Requests for up to this many bytes of plain values are answered by the loop itself.
 _ON_LOOP_BYTES = 64 << 10
+
+#: Without a memory limit, results above this size are pickled one request at a time.
+_LARGE_BYTES = 64 << 20
 
 #: Most bytes of the requests that wait for one reader (workers and clients have far fewer).
 _MAX_WAITING_BYTES = 64 << 20
@@ -185,7 +189,9 @@ class DataServer:
         self, connection: Connection, found: list[tuple[str, int, int]]
     ) -> dict[str, Blob]:
         limit = self._executor.store.memory_limit
-        has_large = any(is_large(nbytes, limit) for _, _, nbytes in found)
+        has_large = any(
+            is_large(nbytes, limit) if limit else nbytes > _LARGE_BYTES for _, _, nbytes in found
+        )
         async with self._turn_of_large if has_large else contextlib.nullcontext(), self._turns:
             # At most N_SERVING - 1 others are being pickled. If all places are noted, the oldest
             # reader that has not read its result yet loses its note.

@@ -140,12 +140,12 @@ async def test_slow_pickles_hold_up_no_other_reader_and_each_is_noted(
         await end(reader, its_connection)
 
 
+@pytest.mark.parametrize(("limit", "most"), [(1 << 40, 1 << 37), (0, 64 << 20)])
 async def test_results_that_are_large_for_the_worker_are_pickled_one_at_a_time(
-    cluster, security, slow
+    cluster, security, slow, limit, most
 ):
     scheduler = cluster.scheduler
-    limit = 1 << 40
-    large = [limit // 8 + 1, limit // 8 + 2]
+    large = [most + 1, most + 2]
     tasks = [scheduler.task(Slow, n, key=f"slow{n}", wanted=0) for n in [*large, 100_000]]
     worker, *first = await served(cluster, security, *tasks, memory_limit=limit)
     readers = [first] + [await ask(worker, security) for _ in range(2)]
