@@ -13,12 +13,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import hypothesis
 import pytest
 
 from tests import leaks
+
+# A shell lets commands in the background ignore Ctrl-C, and their children too: tests of it would
+# wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("weft", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
