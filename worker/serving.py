@@ -9,11 +9,7 @@ A result whose pickle would not fit into the worker's memory is not pickled (`pa
 gets an error in its place. A result whose pickling or sending may kill the worker is noted
 (`started`): one that is requested alone, or that is large compared with the memory limit. So a
 result of common size is not blamed for another that is served together with it. Those that are
-large in this sense are pickled one request at a time, because two might not fit together; without
-a memory limit, those above `_LARGE_BYTES`.
-
-If no thread can be started, those that exist answer all requests. A request that cannot be answered
-at all, for want of threads or memory, ends its connection: it is no failure of the result.
+large in this sense are pickled one request at a time, because two might not fit together.
 
 While the connection of a reader is not writable, nothing more is packed for it and its requests
 wait. If too many wait, its connection is closed.
@@ -26,7 +22,7 @@ import contextlib
 import dataclasses
 import logging
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 from ..protocol.errors import (
     CommError,
@@ -49,9 +45,6 @@ logger = logging.getLogger("weft.worker")
 
 #: Requests for up to this many bytes of plain values are answered by the loop itself.
 _ON_LOOP_BYTES = 64 << 10
-
-#: Without a memory limit, results above this size are pickled one request at a time.
-_LARGE_BYTES = 64 << 20
 
 #: Most bytes of the requests that wait for one reader (workers and clients have far fewer).
 _MAX_WAITING_BYTES = 64 << 20
@@ -168,58 +161,24 @@ class DataServer:
         keys: list[str],
         found: list[tuple[str, int, int]],
     ) -> None:
-        try:
-            packed = await self._pack_in_turn(connection, found)
-            self._answer(connection, request, keys, packed)
-        except Exception:
-            logger.exception(
-                "cannot send %d results to %s, whose connection is closed",
-                len(keys),
-                connection.peer_address,
-            )
-            reader.requests.clear()
-            connection.abort()
-        finally:
-            reader.is_busy = False
-        if connection.writable or connection.closed:
-            self._sent(connection)
-        self._go_on(connection, reader)
-
-    async def _pack_in_turn(
-        self, connection: Connection, found: list[tuple[str, int, int]]
-    ) -> dict[str, Blob]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(N_SERVING, "weft-data")
         limit = self._executor.store.memory_limit
-        has_large = any(
-            is_large(nbytes, limit) if limit else nbytes > _LARGE_BYTES for _, _, nbytes in found
-        )
+        has_large = any(is_large(nbytes, limit) for _, _, nbytes in found)
         async with self._turn_of_large if has_large else contextlib.nullcontext(), self._turns:
             # At most N_SERVING - 1 others are being pickled. If all places are noted, the oldest
             # reader that has not read its result yet loses its note.
             place = self._places.pop() if self._places else next(iter(self._sending))
             self._sending.pop(place, None)
-            try:
-                packed = await self._pack_on_thread(found, place)
-            except BaseException:
-                self._note(place, 0)
-                self._places.append(place)
-                raise
+            packed = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._pack, found, place
+            )
             self._sending[place] = connection
-        return packed
-
-    async def _pack_on_thread(
-        self, found: list[tuple[str, int, int]], place: int
-    ) -> dict[str, Blob]:
-        packed: Future[dict[str, Blob]] = Future()
-        threads = self._threads or ThreadPoolExecutor(N_SERVING, "weft-data")
-        try:
-            threads.submit(self._pack_into, packed, found, place)
-        except RuntimeError as error:
-            if self._threads is None:
-                raise  # and the pool is dropped, with what is in its queue
-            # The pool queues first and then starts a thread; one of those that exist will do it.
-            logger.warning("results are pickled by fewer than %d threads: %s", N_SERVING, error)
-        self._threads = threads
-        return await asyncio.wrap_future(packed)
+        self._answer(connection, request, keys, packed)
+        if connection.writable or connection.closed:
+            self._sent(connection)
+        reader.is_busy = False
+        self._go_on(connection, reader)
 
     def _pack_plain(self, found: list[tuple[str, int, int]]) -> dict[str, Blob] | None:
         """Return the pickles of small values; None if a thread has to make them."""
@@ -232,16 +191,6 @@ class DataServer:
                 return None
             packed[key] = blob
         return packed
-
-    def _pack_into(
-        self, packed: Future[dict[str, Blob]], found: list[tuple[str, int, int]], place: int
-    ) -> None:
-        if packed.set_running_or_notify_cancel():
-            try:
-                packed.set_result(self._pack(found, place))
-            except BaseException as error:  # the thread goes on; `_serve_large` logs it
-                packed.set_exception(error)
-                del packed  # the error's traceback refers to this frame
 
     def _pack(self, found: list[tuple[str, int, int]], place: int) -> dict[str, Blob]:
         packed = {}

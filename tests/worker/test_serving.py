@@ -16,7 +16,6 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.messages import GetData
-from weft.worker import packing
 from weft.worker.started import read_served
 
 # ruff: noqa: F811 - fixtures are named as what they give
@@ -140,12 +139,12 @@ async def test_slow_pickles_hold_up_no_other_reader_and_each_is_noted(
         await end(reader, its_connection)
 
 
-@pytest.mark.parametrize(("limit", "most"), [(1 << 40, 1 << 37), (0, 64 << 20)])
 async def test_results_that_are_large_for_the_worker_are_pickled_one_at_a_time(
-    cluster, security, slow, limit, most
+    cluster, security, slow
 ):
     scheduler = cluster.scheduler
-    large = [most + 1, most + 2]
+    limit = 1 << 40
+    large = [limit // 8 + 1, limit // 8 + 2]
     tasks = [scheduler.task(Slow, n, key=f"slow{n}", wanted=0) for n in [*large, 100_000]]
     worker, *first = await served(cluster, security, *tasks, memory_limit=limit)
     readers = [first] + [await ask(worker, security) for _ in range(2)]
@@ -159,77 +158,6 @@ async def test_results_that_are_large_for_the_worker_are_pickled_one_at_a_time(
         await asyncio.wait_for(reader.answers.get(), 20)
         await end(reader, connection)
     assert Slow.entered.index(large[1]) > Slow.entered.index(large[0])
-
-
-@pytest.fixture
-def most_threads(monkeypatch):
-    """Let the data port start only as many threads as the list says."""
-    most = [0]
-    start = threading.Thread.start
-
-    def start_if_allowed(thread):
-        if thread.name.startswith("weft-data"):
-            if not most[0]:
-                raise RuntimeError("can't start new thread")
-            most[0] -= 1
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
-    return most
-
-
-async def test_the_threads_that_exist_answer_all_if_no_other_can_be_started(
-    cluster, security, slow, most_threads, caplog
-):
-    sizes = [100_001 + i for i in range(6)]
-    tasks = [cluster.scheduler.task(Slow, n, key=f"slow{n}", wanted=0) for n in sizes]
-    worker, *first = await served(cluster, security, *tasks)
-    most_threads[0] = 1
-    readers = [first] + [await ask(worker, security) for _ in sizes[1:]]
-    for n, (_, connection) in zip(sizes, readers, strict=True):
-        connection.send([GetData(request=n, keys=[f"slow{n}"])])
-        if n == sizes[0]:
-            await all_enter([n])
-    slow.go_on.set()
-    for n, (reader, connection) in zip(sizes, readers, strict=True):
-        answer = await asyncio.wait_for(reader.answers.get(), 20)
-        assert (answer.request, loads(answer.results[0])) == (n, str(n))
-        await end(reader, connection)
-    assert "fewer than 4 threads: can't start new thread" in caplog.text
-
-
-@pytest.mark.parametrize("cause", ["no thread", "no memory"])
-async def test_a_request_that_cannot_be_answered_ends_its_connection_and_leaves_nothing_behind(
-    cluster, security, tmp_path, monkeypatch, request, caplog, cause
-):
-    path = tmp_path / "started"
-    task = cluster.scheduler.task(reduced, "memory", 200_000, key="x", wanted=0)
-    worker, *first = await served(cluster, security, task, started_path=path)
-    if cause == "no thread":
-        most = request.getfixturevalue("most_threads")
-    else:
-
-        def no_room(_):
-            raise MemoryError("no room")
-
-        monkeypatch.setattr(packing, "error_blob", no_room)
-    readers = [first] + [await ask(worker, security) for _ in range(5)]
-    for reader, connection in readers:
-        connection.send([GetData(request=n, keys=["x"]) for n in range(2)])
-        await asyncio.wait_for(reader.closed.wait(), 20)
-        assert reader.answers.empty()
-    assert "cannot send 1 results to" in caplog.text
-    assert read_served(path) == []
-    if cause == "no thread":
-        most[0] = 4
-    else:
-        monkeypatch.undo()
-    reader, connection = await ask(worker, security, GetData(request=1, keys=["x"]))
-    answer = await asyncio.wait_for(reader.answers.get(), 20)
-    with pytest.raises(UnpicklableResult, match="no room"):
-        loads(answer.results[0])
-    await end(reader, connection)
-    assert sorted(worker._server._places) == [0, 1, 2, 3]
 
 
 async def test_small_results_of_builtin_types_need_no_thread(cluster, security):
