@@ -188,7 +188,7 @@ def test_unknown_name_is_an_attribute_error():
 def test_the_installed_command_is_the_module():
     (target,) = PROJECT["project"]["scripts"].values()
     module, _, function = target.partition(":")
-    # What the installed script does. Modules that may move would break those that exist already.
+    # The installed script does the same. A target that moves would break scripts made earlier.
     assert module == "weft.__main__"
     script = f"import sys; from {module} import {function} as f; sys.argv[1:] = ['--help']; f()"
     assert "Usage: weft" in python("-c", script)

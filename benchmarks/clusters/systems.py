@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 
 
 class System(work.System):
-    """What a workload may ask of a system."""
+    """The operations that a workload may ask of a system."""
 
     #: False: a handle cannot be an argument, so the system cannot run graphs.
     has_dependencies: ClassVar[bool] = True

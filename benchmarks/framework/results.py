@@ -62,7 +62,7 @@ def quotient(cells: Cells, over: tuple[str, str], under: tuple[str, str]) -> flo
     top, bottom = median_of(cells, *over), median_of(cells, *under)
     if top is None or bottom is None:
         return None
-    # What remains after a subtraction may be nothing, or less.
+    # The rest after a subtraction may be nothing, or less.
     return top / bottom if bottom > 0 else float("inf")
 
 

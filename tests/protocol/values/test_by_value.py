@@ -120,7 +120,7 @@ def test_class_that_is_collected_is_forgotten():
         assert is_grouped(Box(cls), cls())
     del cls
     gc.collect()
-    # What was read is in this same process, and holds the classes.
+    # The members that were read are in this same process, and hold the classes.
     by_value._loaded.clear()
     gc.collect()
     assert len(by_value._groups) == before

@@ -1,4 +1,4 @@
-"""What follows from the end of a worker process, and how the workers of a family are ended."""
+"""The consequences of a worker process's end, and the way in which a family's workers are ended."""
 
 from __future__ import annotations
 
