@@ -1,0 +1,125 @@
+"""Every message of weft, by direction. Messages about tasks are columns: one list per field.
+
+Rules for all of them:
+
+- After `handle` has put a message into an out-box, its lists must not change: within one process
+  the message itself is handed over, without a copy.
+- Tasks are named by **key** between client and scheduler, and by **attempt** (a number that no
+  scheduler of the cluster uses twice) between scheduler and worker; so a stale report cannot be
+  mistaken for a current one.
+- Results, arguments, functions and exceptions are opaque `Blob`s to the scheduler.
+"""
+
+from __future__ import annotations
+
+from .from_clients import (
+    CancelKeys,
+    FetchKeys,
+    GetClusterInfo,
+    ReleaseKeys,
+    ReleaseOthers,
+    ReportMissing,
+    ShutdownCluster,
+    SubmitTasks,
+    WantKeys,
+)
+from .from_supervisors import (
+    WorkerExited,
+    WorkersAlive,
+)
+from .from_workers import (
+    AttemptsEnded,
+    AttemptsErred,
+    AttemptsFinished,
+    AttemptsReturned,
+    GetData,
+    KeysMissing,
+    ReplicasAdded,
+    WorkerLeaving,
+)
+from .sessions import (
+    Bye,
+    Heartbeat,
+    Refused,
+    RegisterClient,
+    RegisterSupervisor,
+    RegisterWorker,
+    Welcome,
+)
+from .to_clients import (
+    ClusterChanged,
+    ClusterInfo,
+    KeysCancelled,
+    KeysData,
+    KeysErred,
+    KeysInMemory,
+    KeysPending,
+    KeysUnknown,
+    KeysUnrunnable,
+    ResultsReady,
+)
+from .to_workers import (
+    AssignTasks,
+    DropAttempts,
+    DropFunctions,
+    HoldersGone,
+    LocatedKeys,
+    ReturnAttempts,
+    Stop,
+)
+from .viewers import (
+    GetMetrics,
+    Metrics,
+)
+
+#: The spec hash of a row whose key is weft's own, among rows that have one.
+NO_HASH = bytes(16)
+
+__all__ = [
+    "NO_HASH",
+    "AssignTasks",
+    "AttemptsEnded",
+    "AttemptsErred",
+    "AttemptsFinished",
+    "AttemptsReturned",
+    "Bye",
+    "CancelKeys",
+    "ClusterChanged",
+    "ClusterInfo",
+    "DropAttempts",
+    "DropFunctions",
+    "FetchKeys",
+    "GetClusterInfo",
+    "GetData",
+    "GetMetrics",
+    "Heartbeat",
+    "HoldersGone",
+    "KeysCancelled",
+    "KeysData",
+    "KeysErred",
+    "KeysInMemory",
+    "KeysMissing",
+    "KeysPending",
+    "KeysUnknown",
+    "KeysUnrunnable",
+    "LocatedKeys",
+    "Metrics",
+    "Refused",
+    "RegisterClient",
+    "RegisterSupervisor",
+    "RegisterWorker",
+    "ReleaseKeys",
+    "ReleaseOthers",
+    "ReplicasAdded",
+    "ReportMissing",
+    "ResultsReady",
+    "ReturnAttempts",
+    "ShutdownCluster",
+    "Stop",
+    "SubmitTasks",
+    "WantKeys",
+    "Welcome",
+    "WorkerExited",
+    "WorkerLeaving",
+    "WorkersAlive",
+]

@@ -1,0 +1,120 @@
+"""Messages of a client to the scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from ..message import (
+    Amounts,
+    Blobs,
+    Flag,
+    Ids,
+    Ints,
+    KeyLists,
+    Keys,
+    Message,
+    Number,
+    Priority,
+    Text,
+    Texts,
+    message,
+)
+
+
+@message(
+    16,
+    columns=("keys", "function_of", "args"),
+    optional_columns=("dependencies", "spec_hashes"),
+    tables=(("functions", "function_names", "function_blobs"),),
+    index="function_of",
+)
+class SubmitTasks(Message):
+    """Submit tasks with the same options: `keys[i]` calls `functions[function_of[i]]`.
+
+    The client wants every key. A function's blob is None if the client holds another wanted key
+    of that function, so that the scheduler still has it. `spec_hashes` is filled for keys that the
+    user named.
+    """
+
+    functions: Ids
+    function_names: Texts
+    function_blobs: Blobs
+    function_of: Ints
+    keys: Keys
+    args: Blobs
+    dependencies: KeyLists
+    spec_hashes: Ids
+    priority: Priority
+    retries: Number
+    workers: Texts  #: names, hosts or addresses; empty = any
+    allow_other_workers: Flag
+    resources: Amounts
+
+
+@message(17, columns=("keys",), optional_columns=("spec_hashes",))
+class WantKeys(Message):
+    """Want keys that the client did not submit in this session; the answer is their state.
+
+    `spec_hashes` is filled for keys that the user named, as far as the client knows them: a task of
+    the same name with another hash is a different task.
+    """
+
+    keys: Keys
+    spec_hashes: Ids = field(default_factory=list)
+
+
+@message(18, columns=("keys",))
+class ReleaseKeys(Message):
+    """Release keys: the client's last future of each is gone."""
+
+    keys: Keys
+
+
+@message(24, columns=("keys", "spec_hashes"))
+class ReleaseOthers(Message):
+    """Release each key unless its task has this hash.
+
+    The client is about to submit tasks of these names, which may be the same tasks or others.
+    """
+
+    keys: Keys
+    spec_hashes: Ids
+
+
+@message(19, columns=("keys",))
+class CancelKeys(Message):
+    """Cancel tasks that are not done; with `force` even if other clients want them."""
+
+    keys: Keys
+    force: Flag
+    reason: Text
+
+
+@message(20)
+class FetchKeys(Message):
+    """Ask for the data of these keys by way of the scheduler, if a worker cannot be reached."""
+
+    request: Number
+    keys: Keys
+
+
+@message(21, columns=("keys",))
+class ReportMissing(Message):
+    """Report that `holder` does not have these keys, and ask for their current holders."""
+
+    keys: Keys
+    holder: Text
+
+
+@message(22)
+class GetClusterInfo(Message):
+    """Ask for a description of workers, clients and tasks."""
+
+    request: Number
+
+
+@message(23)
+class ShutdownCluster(Message):
+    """Stop the scheduler and all workers."""
+
+    reason: Text

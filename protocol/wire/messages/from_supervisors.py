@@ -1,0 +1,26 @@
+"""Messages of a supervisor to the scheduler."""
+
+from __future__ import annotations
+
+from ..message import Ints, Message, Text, Texts, message
+
+
+@message(80, columns=("worker_ids", "rss"))
+class WorkersAlive(Message):
+    """Report which worker processes exist, with their resident memory in bytes."""
+
+    worker_ids: Texts
+    rss: Ints
+
+
+@message(81)
+class WorkerExited(Message):
+    """Report that a worker process ended.
+
+    `running` are the attempts whose user code was being executed or whose results were being
+    pickled or sent.
+    """
+
+    worker_id: Text
+    reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.1 of 4.0 GB"
+    running: Ints

@@ -1,0 +1,76 @@
+"""Messages of a worker to the scheduler, and the request that its data port answers."""
+
+from __future__ import annotations
+
+from ..message import Blobs, Failures, Flag, Ints, Keys, Message, Number, Text, message
+
+
+@message(64, columns=("attempts", "nbytes", "durations_us", "results"))
+class AttemptsFinished(Message):
+    """Report attempts whose results are in the worker's store.
+
+    `results` has the small results that a client wants, and None for the others.
+    """
+
+    attempts: Ints
+    nbytes: Ints
+    durations_us: Ints
+    results: Blobs
+
+
+@message(65, columns=("attempts", "durations_us", "failures"))
+class AttemptsErred(Message):
+    """Report attempts that raised an exception."""
+
+    attempts: Ints
+    durations_us: Ints
+    failures: Failures
+
+
+@message(66, columns=("attempts",))
+class AttemptsReturned(Message):
+    """Answer `ReturnAttempts`: these attempts have not started here and never will."""
+
+    attempts: Ints
+
+
+@message(67, columns=("attempts", "keys"))
+class ReplicasAdded(Message):
+    """Report that the worker has fetched copies of these attempts' results."""
+
+    attempts: Ints
+    keys: Keys
+
+
+@message(68, columns=("keys",))
+class KeysMissing(Message):
+    """Report keys that the worker could not get from `holder`.
+
+    It does not have them, or (`unreachable`) the worker could not connect to it.
+    """
+
+    keys: Keys
+    holder: Text
+    unreachable: Flag = False
+
+
+@message(69)
+class GetData(Message):
+    """Ask a worker's data port for the data of these keys. The answer is `KeysData`."""
+
+    request: Number
+    keys: Keys
+
+
+@message(70, columns=("attempts",))
+class AttemptsEnded(Message):
+    """Report dropped attempts that occupy no thread of the worker any more, or never did."""
+
+    attempts: Ints
+
+
+@message(71)
+class WorkerLeaving(Message):
+    """Report that the worker starts nothing more, and leaves when its running tasks have ended."""
+
+    reason: Text

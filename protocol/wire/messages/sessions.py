@@ -1,0 +1,77 @@
+"""Messages that open, keep and end a session: registrations, the welcome, heartbeats."""
+
+from __future__ import annotations
+
+from ..message import Amounts, Facts, Flag, Message, Number, Text, message
+
+
+@message(1)
+class RegisterClient(Message):
+    """Ask for a client's session. `session` counts its connections; `last_epoch` is 0 at first."""
+
+    client_id: Text
+    name: Text
+    session: Number
+    last_epoch: Number
+    facts: Facts
+
+
+@message(2)
+class RegisterWorker(Message):
+    """Ask for a worker's session. Peers and clients fetch data from it at `address`."""
+
+    worker_id: Text
+    name: Text
+    session: Number
+    last_epoch: Number
+    address: Text
+    nthreads: Number
+    memory_limit: Number  #: bytes; 0 = none
+    resources: Amounts
+    supervisor_id: Text  #: '' = this worker has no supervisor
+    facts: Facts
+
+
+@message(3)
+class RegisterSupervisor(Message):
+    """Open a supervisor's connection, which reports the workers that it watches."""
+
+    supervisor_id: Text
+    session: Number
+    last_epoch: Number
+    facts: Facts
+
+
+@message(4)
+class Welcome(Message):
+    """Accept a registration. From now on every frame carries `epoch` and `session`."""
+
+    epoch: Number
+    session: Number
+    heartbeat_ms: Number  #: send a heartbeat at least this often
+    facts: Facts
+
+
+@message(5)
+class Refused(Message):
+    """Refuse an authenticated peer (versions, a higher epoch) and close the connection.
+
+    `is_final`: the same process would be refused again.
+    """
+
+    reason: Text
+    is_final: Flag = False
+
+
+@message(6)
+class Bye(Message):
+    """End a session for good: the receiver keeps nothing for a return of the sender."""
+
+    reason: Text
+
+
+@message(7)
+class Heartbeat(Message):
+    """Show that the sender is alive. `facts` are measurements for display (bytes, seconds)."""
+
+    facts: Facts

@@ -1,0 +1,88 @@
+"""Messages of the scheduler to a client."""
+
+from __future__ import annotations
+
+from ..message import Blobs, Failures, Info, Ints, Keys, Message, Number, Text, Texts, message
+
+
+@message(32, columns=("keys", "results"))
+class ResultsReady(Message):
+    """Send small results of keys that are in memory."""
+
+    keys: Keys
+    results: Blobs
+
+
+@message(33, columns=("keys", "nbytes", "holder_of"), tables=(("holders",),), index="holder_of")
+class KeysInMemory(Message):
+    """Report keys that are in memory; their data is at `holders[holder_of[i]]`."""
+
+    keys: Keys
+    nbytes: Ints
+    holder_of: Ints
+    holders: Texts
+
+
+@message(34, columns=("keys", "failure_of"), tables=(("failures",),), index="failure_of")
+class KeysErred(Message):
+    """Report failed keys. `failures[failure_of[i]]` is the reason (see failure.py)."""
+
+    keys: Keys
+    failure_of: Ints
+    failures: Failures
+
+
+@message(35, columns=("keys",))
+class KeysPending(Message):
+    """Report keys as pending: their only copy was lost, or the client has just wanted them."""
+
+    keys: Keys
+
+
+@message(36, columns=("keys",))
+class KeysCancelled(Message):
+    """Report keys that will not be computed."""
+
+    keys: Keys
+    reason: Text
+
+
+@message(37, columns=("keys",))
+class KeysUnknown(Message):
+    """Report keys of which the scheduler has no task."""
+
+    keys: Keys
+
+
+@message(38, columns=("keys", "results"))
+class KeysData(Message):
+    """Answer `FetchKeys` or `GetData`: the data of `keys`; `missing` are not in memory there."""
+
+    request: Number
+    keys: Keys
+    results: Blobs
+    missing: Keys
+
+
+@message(39)
+class ClusterChanged(Message):
+    """Report the number of workers and threads, at registration and at each change."""
+
+    n_workers: Number
+    nthreads: Number
+
+
+@message(40)
+class ClusterInfo(Message):
+    """Answer `GetClusterInfo`."""
+
+    request: Number
+    info: Info
+
+
+@message(41)
+class KeysUnrunnable(Message):
+    """Report keys that no worker of the cluster may run; they wait for one that may."""
+
+    keys: Keys
+    reason: Text

@@ -1,0 +1,87 @@
+"""Messages of the scheduler to a worker."""
+
+from __future__ import annotations
+
+from ..message import Blobs, Ids, Ints, KeyLists, Keys, Message, Number, Text, Texts, message
+
+
+@message(
+    48,
+    columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
+    optional_columns=("dependencies",),
+    tables=(
+        ("functions", "function_blobs", "function_clients"),
+        ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
+    ),
+    index="function_of",
+)
+class AssignTasks(Message):
+    """Run these attempts.
+
+    Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
+    `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
+    completion.
+    """
+
+    functions: Ids
+    function_blobs: Blobs  #: None = this worker has it
+    function_clients: Ints  #: the client of the rows that point here; clients take turns
+    function_of: Ints
+    keys: Keys
+    attempts: Ints
+    priorities: Ints  #: smaller runs earlier
+    args: Blobs
+    wanted: Ints
+    dependencies: KeyLists
+    located_keys: Keys
+    located_attempts: Ints
+    located_nbytes: Ints
+    located_holders: KeyLists  #: addresses
+
+
+@message(49, columns=("attempts",))
+class DropAttempts(Message):
+    """Drop all that the worker has for these attempts.
+
+    That is unstarted work, the result of a running attempt, or a copy of the data.
+    """
+
+    attempts: Ints
+
+
+@message(50)
+class ReturnAttempts(Message):
+    """Ask for up to `count` unstarted attempts back, beginning with those that would run last."""
+
+    count: Number
+
+
+@message(51, columns=("keys", "attempts", "nbytes", "holders"))
+class LocatedKeys(Message):
+    """Report the current holders of keys that the worker was missing."""
+
+    keys: Keys
+    attempts: Ints
+    nbytes: Ints
+    holders: KeyLists
+
+
+@message(52, columns=("functions",))
+class DropFunctions(Message):
+    """Drop functions that no task uses any more."""
+
+    functions: Ids
+
+
+@message(53)
+class Stop(Message):
+    """Ask the process to end. Supervisors do not start it again."""
+
+    reason: Text
+
+
+@message(54)
+class HoldersGone(Message):
+    """Report the addresses of workers that are lost or have left: no answer will come from them."""
+
+    addresses: Texts
