@@ -1,12 +1,12 @@
 """Every exception that weft raises, in one tree under `WeftError`.
 
-Rules of this module, each checked by `tests/protocol/test_errors.py`:
+Rules of this package, each checked by `tests/protocol/test_errors.py`:
 
 - Constructor arguments are positional and are kept both as fields and as `args`, so that every
   class survives pickling and copying (exceptions with keyword-only arguments do not).
 - The docstring says what happened and what the user can do about it; `str(error)` describes the
   case at hand.
-- Nothing heavy is imported: the scheduler uses this module and must run without `pickle`.
+- Nothing heavy is imported: the scheduler uses this package and must run without `pickle`.
   `concurrent.futures` takes 0.6 ms if `logging` is imported already, asyncio imports it anyway, and
   it does not import pickle.
 
@@ -19,6 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import CancelledError
+
+from .base import WeftError
+from .graphs import (
+    GraphCycle,
+    GraphError,
+    MissingKey,
+    NotSupported,
+    UnknownOption,
+    WrongExecutor,
+)
 
 __all__ = [
     "ClientClosed",
@@ -58,22 +68,6 @@ __all__ = [
     "WrongToken",
     "WrongVersion",
 ]
-
-
-class WeftError(Exception):
-    """The base class of all errors that weft itself raises.
-
-    Catch it to handle all of them at once. Exceptions that your tasks raise keep their own type.
-    """
-
-    def __init__(self, *fields: object) -> None:
-        # super().__init__() would call that of OSError in ConnectTimeout, a TimeoutError: it takes
-        # the fields for errno, strerror and filename, and drops the third from `args`.
-        self.args = fields
-
-    def __str__(self) -> str:
-        # For the same reason: OSError formats its arguments in its own way.
-        return str(self.args[0]) if self.args else type(self).__name__
 
 
 # --- Messages on a connection ---------------------------------------------------------------------
@@ -463,87 +457,6 @@ class WorkerStartTimeout(WeftError, TimeoutError):
 
     def __str__(self) -> str:
         return f"{self.arrived} of {self.wanted} workers arrived in {self.timeout_s:g} s"
-
-
-# --- Graphs on one machine ------------------------------------------------------------------------
-
-
-class GraphError(WeftError, ValueError):
-    """The argument of a `get` function is not a graph that can be run; nothing was run.
-
-    A graph is a mapping of keys to tasks, or a collection of dask; docs/embedded.md describes the
-    forms of tasks.
-    """
-
-
-class GraphCycle(GraphError, RuntimeError):
-    """Tasks of a graph need each other's results; nothing was run.
-
-    Remove one of the named references. A string or tuple that is meant as a value but equals a key
-    is a reference too: rename the key.
-
-    Args:
-        keys: the keys of the cycle, each needing the next; the last is the first again.
-    """
-
-    def __init__(self, keys: Iterable[object]) -> None:
-        keys = list(keys)
-        super().__init__(keys)
-        self.keys = keys
-
-    def __str__(self) -> str:
-        shown = [repr(key) for key in self.keys]
-        if len(shown) > 12:
-            shown[6:-5] = [f"... {len(shown) - 11} more ..."]
-        text = "the graph has a cycle: " + " needs ".join(shown)
-        if len(shown) == 2:
-            text += "; a value that equals a key is a reference to that task: rename the key"
-        return text
-
-
-class MissingKey(GraphError, KeyError):
-    """A key that was requested, or that a task needs, is not in the graph; nothing was run.
-
-    Compare the key with those of the graph: `1` and `"1"` are different keys, and so are a tuple
-    and a list.
-
-    Args:
-        key: the key that is missing.
-        needed_by: the key of the task that needs it; None if it was requested.
-    """
-
-    def __init__(self, key: object, needed_by: object = None) -> None:
-        super().__init__(key, needed_by)
-        self.key = key
-        self.needed_by = needed_by
-
-    def __str__(self) -> str:
-        asked = self.needed_by is None
-        who = "was asked for and" if asked else f"is needed by {self.needed_by!r} and"
-        hint = "; a tuple is one key, for several use a list" if type(self.key) is tuple else ""
-        return f"key {self.key!r} {who} is not in the graph{hint if asked else ''}"
-
-
-class WrongExecutor(WeftError, TypeError):
-    """The executor cannot run a graph; nothing was run.
-
-    Pass an instance of `concurrent.futures.Executor` that is not shut down, or none.
-    """
-
-
-class NotSupported(WeftError, NotImplementedError):
-    """A feature of dask is not supported by weft yet, and ignoring it would change results.
-
-    The text says what to do instead.
-    """
-
-
-class UnknownOption(WeftError, TypeError):
-    """A `get` function does not have this option; nothing was run.
-
-    The text lists the options. Options of a cluster, like `resources` or `retries`, need a
-    `Client`.
-    """
 
 
 # --- Bugs of weft ---------------------------------------------------------------------------------
