@@ -37,6 +37,20 @@ from .from_workers import (
     ReplicasAdded,
     WorkerLeaving,
 )
+from .inventories import (
+    ASSIGNED,
+    DROPPED,
+    RUNNING,
+    InventoryEnd,
+    InventoryFailed,
+    InventoryFunctions,
+    InventoryHeld,
+    InventoryUnfinished,
+    Reconciled,
+    Recovered,
+    Recovering,
+    Resubmitted,
+)
 from .sessions import (
     Bye,
     Heartbeat,
@@ -76,7 +90,10 @@ from .viewers import (
 NO_HASH = bytes(16)
 
 __all__ = [
+    "ASSIGNED",
+    "DROPPED",
     "NO_HASH",
+    "RUNNING",
     "AssignTasks",
     "AttemptsEnded",
     "AttemptsErred",
@@ -94,6 +111,11 @@ __all__ = [
     "GetMetrics",
     "Heartbeat",
     "HoldersGone",
+    "InventoryEnd",
+    "InventoryFailed",
+    "InventoryFunctions",
+    "InventoryHeld",
+    "InventoryUnfinished",
     "KeysCancelled",
     "KeysData",
     "KeysErred",
@@ -104,6 +126,9 @@ __all__ = [
     "KeysUnrunnable",
     "LocatedKeys",
     "Metrics",
+    "Reconciled",
+    "Recovered",
+    "Recovering",
     "Refused",
     "RegisterClient",
     "RegisterSupervisor",
@@ -112,6 +137,7 @@ __all__ = [
     "ReleaseOthers",
     "ReplicasAdded",
     "ReportMissing",
+    "Resubmitted",
     "ResultsReady",
     "ReturnAttempts",
     "ShutdownCluster",
