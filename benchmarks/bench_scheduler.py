@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.state import (
     CloseConnection,
@@ -62,11 +63,11 @@ class _Bench:
         self.results: dict[str, None] = {}
         #: Answers of workers that the scheduler has not read.
         self._answers: deque[PeerSent] = deque()
-        self._handle(PeerConnected(_CLIENT, Role.CLIENT))
+        self._handle(PeerConnected(_CLIENT, Role.CLIENT, Level.CLIENT))
         hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})
         self._handle(PeerSent(_CLIENT, [hello]))
         for peer in range(_FIRST_WORKER, _FIRST_WORKER + n_workers):
-            self._handle(PeerConnected(peer, Role.WORKER))
+            self._handle(PeerConnected(peer, Role.WORKER, Level.WORKER))
             self._handle(PeerSent(peer, [_worker_hello(peer)]))
         self.seconds = 0.0
 

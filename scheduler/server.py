@@ -209,7 +209,7 @@ class SchedulerServer:
         peer = self._next_peer
         self._next_peer = peer + 1
         self._connections[peer] = connection
-        self._handle(PeerConnected(peer, connection.peer_role), time.monotonic())
+        self._handle(PeerConnected(peer, connection.peer_role, connection.level), time.monotonic())
         self._schedule_flush()
         return _Peer(self, peer)
 

@@ -48,6 +48,7 @@ __all__ = [
     "LocalProtocolError",
     "MissingKey",
     "NotAdmitted",
+    "NotPermitted",
     "NotSupported",
     "ProtocolError",
     "RemoteProtocolError",
@@ -156,6 +157,32 @@ class NotAdmitted(HandshakeError):
 
     The text gives the reason, usually a minor version of Python other than the cluster's.
     """
+
+
+class NotPermitted(WeftError):
+    """The token of this process does not permit what it asked for; nothing was done.
+
+    Use a connection file of the role that the text names; the owner of the cluster makes one with
+    `weft token`. The connection is still good for all that its own role permits.
+
+    Args:
+        what: the thing that was asked for.
+        needed: the least role of a token that permits it.
+        has: the role of this process's token.
+    """
+
+    def __init__(self, what: str, needed: str, has: str) -> None:
+        super().__init__(what, needed, has)
+        self.what = what
+        self.needed = needed
+        self.has = has
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} needs a token of role {self.needed}, and this one is of role {self.has}: "
+            f"'weft token --role {self.needed} --output FILE', run by a user who has the "
+            "scheduler's own connection file, writes a connection file with one"
+        )
 
 
 class StaleEpoch(RemoteProtocolError):

@@ -9,6 +9,7 @@ from typing import Protocol
 from ..errors import CommError, ProtocolError
 from ..wire.codec import WireState
 from ..wire.handshake import Role
+from ..wire.levels import Level
 from ..wire.message import Message
 
 __all__ = ["Connection", "Handler"]
@@ -39,6 +40,7 @@ class Connection(abc.ABC):
 
     Attributes:
         peer_role: the role that the other end has proved.
+        level: the level of the token that both ends have proved.
         cluster_id: the cluster that both ends belong to.
         address: the address of this connection, as it was listened at or connected to.
         peer_address: the other end's address; in a TCP server, that of the socket, not where the
@@ -51,6 +53,7 @@ class Connection(abc.ABC):
     """
 
     peer_role: Role
+    level: Level
     cluster_id: bytes
     address: str
     peer_address: str

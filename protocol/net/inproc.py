@@ -1,8 +1,9 @@
 """Connections inside one process and one loop, on which message objects are passed unencoded.
 
 Nothing is encoded, so nothing is checked, and access to this process's registry is the only
-authentication. Otherwise these behave like any connection: messages arrive in order in a later turn
-of the loop, and each side is notified of the end of the connection exactly once.
+authentication: it grants every level. Otherwise these behave like any connection: messages arrive
+in order in a later turn of the loop, and each side is notified of the end of the connection exactly
+once.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..errors import (
 from ..trust.security import Security
 from ..wire.codec import WireState
 from ..wire.handshake import Role
+from ..wire.levels import Level
 from ..wire.message import Message
 from .connection import Connection, Handler
 
@@ -38,6 +40,7 @@ class InprocConnection(Connection):
     def __init__(self, address: str, peer_role: Role, cluster_id: bytes) -> None:
         self.address = self.peer_address = address
         self.peer_role = peer_role
+        self.level = Level.ADMIN
         self.cluster_id = cluster_id
         self.wire = WireState()
         self.writable = True

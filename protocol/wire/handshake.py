@@ -1,4 +1,4 @@
-"""The first exchange on every connection: both ends state their role and prove the token.
+"""The first exchange on every connection: both ends state their role and prove their token.
 
 Sans-IO: two state machines, `ClientHandshake` (the end that connected) and `ServerHandshake` (the
 end that accepted). They own the order in which the two ends prove themselves, with four fixed-size
@@ -7,22 +7,27 @@ decode MessagePack, never read a clock or a random source: nonces come in with t
 deadlines are the shell's.
 
     client                                server
-      | -- hello (role, versions, nonce) --> |
+      | -- hello (role and level, ...) ----> |
       | <-- hello (role, versions, nonce) -- |
       | -- proof --------------------------> |   checked before the server sends its own
       | <-- proof, or reject with a reason - |   checked by the client before it sends a frame
 
 A proof is an HMAC-SHA256 over "weft1", the direction, the agreed version, both hellos byte for byte
-(so: both roles, both version ranges, the cluster and both nonces) and the channel binding. The
-purpose of each part:
+(so: both roles, the level, both version ranges, the cluster and both nonces) and the channel
+binding. The purpose of each part:
 
 - *Both nonces*: a recorded exchange cannot be replayed.
 - *Direction and roles*: a proof sent back to its maker does not verify (reflection).
 - *Channel binding*, the hash of the certificate that TLS showed: a man in the middle must show
   another certificate, so the two ends bind different values and a relayed proof fails.
 - *Version ranges*: an attacker cannot make the two ends agree on an older version.
-- *One key per role*, derived from the token by HKDF: the proof of a viewer is not valid for a
-  worker.
+- *One key per level and role*, derived from the token of that level by HKDF: the proof of a viewer
+  is not valid for a worker, and that of a worker's token not for a client's.
+- *The level in the hello*: a client states the level of its token (`levels`) and proves that very
+  token; a port that only knows a lower one, a worker's data port, is shown that one. There is no
+  second attempt with another level, so an attacker who changes it, or answers that it is not
+  known, ends the connection and wins nothing. The server proves the same token, so the holder of a
+  worker's token cannot pass for the scheduler towards a client.
 - *Client first*: a peer without the token gets no keyed value from a server, so a server is
   no oracle. A client does send one to an unproved server; tokens of 256 random bits cannot be
   guessed from it (`security.MIN_TOKEN_BYTES` refuses short ones).
@@ -79,11 +84,13 @@ from .handshake_messages import (
     Reason,
     Role,
     common_version,
+    level_name,
     pack_answer,
     pack_hello,
     role_name,
     unpack_hello,
 )
+from .levels import Level, demand_text, hkdf_sha256, level_of, lowered
 
 __all__ = [
     "CLUSTER_ID_BYTES",
@@ -91,10 +98,10 @@ __all__ = [
     "PREAUTH_BYTES",
     "PROTOCOL_MAX",
     "PROTOCOL_MIN",
+    "ROLE_LEVELS",
     "ClientHandshake",
     "Role",
     "ServerHandshake",
-    "hkdf_sha256",
 ]
 
 _LABEL: Final = b"weft1"
@@ -104,24 +111,25 @@ _MAX_BINDING_BYTES: Final = 64
 _CONNECTING: Final = frozenset({Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER})
 _ACCEPTING: Final = frozenset({Role.SCHEDULER, Role.WORKER_DATA})
 
+#: {role of a connecting end: the least level of its token}
+ROLE_LEVELS: Final = {
+    Role.CLIENT: Level.CLIENT,
+    Role.WORKER: Level.WORKER,
+    Role.SUPERVISOR: Level.WORKER,
+    Role.VIEWER: Level.VIEW,
+    Role.PEER: Level.WORKER,
+}
+#: {role of an accepting end: the level of the token that it holds, and so the highest it can check}
+_PORT_LEVELS: Final = {Role.SCHEDULER: Level.ADMIN, Role.WORKER_DATA: Level.WORKER}
+
 
 # --- Keys and proofs ------------------------------------------------------------------------------
 
 
-def hkdf_sha256(key: bytes, *, salt: bytes, info: bytes, nbytes: int = 32) -> bytes:
-    """Derive `nbytes` (at most 8160) from `key`: HKDF of RFC 5869 with SHA-256."""
-    pseudo_random_key = hmac.digest(salt, key, "sha256")
-    block = derived = b""
-    for counter in range(1, -(-nbytes // 32) + 1):
-        block = hmac.digest(pseudo_random_key, block + info + bytes([counter]), "sha256")
-        derived += block
-    return derived[:nbytes]
-
-
-def _role_key(token: bytes, role: int) -> bytes:
-    """The key of the connecting end's role; both directions of one connection use it."""
+def _role_key(token: bytes, level: int, role: int) -> bytes:
+    """The key of the connecting end's level and role; both directions of a connection use it."""
     info = b"handshake|" + Role(role).name.lower().encode()
-    return hkdf_sha256(token, salt=_LABEL, info=info)
+    return hkdf_sha256(lowered(token, Level(level)), salt=_LABEL, info=info)
 
 
 def _check_secrets(token: bytes, binding: bytes) -> None:
@@ -157,13 +165,25 @@ _TOKEN_SOURCE: Final = (
 _MIDDLE: Final = "over TLS, a proxy that ends TLS between the two has the same effect"
 
 
+def _level_text(client: Hello, server: Hello) -> str:
+    """Describe a token of a level that does not permit the client's role, or is not known."""
+    needed = ROLE_LEVELS[Role(client.role)]
+    if needed <= client.level <= Level.ADMIN:
+        return (
+            f"the {role_name(server.role)} cannot check a token of role {level_name(client.level)}"
+        )
+    if client.level not in set(Level):
+        return f"the client sent a token of {level_name(client.level)}"
+    return demand_text(f"a {role_name(client.role)}", needed, Level(client.level))
+
+
 # --- The two ends ---------------------------------------------------------------------------------
 
 
 class _Handshake:
     """Common part of both ends: one message in, at most one out, until done or failed."""
 
-    __slots__ = ("_binding", "_inbox", "_ours", "_theirs", "_version", "done", "error")
+    __slots__ = ("_binding", "_inbox", "_level", "_ours", "_theirs", "_version", "done", "error")
 
     def __init__(self, ours: Hello, channel_binding: bytes) -> None:
         self._ours = ours
@@ -172,6 +192,8 @@ class _Handshake:
         #: None until the peer's hello has come.
         self._theirs: Hello | None = None
         self._version = 0
+        #: Of the token that is proved; a server's is right only after the client's hello.
+        self._level = Level.VIEW
         #: Both ends are proved once the bytes that `feed` returned are sent; no more are wanted.
         self.done = False
         #: Set once, when the handshake failed; every later `feed` raises it.
@@ -186,6 +208,12 @@ class _Handshake:
     def peer_role(self) -> Role:
         """The role that the peer has proved. Only when `done`."""
         return Role(self._proved_peer().role)
+
+    @property
+    def level(self) -> Level:
+        """The level of the token that both ends have proved. Only when `done`."""
+        self._proved_peer()
+        return self._level
 
     @property
     def version(self) -> int:
@@ -241,7 +269,8 @@ class ClientHandshake(_Handshake):
     """The connecting end.
 
     Args:
-        token: the cluster's secret, not empty.
+        token: the cluster's secret of any level, not empty; the highest level is proved that the
+            server can check.
         cluster_id: 16 bytes; None = not known, learned from the server (see `cluster_id`).
         role: the role of this process.
         expected_server_role: the role that the server must have.
@@ -265,14 +294,17 @@ class ClientHandshake(_Handshake):
             raise LocalProtocolError(
                 f"a {role_name(role)} does not connect to a {role_name(expected_server_role)}"
             )
+        level = min(level_of(token), _PORT_LEVELS[expected_server_role])
         hello = pack_hello(
             HandshakeKind.CLIENT_HELLO,
             role,
+            level,
             UNKNOWN_CLUSTER if cluster_id is None else cluster_id,
             nonce,
         )
         super().__init__(hello, channel_binding)
-        self._key = _role_key(token, role)
+        self._level = level
+        self._key = _role_key(token, level, role)
         self._expected_server_role = expected_server_role
 
     def start(self) -> bytes:
@@ -336,6 +368,8 @@ class ClientHandshake(_Handshake):
             return _wrong_version(self._ours, theirs)
         if reason == Reason.CLUSTER:
             return _wrong_cluster(self._ours, theirs)
+        if reason == Reason.LEVEL:
+            return WrongToken(_level_text(self._ours, theirs))
         if reason == Reason.ROLE:
             return WrongRole(
                 f"the {role_name(theirs.role)} at this address does not accept a "
@@ -362,7 +396,8 @@ class ServerHandshake(_Handshake):
     the reason on its way.
 
     Args:
-        token: the cluster's secret, not empty.
+        token: the cluster's secret, not empty; of the level admin at a scheduler, at least of the
+            level worker at a data port.
         cluster_id: 16 bytes, not all zero.
         server_role: the role of this port.
         accepted_roles: the roles of peers that may connect to it.
@@ -388,7 +423,8 @@ class ServerHandshake(_Handshake):
         if cluster_id == UNKNOWN_CLUSTER:
             raise LocalProtocolError("a server's cluster id must not be all zeros")
         super().__init__(
-            pack_hello(HandshakeKind.SERVER_HELLO, server_role, cluster_id, nonce), channel_binding
+            pack_hello(HandshakeKind.SERVER_HELLO, server_role, 0, cluster_id, nonce),
+            channel_binding,
         )
         self._token = token
         self._accepted_roles = frozenset(accepted_roles)
@@ -426,6 +462,9 @@ class ServerHandshake(_Handshake):
                 f"a {role_name(theirs.role)} connected to a {role_name(self._ours.role)}, which "
                 f"accepts only {', '.join(map(role_name, sorted(self._accepted_roles)))}"
             )
+        if not ROLE_LEVELS[Role(theirs.role)] <= theirs.level <= level_of(self._token):
+            return Reason.LEVEL, WrongToken(_level_text(theirs, self._ours))
+        self._level = Level(theirs.level)
         return None
 
     def _on_proof(self, message: bytes, theirs: Hello) -> bytes:
@@ -434,14 +473,15 @@ class ServerHandshake(_Handshake):
             raise HandshakeError(f"the client sent message kind {kind} where a proof was expected")
         if self._fault is not None:
             return self._reject(*self._fault)
-        key = _role_key(self._token, theirs.role)
+        key = _role_key(self._token, theirs.level, theirs.role)
         expected = self._proof(key, HandshakeKind.CLIENT_PROOF, theirs, self._ours)
         if not hmac.compare_digest(mac, expected):
             return self._reject(
                 Reason.TOKEN,
                 WrongToken(
                     f"a peer that claims to be a {role_name(theirs.role)} does not hold this "
-                    f"cluster's token: {_TOKEN_SOURCE}; {_MIDDLE}"
+                    f"cluster's token of role {level_name(theirs.level)}: {_TOKEN_SOURCE}; "
+                    f"{_MIDDLE}"
                 ),
             )
         self._token = b""

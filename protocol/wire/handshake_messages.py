@@ -14,6 +14,7 @@ import struct
 from typing import Final, NamedTuple
 
 from ..errors import HandshakeError, LocalProtocolError
+from .levels import Level
 
 #: The oldest and the newest protocol version of this code.
 PROTOCOL_MIN: Final = 1
@@ -26,11 +27,14 @@ _MAGIC: Final = b"WEFT"
 UNKNOWN_CLUSTER: Final = bytes(CLUSTER_ID_BYTES)
 
 # These two layouts never change, because they carry the versions.
-# Hello: magic, kind, proto_min, proto_max, role, cluster_id, nonce.
+# Hello: magic, kind, proto_min, proto_max, level and role, cluster_id, nonce. The level of the
+# token has the high four bits: 0 in a server's hello, and in that of a client of version 1.
 HELLO: Final = struct.Struct(f">4sBHHB{CLUSTER_ID_BYTES}s{NONCE_BYTES}s")
 # Answer: magic, kind, reason (0 in a proof), HMAC (zeros in a reject). A proof and a reject have
 # one size, so that the reader knows how much to read before it knows which of them it gets.
 ANSWER: Final = struct.Struct(">4sBB32s")
+
+_LEVEL_SHIFT: Final = 4
 
 #: All that a server reads from an unproved peer: one hello and one proof.
 PREAUTH_BYTES: Final = HELLO.size + ANSWER.size
@@ -53,10 +57,14 @@ class Reason(enum.IntEnum):
     CLUSTER = 2
     ROLE = 3
     TOKEN = 4
+    LEVEL = 5
 
 
 class Role(enum.IntEnum):
-    """The role of a process on a connection. The numbers are on the wire and never reused."""
+    """The role of a process on a connection. The numbers, below 16, are on the wire.
+
+    None is reused.
+    """
 
     CLIENT = 1
     WORKER = 2
@@ -81,6 +89,8 @@ class Hello(NamedTuple):
     proto_max: int
     #: Not a `Role`: a newer peer may have one that we do not know.
     role: int
+    #: Not a `Level`, for the same reason; 0 = none.
+    level: int
     cluster_id: bytes
 
 
@@ -143,7 +153,9 @@ def _guess_protocol(head: bytes) -> str:
     return f": it began with {head!r}"
 
 
-def pack_hello(kind: HandshakeKind, role: Role, cluster_id: bytes, nonce: bytes) -> Hello:
+def pack_hello(
+    kind: HandshakeKind, role: Role, level: int, cluster_id: bytes, nonce: bytes
+) -> Hello:
     """Make our own hello, with the versions that this code speaks."""
     if len(nonce) != NONCE_BYTES:
         raise LocalProtocolError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
@@ -151,18 +163,20 @@ def pack_hello(kind: HandshakeKind, role: Role, cluster_id: bytes, nonce: bytes)
         raise LocalProtocolError(
             f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}"
         )
-    raw = HELLO.pack(_MAGIC, kind, PROTOCOL_MIN, PROTOCOL_MAX, role, cluster_id, nonce)
-    return Hello(raw, PROTOCOL_MIN, PROTOCOL_MAX, role, cluster_id)
+    both = level << _LEVEL_SHIFT | role
+    raw = HELLO.pack(_MAGIC, kind, PROTOCOL_MIN, PROTOCOL_MAX, both, cluster_id, nonce)
+    return Hello(raw, PROTOCOL_MIN, PROTOCOL_MAX, role, level, cluster_id)
 
 
 def unpack_hello(raw: bytes, expected: HandshakeKind) -> Hello:
     """Read a peer's hello, whose size and magic `Inbox` has checked."""
-    _, kind, proto_min, proto_max, role, cluster_id, _ = HELLO.unpack(raw)
+    _, kind, proto_min, proto_max, both, cluster_id, _ = HELLO.unpack(raw)
     if kind != expected:
         raise HandshakeError(f"the peer sent message kind {kind} where a hello was expected")
     if not 1 <= proto_min <= proto_max:
         raise HandshakeError(f"the peer sent an empty version range, {proto_min} to {proto_max}")
-    return Hello(raw, proto_min, proto_max, role, cluster_id)
+    level, role = divmod(both, 1 << _LEVEL_SHIFT)
+    return Hello(raw, proto_min, proto_max, role, level, cluster_id)
 
 
 def pack_answer(kind: HandshakeKind, reason: int = 0, mac: bytes = b"") -> bytes:
@@ -182,3 +196,11 @@ def role_name(role: int) -> str:
         return Role(role).name.lower()
     except ValueError:
         return f"unknown role {role}"
+
+
+def level_name(level: int) -> str:
+    """Return the name of a token's level for display; a newer peer may have one of its own."""
+    try:
+        return Level(level).label
+    except ValueError:
+        return f"unknown level {level}"

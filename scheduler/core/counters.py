@@ -63,6 +63,7 @@ class Counters:
     clients_joined: int = _total("Clients that joined.")
     clients_expired: int = _total("Clients that were lost and did not come back.")
     protocol_errors: int = _total("Peers that broke the rules of the protocol.")
+    denied: int = _total("Messages that the sender's token does not permit.")
     #: gauges of the states that no container counts; `info.task_counts` shows them
     n_memory: int = 0
     n_erred: int = 0

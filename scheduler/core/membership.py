@@ -239,6 +239,7 @@ def _file_all_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
 def on_closed(state: SchedulerState, peer: int) -> None:
     """Handle the end of a connection (a second report of it has no effect)."""
     role = state.roles.pop(peer, None)
+    state.levels.pop(peer, None)
     state.strangers.pop(peer, None)
     if role is Role.WORKER:
         ws = state.workers.get(peer)
@@ -303,7 +304,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
 
 def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:
     """A worker leaves in order."""
-    del state.roles[ws.peer]
+    del state.roles[ws.peer], state.levels[ws.peer]
     _remove_worker(state, ws, left_because=message.reason)
     # Its running tasks were not the reason for its end, whatever its supervisor reports.
     state.lost_workers.pop(ws.worker_id, None)

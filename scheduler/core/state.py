@@ -6,14 +6,15 @@ Owns the containers, the entry point and the out-boxes. The logic is split by su
 of functions over this state: `submission` (requests of clients), `assignment` (which worker runs
 which task), `completion` (reports of workers), `recovery` (the loss of a worker), `missing` (data
 that a holder does not have), `relays` (data sent through the scheduler), `membership` (peers that
-come and go), `transitions` (a task's life, as a table), `validate` (the invariants).
+come and go), `permissions` (the messages that a token permits), `transitions` (a task's life, as a
+table), `validate` (the invariants).
 
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
 over a set (the order of a set of objects differs between runs; simulated runs must replay).
 
 The shell (`server.py`) turns connections into events and out-boxes into frames:
 
-    PeerConnected(peer, role) -> PeerSent(peer, messages)* -> PeerClosed(peer)
+    PeerConnected(peer, role, level) -> PeerSent(peer, messages)* -> PeerClosed(peer)
 
 with a `SchedulerTick` a few times a second in between.
 
@@ -39,6 +40,7 @@ from typing import Any, Final
 from ...protocol.deaths import DeathLog
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
+from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from . import assignment, completion, membership, missing, relays, submission
 from .counters import Counters
@@ -46,6 +48,7 @@ from .failures import Failures
 from .info import cluster_info, metrics
 from .losses import Loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+from .permissions import LEAST_LEVELS, deny
 from .prefixes import Prefixes
 from .refusals import Refusal
 from .shrinking import ReturnMemory
@@ -57,10 +60,11 @@ from .tasks import Function, SchedulerTask, TaskClass
 # -- events ---------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class PeerConnected:
-    """A peer has proved its token; `role` is what it proved to be."""
+    """A peer has proved its token, of this level; `role` is what it proved to be."""
 
     peer: int
     role: Role
+    level: Level
 
 
 @dataclass(slots=True)
@@ -192,6 +196,8 @@ class SchedulerState:
 
         #: {peer: role} of all open connections
         self.roles: dict[int, Role] = {}
+        #: {peer: the level of its token} of the same
+        self.levels: dict[int, Level] = {}
         #: {peer: since when} of those that must register and have not yet, in order of time
         self.strangers: dict[int, float] = {}
         #: {peer: worker} of all registered workers
@@ -330,6 +336,7 @@ class SchedulerState:
                 self.before.append(CutOff(stuck, reason))
         elif type(event) is PeerConnected:
             self.roles[event.peer] = event.role
+            self.levels[event.peer] = event.level
             if event.role is not Role.VIEWER:
                 self.strangers[event.peer] = now
         elif type(event) is PeerClosed:
@@ -363,6 +370,9 @@ class SchedulerState:
             if handler is None:
                 self.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
                 return
+            if LEAST_LEVELS[kind] > self.levels[peer]:
+                deny(self, peer, message)
+                continue
             handler(self, who, message)
             if peer not in self.roles:
                 return  # that message ended the session

@@ -461,6 +461,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "the connection of a supervisor is open": lambda s: [
         peer for peer in s.supervisors if s.roles.get(peer) is not Role.SUPERVISOR
     ],
+    "the level of each open connection is known": lambda s: differences(s.levels, s.roles),
     "strangers are open and not registered": lambda s: differences(s.strangers, _strangers(s)),
     "strangers are in order of time": lambda s: _in_order(s.strangers.values()),
     "refusals are few": lambda s: unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),

@@ -25,6 +25,7 @@ EXAMPLES = [
     errors.WrongCluster("cluster ab expected, cd found", "tcp://a:1"),
     errors.WrongRole("a worker answered", "tcp://a:1"),
     errors.NotAdmitted("Python 3.12 here, Python 3.11 there", "tcp://a:1"),
+    errors.NotPermitted("shutdown()", "admin", "client"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
     errors.CommError("no route to host", "tcp://a:1"),
     errors.CommClosed(),

@@ -11,7 +11,8 @@ from hashlib import blake2b
 from typing import Any
 
 from weft.protocol.wire import messages as m
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.handshake import ROLE_LEVELS, Role
+from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Message
 from weft.scheduler.core.state import (
     Action,
@@ -116,15 +117,17 @@ class Board:
             refused += self.refused()
         return refused
 
-    def connect(self, role: Role) -> int:
-        """Let a connection be made."""
+    def connect(self, role: Role, level: Level | None = None) -> int:
+        """Let a connection be made; by default with the least level that its role needs."""
         self._n_peers += 1
-        self.play(PeerConnected(self._n_peers, role))
+        self.play(PeerConnected(self._n_peers, role, level or ROLE_LEVELS[role]))
         return self._n_peers
 
-    def client(self, client_id: str = "alice", *, last_epoch: int = 0) -> int:
+    def client(
+        self, client_id: str = "alice", *, last_epoch: int = 0, level: Level | None = None
+    ) -> int:
         """Let a client register; return its peer."""
-        peer = self.connect(Role.CLIENT)
+        peer = self.connect(Role.CLIENT, level)
         self.send(
             peer,
             m.RegisterClient(

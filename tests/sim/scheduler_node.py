@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
     AssignTasks,
@@ -87,7 +87,7 @@ class SchedulerNode:
         self._next_peer = peer + 1
         self._links[peer] = link
         self._peers[link] = peer
-        self._handle(PeerConnected(peer, role))
+        self._handle(PeerConnected(peer, role, ROLE_LEVELS[role]))
 
     def on_messages(self, link: Link, messages: list[Message]) -> None:
         """See `End`."""

@@ -53,6 +53,7 @@ from .inventories import (
 )
 from .sessions import (
     Bye,
+    Denied,
     Heartbeat,
     Refused,
     RegisterClient,
@@ -103,6 +104,7 @@ __all__ = [
     "CancelKeys",
     "ClusterChanged",
     "ClusterInfo",
+    "Denied",
     "DropAttempts",
     "DropFunctions",
     "FetchKeys",

@@ -115,6 +115,10 @@ class GetClusterInfo(Message):
 
 @message(23)
 class ShutdownCluster(Message):
-    """Stop the scheduler and all workers."""
+    """Stop the scheduler and all workers.
+
+    The answer is the end of the connection, or `Denied` with the number of this `request`.
+    """
 
     reason: Text
+    request: Number = 0

@@ -63,6 +63,16 @@ class Refused(Message):
     is_final: Flag = False
 
 
+@message(10)
+class Denied(Message):
+    """Answer a message that the sender's token does not permit; nothing else is affected."""
+
+    denied_code: Number  #: of the message
+    request: Number  #: of the message, 0 if it has none
+    needed: Text  #: the role of token that permits it, as `weft token --role` takes it
+    level: Text  #: that of the sender's token
+
+
 @message(6)
 class Bye(Message):
     """End a session for good: the receiver keeps nothing for a return of the sender."""

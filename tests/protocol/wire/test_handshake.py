@@ -25,8 +25,8 @@ from weft.protocol.wire.handshake import (
     ClientHandshake,
     Role,
     ServerHandshake,
-    hkdf_sha256,
 )
+from weft.protocol.wire.levels import Level, hkdf_sha256
 
 TOKEN = b"a token that the whole cluster knows"
 OTHER_TOKEN = b"a token of some other cluster, alas"
@@ -68,6 +68,11 @@ def patched(message: bytes, offset: int, new: bytes) -> bytes:
     return message[:offset] + new + message[offset + len(new) :]
 
 
+def claim(role: Role, level: int = Level.ADMIN) -> bytes:
+    """The byte of a hello that states role and level."""
+    return bytes([level << 4 | role])
+
+
 def run_to_answer(c: ClientHandshake, s: ServerHandshake) -> bytes:
     """Exchange everything up to the server's answer, and return that."""
     s.start()
@@ -93,9 +98,16 @@ def test_two_ends_with_one_token_prove_themselves_to_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "role", [Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER]
+    ("role", "server_role"),
+    [
+        (Role.CLIENT, Role.SCHEDULER),
+        (Role.WORKER, Role.SCHEDULER),
+        (Role.SUPERVISOR, Role.SCHEDULER),
+        (Role.VIEWER, Role.SCHEDULER),
+        (Role.PEER, Role.SCHEDULER),
+        (Role.PEER, Role.WORKER_DATA),
+    ],
 )
-@pytest.mark.parametrize("server_role", [Role.SCHEDULER, Role.WORKER_DATA])
 @pytest.mark.parametrize("binding", [b"", BINDING])
 def test_every_connecting_role_can_be_accepted(
     role: Role, server_role: Role, binding: bytes
@@ -352,11 +364,11 @@ def test_a_server_of_another_role_is_refused_by_the_client() -> None:
     assert not s.done
 
 
-@pytest.mark.parametrize("role", [0, Role.SCHEDULER, Role.WORKER_DATA, 99, 255])
+@pytest.mark.parametrize("role", [0, Role.SCHEDULER, Role.WORKER_DATA, 9, 15])
 def test_a_role_that_no_client_has_is_rejected(role: int) -> None:
     c, s = client(), server()
     s.start()
-    server_hello = s.feed(patched(c.start(), ROLE, bytes([role])))
+    server_hello = s.feed(patched(c.start(), ROLE, bytes([role | Level.ADMIN << 4])))
 
     answer = s.feed(c.feed(server_hello))
 
@@ -456,7 +468,7 @@ def test_a_hello_changed_on_its_way_is_noticed(direction: str, offset: int) -> N
     # range, no cluster; only the proofs can tell.
     def change(hello: bytes) -> bytes:
         if offset == ROLE:
-            return patched(hello, ROLE, bytes([Role.WORKER]))
+            return patched(hello, ROLE, claim(Role.WORKER))
         if offset == CLUSTER_ID:
             return patched(hello, CLUSTER_ID, bytes(16))
         return patched(hello, offset, bytes([hello[offset] + 1]))
@@ -490,12 +502,12 @@ def test_a_relayed_handshake_fails_because_the_channels_differ(server_binding: b
 
 def test_a_proof_for_one_role_is_none_for_another() -> None:
     # Every role has its own key, so the same transcript would still not do.
-    keys = {handshake._role_key(TOKEN, role) for role in Role}
-    assert len(keys) == len(Role)
+    keys = {handshake._role_key(TOKEN, level, role) for role in Role for level in Level}
+    assert len(keys) == len(Role) * len(Level)
 
     c, s = client(role=Role.CLIENT), server()
     s.start()
-    server_hello = s.feed(patched(c.start(), ROLE, bytes([Role.WORKER])))
+    server_hello = s.feed(patched(c.start(), ROLE, claim(Role.WORKER)))
     s.feed(c.feed(server_hello))
     assert isinstance(s.error, WrongToken)
 
@@ -700,8 +712,8 @@ def test_no_repr_and_no_error_shows_the_token() -> None:
 @pytest.mark.parametrize(
     ("module", "may_import"),
     [
-        (handshake, {"collections.abc", "hmac", "struct", ".handshake_messages"}),
-        (handshake_messages, {"enum", "struct"}),
+        (handshake, {"collections.abc", "hmac", "struct", ".handshake_messages", ".levels"}),
+        (handshake_messages, {".levels", "enum", "struct"}),
     ],
 )
 def test_the_handshake_imports_neither_io_nor_clocks(

@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.levels import Level
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.info import cluster_info
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
@@ -332,7 +333,8 @@ def test_queued_tasks_are_set_aside_when_the_last_worker_that_may_run_them_goes(
 
 
 def test_shutdown_notifies_all_peers_and_ends_the_process(board):
-    client, worker, supervisor = board.client(), board.worker(), board.supervisor()
+    worker, supervisor = board.worker(), board.supervisor()
+    client = board.client(level=Level.ADMIN)
     out = board.send(client, m.ShutdownCluster(reason="done"))
     assert out[worker] == out[supervisor] == [m.Stop(reason="done")]
     assert [type(action).__name__ for action in board.actions] == ["LogLine", "StopServer"]

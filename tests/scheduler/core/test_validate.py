@@ -275,6 +275,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "supervisors are filed by peer": lambda b: setattr(b.sup, "peer", 99),
     "the connection of a supervisor is open": lambda b: b.state.roles.pop(b.sup.peer),
+    "the level of each open connection is known": lambda b: b.state.levels.pop(b.sup.peer),
     "strangers are open and not registered": lambda b: b.state.strangers.clear(),
     "strangers are in order of time": lambda b: b.state.strangers.update({99: 1.0}),
     "refusals are few": lambda b: refuse(b, *range(MAX_REFUSED + 1)),

@@ -1,0 +1,57 @@
+"""What a token permits: the one table of least levels, and the answer to a message beyond it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.builders import Board
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import ROLE_LEVELS, Role
+from weft.protocol.wire.levels import Level
+from weft.scheduler.core.permissions import LEAST_LEVELS
+
+
+def test_each_message_that_a_peer_may_send_has_a_level_and_no_other(board):
+    handled = {kind for handlers in board.state._handlers.values() for kind in handlers}
+    assert {*LEAST_LEVELS} == handled
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER])
+def test_the_level_of_a_role_permits_all_of_its_messages_but_the_shutdown(board, role):
+    level = ROLE_LEVELS[role]
+    beyond = [kind for kind in board.state._handlers[role] if LEAST_LEVELS[kind] > level]
+    assert beyond == ([m.ShutdownCluster] if role is Role.CLIENT else [])
+
+
+def test_a_shutdown_without_the_token_of_an_admin_is_denied_and_disturbs_nothing(board):
+    worker, client = board.worker(), board.client(level=Level.CLIENT)
+    out = board.send(client, m.ShutdownCluster(reason="mine", request=7), m.Heartbeat(facts={}))
+    code = m.ShutdownCluster.code
+    denied = m.Denied(denied_code=code, request=7, needed="admin", level="client")
+    assert out == {client: [denied, m.Heartbeat(facts={})]}
+    assert board.actions == []
+    assert board.state.counters.denied == 1
+    assert board.state.counters.protocol_errors == 0
+    assert {worker, client} == {*board.state.roles}
+
+
+def test_the_level_belongs_to_the_connection_and_not_to_the_client(board):
+    first = board.client(level=Level.ADMIN)
+    again = board.client(level=Level.CLIENT)
+    assert first not in board.state.levels
+    board.send(again, m.ShutdownCluster(reason="mine", request=1))
+    assert board.actions == []
+    board.send(board.client("bob", level=Level.ADMIN), m.ShutdownCluster(reason="mine"))
+    assert [type(action).__name__ for action in board.actions] == ["LogLine", "StopServer"]
+
+
+def test_a_message_of_another_role_still_ends_the_connection_whatever_the_level(board):
+    worker = board.worker()
+    board.state.levels[worker] = Level.ADMIN
+    board.send(worker, m.ShutdownCluster(reason="mine"))
+    assert board.refused() == ["a worker may not send ShutdownCluster"]
+
+
+@pytest.fixture
+def board():
+    return Board()
