@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..protocol.errors import ClientClosed, CommClosed, WorkerStartTimeout
-from .core.events import AskInfo, WatchCluster
+from ..protocol.errors import WorkerStartTimeout
+from .asking import ask, error_of_end
+from .core.events import WatchCluster
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter, ThreadWaiter
 
@@ -24,7 +26,8 @@ def wait_for_workers(engine: Engine, n_workers: int, timeout: float | None) -> A
     waiter = ThreadWaiter(1, wants_data=False)
     if not engine.wait(waiter, WatchCluster(waiter, n_workers), timeout):
         raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
-    _check_answer(engine, waiter.answer)
+    if waiter.answer is None:
+        raise error_of_end(engine)
     return None
 
 
@@ -32,7 +35,8 @@ async def _wait_for_workers_async(engine: Engine, n_workers: int, timeout: float
     waiter = AsyncWaiter(1, wants_data=False)
     if not await engine.wait_async(waiter, WatchCluster(waiter, n_workers), timeout):
         raise WorkerStartTimeout(n_workers, engine.core.n_workers, timeout or 0.0)
-    _check_answer(engine, waiter.answer)
+    if waiter.answer is None:
+        raise error_of_end(engine)
 
 
 async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> None:
@@ -45,33 +49,58 @@ async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> No
         await _wait_for_workers_async(engine, n_workers, timeout_s)
 
 
-async def scheduler_info(engine: Engine, n_workers: int = -1) -> Any:
+async def scheduler_info(engine: Engine, n_workers: int = -1) -> dict[str, Any]:
     """See `Client.scheduler_info`."""
-    waiter = AsyncWaiter(1, wants_data=False)
-    await engine.wait_async(waiter, AskInfo(waiter), None)
-    info = _check_answer(engine, waiter.answer)
-    if n_workers >= 0 and "workers" in info:
-        info = {**info, "workers": dict(list(info["workers"].items())[:n_workers])}
+    info: dict[str, Any] = {"type": "Scheduler", "id": "", "address": ""}
+    async for page in ask(engine, "cluster"):
+        info |= page
+    link = engine.link
+    assert link is not None, "it has answered"
+    dashboard = info.get("dashboard")
+    info |= {
+        "id": f"Scheduler-{info['epoch']}",
+        "address": link.address,
+        "services": {"dashboard": dashboard} if dashboard else {},
+        "started": info["epoch"] / 1e9,
+        "total_threads": info["nthreads"],
+        "total_memory": info["memory"],
+        "workers": await describe_workers(engine, n_workers),
+        "clients": await describe_clients(engine),
+    }
     return info
+
+
+async def describe_workers(engine: Engine, n_workers: int = -1) -> dict[str, dict[str, Any]]:
+    """Return `{address: description}` of the first `n_workers`; -1 = of all."""
+    workers: dict[str, dict[str, Any]] = {}
+    if n_workers == 0:
+        return workers
+    async for page in ask(engine, "workers"):
+        for address, worker in page["workers"].items():
+            workers[address] = {
+                "type": "Worker",
+                **worker,
+                "status": "closing_gracefully" if worker["is_leaving"] else "running",
+                "last_seen": time.time() - worker["last_seen_s"],
+                "nanny": worker["supervisor"] or None,
+                "services": {},
+            }
+            if len(workers) == n_workers:
+                return workers
+    return workers
+
+
+async def describe_clients(engine: Engine) -> list[str]:
+    """Return the names of all clients that are connected, or expected back."""
+    return [client["name"] async for page in ask(engine, "clients") for client in page["clients"]]
 
 
 async def nthreads(engine: Engine, workers: Iterable[str] | str | None = None) -> dict[str, int]:
     """See `Client.nthreads`."""
-    found = (await scheduler_info(engine)).get("workers", {})
+    found = await describe_workers(engine)
     wanted = None if workers is None else {workers} if isinstance(workers, str) else {*workers}
     return {
-        address: worker.get("nthreads", 0)
+        address: worker["nthreads"]
         for address, worker in found.items()
-        if wanted is None
-        or not wanted.isdisjoint((address, worker.get("name"), worker.get("host")))
+        if wanted is None or not wanted.isdisjoint((address, worker["name"], worker["host"]))
     }
-
-
-def _check_answer(engine: Engine, answer: Any) -> Any:
-    """Return the answer, unless the client was closed before one came."""
-    if answer is None:
-        end = engine.core.end
-        if end is not None and end[0] == "connection-lost":
-            raise CommClosed(end[2])
-        raise ClientClosed("the client was closed before the scheduler answered")
-    return answer

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.failure import cancelled, data_lost
 from ...protocol.wire.messages import (
+    Answer,
+    AskFailed,
     ClusterChanged,
-    ClusterInfo,
+    Denied,
     KeysCancelled,
     KeysData,
     KeysErred,
@@ -27,7 +29,7 @@ from .fetching import take, turn_from
 from .reconciling import submit_held
 from .tasks import CANCELLED, ERROR, FINISHED, HELD, LOST, PENDING, SENT, FutureState, Status
 from .transitions import move, set_status
-from .watching import check_cluster_watchers, fail, touch, wake
+from .watching import check_cluster_watchers, fail, take_answer, touch, wake
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -194,12 +196,6 @@ def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
     check_cluster_watchers(core)
 
 
-def on_cluster_info(core: ClientState, message: ClusterInfo) -> None:
-    watcher = core.info_requests.pop(message.request, None)
-    if watcher is not None:
-        touch(core, watcher, message.info)
-
-
 _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     ResultsReady: on_results_ready,
     KeysInMemory: on_keys_in_memory,
@@ -210,5 +206,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     KeysUnrunnable: on_keys_unrunnable,
     KeysData: on_keys_data,
     ClusterChanged: on_cluster_changed,
-    ClusterInfo: on_cluster_info,
+    Answer: take_answer,
+    AskFailed: take_answer,
+    Denied: take_answer,
 }

@@ -60,10 +60,16 @@ class WatchCluster:
 
 
 @dataclass(slots=True)
-class AskInfo:
-    """Notify `watcher` of the scheduler's answer to GetClusterInfo."""
+class AskScheduler:
+    """Notify `watcher` of the answer to one page of a question.
+
+    It is the message: an `Answer`, `AskFailed` or `Denied`.
+    """
 
     watcher: Watcher
+    name: str
+    arguments: dict[str, Any]
+    page: str = ""
 
 
 @dataclass(slots=True)
@@ -124,7 +130,7 @@ class Send:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskInfo | ForgetWatcher | Unreadable | Confirm | Borrow | Lent | Send"
+    " | AskScheduler | ForgetWatcher | Unreadable | Confirm | Borrow | Lent | Send"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

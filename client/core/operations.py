@@ -14,7 +14,7 @@ from ...protocol.wire.failure import Failure, cancelled
 from ...protocol.wire.messages import CancelKeys, ReleaseKeys, WantKeys
 from .borrowing import keep_waiting, must_wait, take_ready
 from .events import (
-    AskInfo,
+    AskScheduler,
     Borrow,
     Cancel,
     Confirm,
@@ -47,7 +47,7 @@ from .tasks import (
 )
 from .transitions import drop, move, set_status
 from .watching import (
-    ask_info,
+    ask_scheduler,
     ask_to_answer,
     confirm,
     fail,
@@ -87,8 +87,8 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is Cancel:
             on_cancel(core, operation)
             is_due = True  # waiting submissions that read a cancelled key fail now
-        elif cls is AskInfo:
-            ask_info(core, operation.watcher)
+        elif cls is AskScheduler:
+            ask_scheduler(core, operation)
         elif cls is WatchCluster:
             watch_cluster(core, operation.watcher, operation.n_workers)
         elif cls is ForgetWatcher:

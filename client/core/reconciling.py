@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import GetClusterInfo, ReleaseKeys, ReleaseOthers, WantKeys
+from ...protocol.wire.messages import ReleaseKeys, ReleaseOthers, WantKeys
 from .operations import release, set_barrier
 from .submitting import add_row, close_submissions, submit
 from .tasks import GONE, HELD, RELEASED, SENT, FutureState
 from .transitions import move
-from .watching import ask_to_answer, fail
+from .watching import ask_to_answer, fail, send_question
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -74,8 +74,8 @@ def go_on(core: ClientState) -> None:
     later = [key for key in later if not is_held(core.table, key)]
     if later:
         core.to_scheduler.append(ReleaseKeys(keys=later))
-    for request in core.info_requests:
-        core.to_scheduler.append(GetClusterInfo(request=request))
+    for request, question in core.questions.items():
+        send_question(core, request, question)
     if core.confirmations:
         number = ask_to_answer(core)
         core.confirmations = [(watcher, number) for watcher, _ in core.confirmations]

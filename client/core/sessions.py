@@ -91,10 +91,10 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
         if state.failure is None and not state.has_data:
             fail(core, state, status, [failure[0], state.key, *failure[2:]])
     waiting = [*core.cluster_watchers, *core.confirmations]
-    for watcher in [*(w for w, _ in waiting), *core.info_requests.values()]:
+    for watcher in [*(w for w, _ in waiting), *(q.watcher for q in core.questions.values())]:
         touch(core, watcher, None)
     core.cluster_watchers.clear()
-    core.info_requests.clear()
+    core.questions.clear()
     core.confirmations.clear()
     settle_all_loans(core)
     go_on_after_loans(core)

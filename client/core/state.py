@@ -29,6 +29,7 @@ from .borrowing import Waiting
 from .events import (
     Action,
     AnswersReceived,
+    AskScheduler,
     ClientClosing,
     ClientTick,
     Connected,
@@ -127,8 +128,8 @@ class ClientState:
         self.touched: list[Watcher] = []
         #: [(watcher, number of workers)]: more than there are.
         self.cluster_watchers: list[tuple[Watcher, int]] = []
-        #: {request: watcher} of GetClusterInfo.
-        self.info_requests: dict[int, Watcher] = {}
+        #: {request: question} to the scheduler that was not answered; sent while linked.
+        self.questions: dict[int, AskScheduler] = {}
         #: [(watcher, request)] of `Confirm`; 0 = not asked yet, for want of a connection.
         self.confirmations: list[tuple[Watcher, int]] = []
         #: {reason: None} of tasks that no worker can run: the user was warned.

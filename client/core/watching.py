@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.failure import Failure, cancelled
-from ...protocol.wire.messages import FetchKeys, GetClusterInfo
+from ...protocol.wire.messages import Answer, Ask, AskFailed, Denied, FetchKeys
+from .events import AskScheduler
 from .tasks import (
     CANCELLED,
     FINISHED,
@@ -152,15 +153,34 @@ def check_cluster_watchers(core: ClientState) -> None:
             touch(core, entry[0], core.n_workers)
 
 
-def ask_info(core: ClientState, watcher: Watcher) -> None:
-    """Request the scheduler's description of its cluster."""
+def ask_scheduler(core: ClientState, question: AskScheduler) -> None:
+    """Ask the scheduler, now or when there is a connection again."""
     if core.end is not None:
-        touch(core, watcher, None)
+        touch(core, question.watcher, None)
         return
     request = core.next_request()
-    core.info_requests[request] = watcher
+    core.questions[request] = question
     if core.is_linked:
-        core.to_scheduler.append(GetClusterInfo(request=request))
+        send_question(core, request, question)
+
+
+def send_question(core: ClientState, request: int, question: AskScheduler) -> None:
+    """Send one page of a question; after a lost connection, once more."""
+    core.to_scheduler.append(
+        Ask(
+            request=request,
+            name=question.name,
+            arguments=question.arguments,
+            page=question.page,
+        )
+    )
+
+
+def take_answer(core: ClientState, message: Answer | AskFailed | Denied) -> None:
+    """Notify the watcher that asked, unless it no longer waits."""
+    question = core.questions.pop(message.request, None)
+    if question is not None:
+        touch(core, question.watcher, message)
 
 
 def confirm(core: ClientState, watcher: Watcher) -> None:
@@ -185,5 +205,5 @@ def forget(core: ClientState, watcher: Watcher) -> None:
     if core.waiting:
         waiting = core.waiting
         waiting[:] = [w for w in waiting if getattr(w.operation, "watcher", None) is not watcher]
-    for request in [n for n, w in core.info_requests.items() if w is watcher]:
-        del core.info_requests[request]
+    for request in [n for n, q in core.questions.items() if q.watcher is watcher]:
+        del core.questions[request]

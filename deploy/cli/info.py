@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 from ...protocol.errors import CommError
-from ...protocol.wire.messages import GetClusterInfo
 from ...protocol.wording import counted
-from ..http.viewer import Viewer
+from ..http.viewer import Viewer, describe_cluster
 from ..settings import format_bytes
 from .finding import find_scheduler
 
@@ -25,7 +24,7 @@ def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any
         viewer = Viewer()
         await viewer.open(found.addresses[0], found.to_security())
         try:
-            return await viewer.ask(GetClusterInfo, timeout_s=10.0)
+            return await describe_cluster(viewer, timeout_s=10.0)
         except TimeoutError:
             raise CommError("the scheduler does not answer", found.addresses[0]) from None
         finally:

@@ -18,15 +18,15 @@ import json
 import logging
 import platform
 import socket
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import tornado.web
 
 from ...protocol.errors import CommError, ConnectTimeout, ProtocolError, WeftError
 from ...protocol.trust.security import Security
-from ...protocol.wire.messages import GetClusterInfo, GetMetrics
 from .prometheus import render
-from .viewer import AcceptanceCheck, Viewer
+from .viewer import AcceptanceCheck, Viewer, describe_cluster
 
 _log = logging.getLogger("weft.http")
 
@@ -61,10 +61,10 @@ class _Page(tornado.web.RequestHandler):
         if scheme.lower() != "bearer" or not hmac.compare_digest(given, self.site.token):
             raise tornado.web.HTTPError(401, reason="the cluster's token is needed")
 
-    async def ask(self, kind: type[GetMetrics | GetClusterInfo]) -> dict[str, Any] | None:
+    async def ask(self, question: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the scheduler's answer; without one, answer 503 and return None."""
         try:
-            return await self.site.viewer.ask(kind)
+            return await question
         except TimeoutError:
             self.text("scheduler-silent", 503)
         except (CommError, ProtocolError):
@@ -100,7 +100,7 @@ class _Page(tornado.web.RequestHandler):
 
 class _Healthz(_Page):
     async def answer(self) -> None:
-        if await self.ask(GetMetrics) is not None:
+        if await self.ask(self.site.viewer.metrics()) is not None:
             self.text("ok")
 
 
@@ -119,7 +119,7 @@ class _Readyz(_Page):
 class _MetricsPage(_Page):
     async def answer(self) -> None:
         self.demand_token()
-        values = await self.ask(GetMetrics)
+        values = await self.ask(self.site.viewer.metrics())
         if values is not None:
             accept = self.request.headers.get("Accept", "")
             page, content_type = render(values, self.site.facts, accept)
@@ -130,7 +130,7 @@ class _MetricsPage(_Page):
 class _Index(_Page):
     async def answer(self) -> None:
         self.demand_token()
-        info = await self.ask(GetClusterInfo)
+        info = await self.ask(describe_cluster(self.site.viewer))
         if info is not None:
             self.set_header("Content-Type", "application/json")
             self.finish(json.dumps({"pages": list(_PAGES), "cluster": info}, indent=2) + "\n")

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from ...protocol.errors import CommClosed, CommError, ProtocolError
+from ...protocol.errors import CommClosed, CommError, NotPermitted, ProtocolError, QuestionFailed
 from ...protocol.net.connection import Connection
 from ...protocol.net.deadline import within
 from ...protocol.net.transport import connect
 from ...protocol.trust.security import Security
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import ClusterInfo, GetClusterInfo, GetMetrics, Metrics
+from ...protocol.wire.messages import Answer, Ask, AskFailed, Denied, GetMetrics, Metrics
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -24,7 +25,7 @@ _CHECK_INTERVAL_S: Final = 1.0
 
 
 class Viewer:
-    """The connection to the scheduler. One request of each kind is open at a time."""
+    """The connection to the scheduler."""
 
     def __init__(self) -> None:
         #: Resolved with the reason when the connection has ended.
@@ -33,9 +34,9 @@ class Viewer:
         )
         self._connection: Connection | None = None
         self._n_requests = 0
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        #: {kind: its answer} of the open requests: many probes at once share one
-        self._asked: dict[type[Message], asyncio.Future[dict[str, Any]]] = {}
+        self._answers: dict[int, asyncio.Future[Message]] = {}
+        #: The last request for the counters, which many probes at once share.
+        self._metrics: asyncio.Future[Message] | None = None
 
     async def open(self, address: str, security: Security, timeout_s: float = 10.0) -> None:
         """Connect.
@@ -52,25 +53,62 @@ class Viewer:
             timeout_s=timeout_s,
         )
 
-    async def ask(
-        self, kind: type[GetMetrics | GetClusterInfo], timeout_s: float = ANSWER_TIMEOUT_S
-    ) -> dict[str, Any]:
-        """Return the scheduler's answer.
+    async def metrics(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
+        """Return the scheduler's counters. Calls at the same time share one request.
 
         Raises:
             TimeoutError: it did not answer in time.
             WeftError: the connection is gone.
         """
+        if self._metrics is None or self._metrics.done():
+            self._metrics = self._send(GetMetrics(request=self._next_request()))
+        answer = await self._wait(self._metrics, timeout_s)
+        assert isinstance(answer, Metrics)
+        return answer.values
+
+    async def ask(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the pages of the scheduler's answer to a question.
+
+        Raises:
+            TimeoutError: it did not answer a page in time.
+            QuestionFailed: it does not know the question, or refuses it.
+            WeftError: the connection is gone.
+        """
+        page = ""
+        while True:
+            request = self._next_request()
+            question = Ask(request=request, name=name, arguments=arguments or {}, page=page)
+            answer = await self._wait(self._send(question), timeout_s)
+            if isinstance(answer, AskFailed):
+                raise QuestionFailed(answer.text)
+            if isinstance(answer, Denied):
+                what = f"the question {name!r} to the scheduler"
+                raise NotPermitted(what, answer.needed, answer.level)
+            assert isinstance(answer, Answer)
+            yield answer.info
+            page = answer.next_page
+            if not page:
+                return
+
+    def _next_request(self) -> int:
+        self._n_requests += 1
+        return self._n_requests
+
+    def _send(self, question: GetMetrics | Ask) -> asyncio.Future[Message]:
         if self.closed.done():
             raise self.closed.result()
-        future = self._asked.get(kind)
-        if future is None or future.done():
-            self._n_requests += 1
-            future = asyncio.get_running_loop().create_future()
-            self._answers[self._n_requests] = future
-            self._asked[kind] = future
-            assert self._connection is not None, "ask after open"
-            self._connection.send([kind(request=self._n_requests)])
+        assert self._connection is not None, "ask after open"
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._answers[question.request] = future
+        self._connection.send([question])
+        return future
+
+    async def _wait(self, future: asyncio.Future[Message], timeout_s: float) -> Message:
         try:
             return await within(timeout_s, asyncio.shield(future))
         except TimeoutError:
@@ -79,11 +117,10 @@ class Viewer:
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
         for message in messages:
-            if isinstance(message, (Metrics, ClusterInfo)):
+            if isinstance(message, (Metrics, Answer, AskFailed, Denied)):
                 future = self._answers.pop(message.request, None)
                 if future is not None:
-                    answer = message.values if isinstance(message, Metrics) else message.info
-                    future.set_result(answer)
+                    future.set_result(message)
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`; questions are small."""
@@ -107,6 +144,24 @@ class Viewer:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+
+
+async def describe_cluster(viewer: Viewer, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
+    """Return the description of a cluster with its workers and clients.
+
+    Raises:
+        TimeoutError, WeftError: see `Viewer.ask`.
+    """
+    info: dict[str, Any] = {}
+    workers: dict[str, Any] = {}
+    clients: list[str] = []
+    async for page in viewer.ask("cluster", timeout_s=timeout_s):
+        info |= page
+    async for page in viewer.ask("workers", timeout_s=timeout_s):
+        workers |= page["workers"]
+    async for page in viewer.ask("clients", timeout_s=timeout_s):
+        clients += [client["name"] for client in page["clients"]]
+    return {**info, "workers": workers, "clients": clients}
 
 
 class AcceptanceCheck:
@@ -139,7 +194,7 @@ class AcceptanceCheck:
         viewer = Viewer()
         try:
             await viewer.open(self._address, self._security, ANSWER_TIMEOUT_S)
-            await viewer.ask(GetMetrics)
+            await viewer.metrics()
         finally:
             viewer.close()
 

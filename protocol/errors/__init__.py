@@ -29,6 +29,7 @@ from .graphs import (
     UnknownOption,
     WrongExecutor,
 )
+from .questions import NoAnswer, QuestionFailed, UnknownWorker
 
 __all__ = [
     "ClientClosed",
@@ -47,10 +48,12 @@ __all__ = [
     "InvalidTransition",
     "LocalProtocolError",
     "MissingKey",
+    "NoAnswer",
     "NotAdmitted",
     "NotPermitted",
     "NotSupported",
     "ProtocolError",
+    "QuestionFailed",
     "RemoteProtocolError",
     "SerializationError",
     "StaleEpoch",
@@ -59,6 +62,7 @@ __all__ = [
     "TaskErred",
     "TaskError",
     "UnknownOption",
+    "UnknownWorker",
     "UnpicklableResult",
     "WeftError",
     "WorkerDied",

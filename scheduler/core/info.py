@@ -13,10 +13,8 @@ from .counters import COUNTED, Metric, totals
 from .refusals import describe_refusals
 
 if TYPE_CHECKING:
+    from .peers import ClientHandle, WorkerHandle
     from .state import SchedulerState
-
-#: Workers described in one answer.
-MAX_WORKERS_LISTED = 1000
 
 
 def task_counts(state: SchedulerState) -> dict[str, int]:
@@ -37,34 +35,48 @@ def task_counts(state: SchedulerState) -> dict[str, int]:
     }
 
 
-def cluster_info(state: SchedulerState) -> dict[str, Any]:
-    """Describe workers, clients and tasks (names, counts, bytes, seconds)."""
-    workers = {
-        ws.address: {
-            "name": ws.name,
-            "host": ws.host,
-            "nthreads": ws.nthreads,
-            "memory_limit": ws.memory_limit,
-            "resources": ws.resources,
-            "is_leaving": ws.is_leaving,
-            "n_processing": len(ws.processing),
-            "n_in_memory": len(ws.has_what),
-            "nbytes": ws.nbytes,
-            "occupancy_s": ws.occupancy_ns / 1e9,
-            "last_seen_s": max(0.0, state.now - ws.last_seen),
-            "metrics": ws.metrics,
-        }
-        for ws in list(state.workers.values())[:MAX_WORKERS_LISTED]
-    }
+def describe_cluster(state: SchedulerState) -> dict[str, Any]:
+    """Describe the scheduler; count workers, clients and tasks. O(workers + classes)."""
     return {
         **state.facts,
         "epoch": state.epoch,
         "n_workers": len(state.workers),
         "nthreads": sum(ws.nthreads for ws in state.workers.values()),
-        "workers": workers,
+        "memory": sum(ws.memory_limit for ws in state.workers.values()),
+        "n_clients": len(state.clients),
         "refused_workers": describe_refusals(state),
-        "clients": [client.name for client in state.clients.values()],
         "tasks": task_counts(state),
+    }
+
+
+def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
+    """Describe a worker (names, counts, bytes, seconds)."""
+    return {
+        "id": ws.worker_id,
+        "name": ws.name,
+        "host": ws.host,
+        "pid": ws.facts.get("pid"),
+        "nthreads": ws.nthreads,
+        "memory_limit": ws.memory_limit,
+        "resources": ws.resources,
+        "supervisor": ws.supervisor_id,
+        "is_leaving": ws.is_leaving,
+        "n_processing": len(ws.processing),
+        "n_in_memory": len(ws.has_what),
+        "nbytes": ws.nbytes,
+        "occupancy_s": ws.occupancy_ns / 1e9,
+        "last_seen_s": max(0.0, state.now - ws.last_seen),
+        "metrics": ws.metrics,
+    }
+
+
+def describe_client(state: SchedulerState, client: ClientHandle) -> dict[str, Any]:
+    """Describe a client; `lost_s` is None while it is connected."""
+    return {
+        "id": client.client_id,
+        "name": client.name,
+        "n_wants": len(client.wants),
+        "lost_s": None if client.lost_at is None else max(0.0, state.now - client.lost_at),
     }
 
 

@@ -4,7 +4,7 @@ Which role may send a message at all is decided by the tables of handlers in `st
 token permits its role, by the handshake. What is left are messages that a role may send, but not
 with every token: so far one, the order to stop the cluster. The tasks of a worker's session need no
 more than `WORKER` when they come to submit tasks of their own, since their client's token has
-permitted them.
+permitted them. Questions have a table of their own (`questions`).
 
 A message whose level is not reached is answered by `Denied`, which fails that call at its sender;
 its connection and all else go on.
@@ -26,7 +26,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.Heartbeat: Level.VIEW,
     m.Bye: Level.VIEW,
     m.GetMetrics: Level.VIEW,
-    m.GetClusterInfo: Level.VIEW,
+    m.Ask: Level.VIEW,
     m.AttemptsFinished: Level.WORKER,
     m.AttemptsErred: Level.WORKER,
     m.AttemptsEnded: Level.WORKER,
@@ -48,7 +48,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
 }
 
 
-def deny(state: SchedulerState, peer: int, message: Message) -> None:
+def deny(state: SchedulerState, peer: int, message: Message, needed: Level) -> None:
     """Answer a message that the peer's token does not permit."""
     state.counters.denied += 1
     kind = type(message)
@@ -58,7 +58,7 @@ def deny(state: SchedulerState, peer: int, message: Message) -> None:
         m.Denied(
             denied_code=kind.code,
             request=request,
-            needed=LEAST_LEVELS[kind].label,
+            needed=needed.label,
             level=state.levels[peer].label,
         ),
     )

@@ -5,9 +5,9 @@
 Owns the containers, the entry point and the out-boxes. The logic is split by subject into modules
 of functions over this state: `submission` (requests of clients), `assignment` (which worker runs
 which task), `completion` (reports of workers), `recovery` (the loss of a worker), `missing` (data
-that a holder does not have), `relays` (data sent through the scheduler), `membership` (peers that
-come and go), `permissions` (the messages that a token permits), `transitions` (a task's life, as a
-table), `validate` (the invariants).
+that a holder does not have), `relays` (data sent through the scheduler), `questions` (about the
+cluster), `membership` (peers that come and go), `permissions` (the messages that a token permits),
+`transitions` (a task's life, as a table), `validate` (the invariants).
 
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
 over a set (the order of a set of objects differs between runs; simulated runs must replay).
@@ -45,11 +45,12 @@ from ...protocol.wire.message import Message
 from . import assignment, completion, membership, missing, relays, submission
 from .counters import Counters
 from .failures import Failures
-from .info import cluster_info, metrics
+from .info import metrics
 from .losses import Loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, deny
 from .prefixes import Prefixes
+from .questions import on_ask
 from .refusals import Refusal
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
@@ -291,7 +292,7 @@ class SchedulerState:
                 m.CancelKeys: submission.on_cancel,
                 m.FetchKeys: relays.on_client_fetch,
                 m.ReportMissing: missing.on_report_missing,
-                m.GetClusterInfo: _on_get_cluster_info,
+                m.Ask: on_ask,
                 m.ShutdownCluster: membership.on_shutdown,
                 m.Heartbeat: membership.on_heartbeat,
                 m.Bye: membership.on_client_bye,
@@ -316,7 +317,7 @@ class SchedulerState:
             },
             Role.VIEWER: {
                 m.GetMetrics: _on_get_metrics,
-                m.GetClusterInfo: _on_get_cluster_info,
+                m.Ask: on_ask,
                 m.Heartbeat: membership.on_heartbeat,
             },
         }
@@ -371,7 +372,7 @@ class SchedulerState:
                 self.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
                 return
             if LEAST_LEVELS[kind] > self.levels[peer]:
-                deny(self, peer, message)
+                deny(self, peer, message, LEAST_LEVELS[kind])
                 continue
             handler(self, who, message)
             if peer not in self.roles:
@@ -445,12 +446,6 @@ class SchedulerState:
     def stop(self, reason: str) -> None:
         """Ask the shell to end the process after the out-boxes are sent."""
         self.after.append(StopServer(reason))
-
-
-def _on_get_cluster_info(state: SchedulerState, who: Any, message: m.GetClusterInfo) -> None:
-    peer = who.peer if isinstance(who, ClientHandle) else who
-    assert peer is not None, "messages come over connections"
-    state.send(peer, m.ClusterInfo(request=message.request, info=cluster_info(state)))
 
 
 def _on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> None:

@@ -34,7 +34,7 @@ from typing import Final
 
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import Heartbeat
+from ...protocol.wire.messages import Ask, Heartbeat
 
 #: Rows and listed keys of one slice.
 SLICE_COST: Final = 512
@@ -48,6 +48,8 @@ TURN_COST: Final = 512
 LONE_SCALE: Final = 4
 #: A client counts as active for this long after it sent rows or was sent something, seconds.
 SHARED_S: Final = 1.0
+#: A question counts as so many rows, because one page of an answer may take 1 ms.
+ASK_COST: Final = 256
 #: A peer with more cost waiting than this is not read from ...
 FULL_COST: Final = 8192
 #: ... until it has less than this.
@@ -249,7 +251,7 @@ class Turns:
 def cost_of(message: Message) -> int:
     """Return the rows of a message and the keys that they list, and one for the message."""
     cls = message.__class__
-    cost = 1
+    cost = 1 if cls is not Ask else ASK_COST
     if cls._first:
         cost += len(getattr(message, cls._first))
     if cls._key_lists:

@@ -18,12 +18,13 @@ from weft.protocol.wire.failure import data_lost
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    Answer,
+    Ask,
+    AskFailed,
     Bye,
     CancelKeys,
     ClusterChanged,
-    ClusterInfo,
     FetchKeys,
-    GetClusterInfo,
     GetData,
     KeysCancelled,
     KeysData,
@@ -41,6 +42,18 @@ from weft.protocol.wire.messages import (
 )
 
 SECURITY = Security(token=new_token().encode(), cluster_id=new_cluster_id())
+
+
+def a_worker(name: str) -> dict[str, Any]:
+    """Return the description of a worker."""
+    return {
+        "name": name,
+        "host": "here",
+        "nthreads": 2,
+        "is_leaving": False,
+        "last_seen_s": 0.0,
+        "supervisor": "",
+    }
 
 
 class Task:
@@ -101,6 +114,12 @@ class ScriptedScheduler:
         self.holder = self.data_address
         self.n_fetches = 0
         self.n_runs = 0
+        #: {question: pages of the answer}
+        self.answers: dict[str, list[dict[str, Any]]] = {
+            "cluster": [{"epoch": 1, "nthreads": 2, "memory": 0, "tasks": {}}],
+            "workers": [{"workers": {self.data_address: a_worker("there")}}],
+            "clients": [{"clients": []}],
+        }
         self._listener: Listener | None = None
         self._data_listener: Listener | None = None
 
@@ -246,11 +265,23 @@ class ScriptedScheduler:
             for key in message.keys:
                 self.tasks[key].state = "waiting"
             connection.send([KeysPending(keys=message.keys)])
-        elif isinstance(message, GetClusterInfo):
-            info = {"workers": {self.data_address: {"nthreads": 2}}}
-            connection.send([ClusterInfo(request=message.request, info=info)])
+        elif isinstance(message, Ask):
+            self.answer(connection, message)
         elif isinstance(message, Bye):
             connection.close()
+
+    def answer(self, connection: Connection, message: Ask) -> None:
+        """Answer the question with the pages that the test has set for it."""
+        pages = self.answers.get(message.name)
+        if pages is None:
+            text = f"no answer to {message.name}"
+            failed = AskFailed(request=message.request, kind="no-answer", text=text)
+            connection.send([failed])
+            return
+        n = int(message.page or 0)
+        next_page = str(n + 1) if n + 1 < len(pages) else ""
+        info = pages[n]
+        connection.send([Answer(request=message.request, info=info, next_page=next_page)])
 
     def drop(self, key: str) -> None:
         """Forget a task that is neither wanted nor needed, and its dependencies."""

@@ -435,8 +435,8 @@ def test_client_may_be_wrong_about_keys(cluster: Cluster) -> None:
         unknown = attacker.hear(m.KeysUnknown)
         assert isinstance(unknown, m.KeysUnknown)
         assert unknown.keys == strange
-        attacker.say(m.ReleaseKeys(keys=strange), m.GetClusterInfo(request=1))
-        attacker.hear(m.ClusterInfo)
+        attacker.say(m.ReleaseKeys(keys=strange), m.Ask(request=1, name="cluster"))
+        attacker.hear(m.Answer)
         cluster.check()
 
 
@@ -513,8 +513,8 @@ def test_endless_frames_do_not_delay_other_clients(cluster: Cluster) -> None:
                 framed(attacker.payload(m.Heartbeat(facts={"i": i}).to_wire())) for i in range(100)
             ]
             attacker.send(b"".join(frames))
-        attacker.say(m.GetClusterInfo(request=1))
-        attacker.hear(m.ClusterInfo)
+        attacker.say(m.Ask(request=1, name="cluster"))
+        attacker.hear(m.Answer)
         cluster.check()
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from .from_clients import (
     CancelKeys,
     FetchKeys,
-    GetClusterInfo,
     ReleaseKeys,
     ReleaseOthers,
     ReportMissing,
@@ -51,6 +50,11 @@ from .inventories import (
     Recovering,
     Resubmitted,
 )
+from .questions import (
+    Answer,
+    Ask,
+    AskFailed,
+)
 from .sessions import (
     Bye,
     Denied,
@@ -63,7 +67,6 @@ from .sessions import (
 )
 from .to_clients import (
     ClusterChanged,
-    ClusterInfo,
     KeysCancelled,
     KeysData,
     KeysErred,
@@ -95,6 +98,9 @@ __all__ = [
     "DROPPED",
     "NO_HASH",
     "RUNNING",
+    "Answer",
+    "Ask",
+    "AskFailed",
     "AssignTasks",
     "AttemptsEnded",
     "AttemptsErred",
@@ -103,12 +109,10 @@ __all__ = [
     "Bye",
     "CancelKeys",
     "ClusterChanged",
-    "ClusterInfo",
     "Denied",
     "DropAttempts",
     "DropFunctions",
     "FetchKeys",
-    "GetClusterInfo",
     "GetData",
     "GetMetrics",
     "Heartbeat",

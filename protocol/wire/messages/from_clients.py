@@ -106,13 +106,6 @@ class ReportMissing(Message):
     holder: Text
 
 
-@message(22)
-class GetClusterInfo(Message):
-    """Ask for a description of workers, clients and tasks."""
-
-    request: Number
-
-
 @message(23)
 class ShutdownCluster(Message):
     """Stop the scheduler and all workers.

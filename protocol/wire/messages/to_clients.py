@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..message import Blobs, Failures, Info, Ints, Keys, Message, Number, Text, Texts, message
+from ..message import Blobs, Failures, Ints, Keys, Message, Number, Text, Texts, message
 
 
 @message(32, columns=("keys", "results"))
@@ -70,14 +70,6 @@ class ClusterChanged(Message):
 
     n_workers: Number
     nthreads: Number
-
-
-@message(40)
-class ClusterInfo(Message):
-    """Answer `GetClusterInfo`."""
-
-    request: Number
-    info: Info
 
 
 @message(41)

@@ -10,13 +10,14 @@ import pytest
 from weft.client.core import fetching
 from weft.client.core.events import (
     AnswersReceived,
-    AskInfo,
+    AskScheduler,
     Cancel,
     ClientClosing,
     ClientTick,
     Connected,
     Disconnected,
     FetchFrom,
+    ForgetWatcher,
     GaveUp,
     Notify,
     Operations,
@@ -42,10 +43,11 @@ from weft.client.core.tasks import (
 )
 from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
+    Answer,
+    Ask,
+    AskFailed,
     CancelKeys,
-    ClusterInfo,
     FetchKeys,
-    GetClusterInfo,
     KeysCancelled,
     KeysData,
     KeysErred,
@@ -435,10 +437,39 @@ def test_a_wanted_key_can_be_submitted_nevertheless(bench):
 
 def test_an_answer_goes_to_the_watcher_that_asked(bench):
     watcher = Listener(wants_data=False)
-    (message,) = bench.do(AskInfo(watcher))
-    assert isinstance(message, GetClusterInfo)
-    _, actions = bench.hear(ClusterInfo(request=message.request, info={"a": 1}))
-    assert actions == [Notify(watcher, [{"a": 1}])]
+    (message,) = bench.do(AskScheduler(watcher, "a question", {"keys": ["a"]}, "7"))
+    assert message == Ask(request=1, name="a question", arguments={"keys": ["a"]}, page="7")
+    answer = Answer(request=message.request, info={"a": 1}, next_page="8")
+    _, actions = bench.hear(answer)
+    assert actions == [Notify(watcher, [answer])]
+    assert bench.hear(answer) == ([], [])  # no question is open any more
+
+
+def test_a_failed_question_goes_to_the_watcher_that_asked(bench):
+    watcher = Listener(wants_data=False)
+    (message,) = bench.do(AskScheduler(watcher, "a question", {}))
+    failed = AskFailed(request=message.request, kind="unknown-question", text="what?")
+    _, actions = bench.hear(failed)
+    assert actions == [Notify(watcher, [failed])]
+
+
+def test_a_question_is_asked_again_after_a_lost_connection(bench):
+    watcher = Listener(wants_data=False)
+    (message,) = bench.do(AskScheduler(watcher, "a question", {}, "7"))
+    bench.handle(Disconnected())
+    assert bench.connect() == [message]
+    bench.handle(Disconnected())
+    bench.do(ForgetWatcher(watcher))
+    assert bench.connect() == []
+
+
+def test_a_question_without_connection_is_asked_when_there_is_one(bench):
+    bench.handle(Disconnected())
+    watcher = Listener(wants_data=False)
+    assert bench.do(AskScheduler(watcher, "a question", {})) == []
+    assert bench.connect() == [Ask(request=1, name="a question")]
+    _, actions = bench.handle(GaveUp("gone"))
+    assert Notify(watcher, [None]) in actions
 
 
 # --- Large results --------------------------------------------------------------------------------
@@ -696,7 +727,8 @@ def test_giving_up_fails_everything_pending_and_everything_later(bench):
 def test_closing_wakes_all_watchers(bench):
     bench.do(bench.task("a"))
     watcher, asking = Listener(wants_data=True), Listener(wants_data=False)
-    bench.handle(Operations([Watch(watcher, [bench.state("a")]), AskInfo(asking)]))
+    asked = AskScheduler(asking, "a question", {})
+    bench.handle(Operations([Watch(watcher, [bench.state("a")]), asked]))
     _, actions = bench.handle(ClientClosing())
     assert [a.watcher for a in actions] == [asking, watcher] or [a.watcher for a in actions] == [
         watcher,

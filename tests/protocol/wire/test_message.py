@@ -24,8 +24,8 @@ from weft.protocol.wire.message import (
     message,
 )
 from weft.protocol.wire.messages import (
+    Answer,
     AssignTasks,
-    ClusterInfo,
     GetData,
     Heartbeat,
     KeysData,
@@ -374,5 +374,5 @@ def test_facts_are_small_and_flat_because_they_are_passed_on_to_others(facts, pr
 
 def test_an_answer_may_hold_the_facts_of_many_peers():
     facts = nested(MAX_FACTS_DEPTH, "x" * 60_000)
-    answer = ClusterInfo(request=1, info={"workers": {str(n): facts for n in range(10)}})
+    answer = Answer(request=1, info={"workers": {str(n): facts for n in range(10)}})
     assert from_wire(answer.to_wire(), []) == answer

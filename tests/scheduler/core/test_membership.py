@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.session import MISSED_HEARTBEATS
-from weft.scheduler.core.info import cluster_info
+from weft.scheduler.core.info import describe_worker
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
 from ..builders import Board, assigned, graph, sent_keys
@@ -231,7 +231,7 @@ def test_the_memory_of_a_worker_that_is_too_busy_for_heartbeats_is_known_from_it
     worker, supervisor = board.worker("w", worker_id="w1"), board.supervisor("sup")
     board.send(worker, m.Heartbeat(facts={"rss": 1, "cpu": 2.0}))
     board.send(supervisor, m.WorkersAlive(worker_ids=["w1", "w2"], rss=[3, 4]))
-    (info,) = cluster_info(board.state)["workers"].values()
+    info = describe_worker(board.state, board.state.workers[worker])
     assert info["metrics"] == {"rss": 3, "cpu": 2.0}
 
 

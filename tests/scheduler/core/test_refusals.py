@@ -7,7 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core import refusals
-from weft.scheduler.core.info import cluster_info
+from weft.scheduler.core.info import describe_cluster
 
 from ..builders import Board, graph, sent_keys
 
@@ -48,11 +48,11 @@ def test_a_worker_of_another_python_is_refused_for_good_and_logged_once(board):
 def test_refused_workers_are_described_until_they_can_join(board):
     register(board, "odd", "3.12.1")
     register(board, "odd", "3.12.1")
-    (refused,) = cluster_info(board.state)["refused_workers"]
+    (refused,) = describe_cluster(board.state)["refused_workers"]
     assert (refused["name"], refused["host"], refused["n_times"]) == ("odd", "h", 2)
     assert refused["why"] == "Python 3.12, the cluster has 3.11"
     assert isinstance(register(board, "odd", "3.11.9"), m.Welcome)
-    assert cluster_info(board.state)["refused_workers"] == []
+    assert describe_cluster(board.state)["refused_workers"] == []
 
 
 def test_refusals_are_bounded_and_forgotten_with_time(board, monkeypatch):
@@ -62,7 +62,7 @@ def test_refusals_are_bounded_and_forgotten_with_time(board, monkeypatch):
     assert [r.name for r in board.state.refusals.values()] == ["odd-2", "odd-3", "odd-4"]
     board.now += refusals.REMEMBERED_S + 1
     board.send(board.client(), m.Heartbeat(facts={}))
-    assert cluster_info(board.state)["refused_workers"] == []
+    assert describe_cluster(board.state)["refused_workers"] == []
 
 
 def test_too_many_threads_are_a_final_refusal(board):

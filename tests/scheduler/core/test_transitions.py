@@ -132,7 +132,7 @@ EVENTS: dict[str, Act] = {
         m.ReportMissing(keys=["t", "in"], holder="tcp://w"),
         m.ReportMissing(keys=["t", "in"], holder="tcp://other"),
     ),
-    "info": from_client(m.GetClusterInfo(request=1)),
+    "info": from_client(m.Ask(request=1, name="cluster")),
     "bye": from_client(m.Bye(reason="")),
     "finished": from_workers(lambda attempt: finished([attempt or 1, attempt or 1])),
     "finished large": from_workers(lambda attempt: finished([attempt or 1], blob=None)),

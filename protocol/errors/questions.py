@@ -1,0 +1,40 @@
+"""The errors of questions to the processes of a cluster: `weft info`, `client.run` and others."""
+
+from __future__ import annotations
+
+from .base import WeftError
+
+
+class QuestionFailed(WeftError):
+    """A process of the cluster was asked something and gave no answer.
+
+    The text says which process, and why. Other processes that were asked at the same time are not
+    affected: functions that ask many return this error in the place of the missing answer.
+
+    Args:
+        text: what happened, and what can be done.
+        process: the name or address of the process that was asked, "" if it is the scheduler.
+    """
+
+    def __init__(self, text: str, process: str = "") -> None:
+        super().__init__(text, process)
+        self.text = text
+        self.process = process
+
+    def __str__(self) -> str:
+        return f"{self.process}: {self.text}" if self.process else self.text
+
+
+class NoAnswer(QuestionFailed, TimeoutError):
+    """A process that was asked is gone, cannot be reached, or did not answer in time.
+
+    A worker whose task holds the interpreter lock answers late. If its machine cannot be reached
+    from here, its log and `weft info` show more.
+    """
+
+
+class UnknownWorker(WeftError, ValueError):
+    """A worker that was named is not connected to the cluster.
+
+    Workers are named by their address, name or host; `client.nthreads()` lists the addresses.
+    """

@@ -1,0 +1,53 @@
+"""Questions about the cluster and to its processes, and their answers, page by page.
+
+The scheduler, a worker's data port and a supervisor each have a table of the questions that they
+answer. An answer that is too long for one message is asked for in pages: each `Answer` names the
+next page, and the receiver of the questions keeps nothing between two pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Final
+
+from ..message import Blobs, Info, Message, Number, Text, message
+
+#: Kinds of `AskFailed`. The receiver's table has no question of this name.
+UNKNOWN_QUESTION: Final = "unknown-question"
+#: An argument, or the page, is not valid.
+BAD_ARGUMENT: Final = "bad-argument"
+#: The question was understood, but could not be answered.
+NO_ANSWER: Final = "no-answer"
+
+
+@message(98)
+class Ask(Message):
+    """Ask the question `name` for one page of its answer; "" is the first one."""
+
+    request: Number
+    name: Text
+    arguments: Info = field(default_factory=dict)
+    page: Text = ""
+    blobs: Blobs = field(default_factory=list)  #: pickles that belong to the arguments
+
+
+@message(99)
+class Answer(Message):
+    """Answer one page of an `Ask`; `next_page` is "" with the last one."""
+
+    request: Number
+    info: Info
+    next_page: Text = ""
+    blobs: Blobs = field(default_factory=list)  #: pickles that belong to the answer
+
+
+@message(100)
+class AskFailed(Message):
+    """Answer an `Ask` that has no answer: its kind, and the text for the user.
+
+    A question that the token of the asking peer does not permit is answered by `Denied`.
+    """
+
+    request: Number
+    kind: Text
+    text: Text

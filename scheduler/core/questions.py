@@ -1,0 +1,128 @@
+"""The questions that the scheduler answers: a table of cursors over the state.
+
+A question is a function `(state, arguments, page) -> (info, next page)`. It does work for at most
+about 1 ms, whatever the size of the tables, and keeps nothing: the text `page` says where to go on,
+by an order that survives changes between two pages (numbers that only grow, or the asked keys). So
+no question walks over all tasks; what workers hold is asked of the workers (`passing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.levels import Level
+from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from .info import describe_client, describe_cluster, describe_worker
+from .peers import ClientHandle
+from .permissions import deny
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+Info: TypeAlias = dict[str, Any]
+#: A page of an answer, and the name of the next one, "" after the last.
+Page: TypeAlias = tuple[Info, str]
+
+#: Workers or clients of one page.
+N_PEERS: Final = 50
+#: Keys that may be asked about at once.
+MAX_KEYS: Final = 1000
+
+
+class BadArgument(ValueError):
+    """An argument of a question, or its page, is not valid."""
+
+
+class Question(NamedTuple):
+    """A question of the table."""
+
+    answer: Callable[[SchedulerState, Info, str], Page]
+    #: of the token of the peer that asks
+    least_level: Level = Level.VIEW
+
+
+def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
+    """A client or viewer asks for one page of an answer."""
+    peer = who.peer if isinstance(who, ClientHandle) else who
+    assert peer is not None, "messages come over connections"
+    question = QUESTIONS.get(message.name)
+    request = message.request
+    if question is None:
+        text = f"there is no question {message.name[:100]!r} to the scheduler"
+        state.send(peer, m.AskFailed(request=request, kind=UNKNOWN_QUESTION, text=text))
+        return
+    if question.least_level > state.levels[peer]:
+        deny(state, peer, message, question.least_level)
+        return
+    try:
+        info, next_page = question.answer(state, message.arguments, message.page)
+    except BadArgument as error:
+        text = f"question {message.name!r}: {error}"
+        state.send(peer, m.AskFailed(request=request, kind=BAD_ARGUMENT, text=text))
+        return
+    state.send(peer, m.Answer(request=request, info=info, next_page=next_page))
+
+
+# -- arguments ------------------------------------------------------------------------------------
+def keys_of(arguments: Info) -> list[str]:
+    """Return the argument `keys`."""
+    keys = arguments.get("keys")
+    if type(keys) is not list or not set(map(type, keys)) <= {str}:
+        raise BadArgument("keys= is a list of keys")
+    if len(keys) > MAX_KEYS:
+        raise BadArgument(f"{len(keys)} keys are more than the limit of {MAX_KEYS} at once")
+    return keys
+
+
+def position_of(page: str) -> int:
+    """Return the number that a page is named by; 0 for the first page."""
+    if not page:
+        return 0
+    if not page.isascii() or not page.isdigit() or len(page) > 18:
+        raise BadArgument(f"there is no page {page[:40]!r}")
+    return int(page)
+
+
+# -- the cluster and its peers ---------------------------------------------------------------------
+def ask_cluster(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Describe the scheduler, and count workers, clients and tasks by state."""
+    return describe_cluster(state), ""
+
+
+def ask_workers(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Describe the workers, in the order in which they connected."""
+    after = position_of(page)
+    workers: Info = {}
+    last = 0
+    for peer in filter(after.__lt__, state.workers):
+        if len(workers) == N_PEERS:
+            return {"workers": workers}, str(last)
+        ws = state.workers[peer]
+        workers[ws.address] = describe_worker(state, ws)
+        last = peer
+    return {"workers": workers}, ""
+
+
+def ask_clients(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Describe the clients, in the order in which they came."""
+    after = position_of(page)
+    clients: list[Info] = []
+    last = 0
+    for client in state.clients.values():
+        if client.number <= after:
+            continue
+        if len(clients) == N_PEERS:
+            return {"clients": clients}, str(last)
+        clients.append(describe_client(state, client))
+        last = client.number
+    return {"clients": clients}, ""
+
+
+#: {name: question}
+QUESTIONS: Final[dict[str, Question]] = {
+    "cluster": Question(ask_cluster),
+    "workers": Question(ask_workers),
+    "clients": Question(ask_clients),
+}
