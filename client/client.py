@@ -8,6 +8,7 @@ for futures is written for each of the two (see `watchers`).
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
+from ..protocol.durations import seconds_of, seconds_or_none
 from ..protocol.errors import ClientClosed, CommError, ConfigError, HandshakeError, NotSupported
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
@@ -32,13 +34,13 @@ from .locating import Cluster, Location, check_options
 from .openable import Openable
 from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
-from .shell.interruptible import check_seconds
 from .shell.leaving import Holdings
 from .shell.loop import LoopThread
 
 if TYPE_CHECKING:
     from ..graphs.core.reading import Graph
     from ..graphs.core.tasks import GraphTask
+    from ..protocol.durations import Duration
 
 
 class Client(Openable, ClusterClient):
@@ -50,15 +52,16 @@ class Client(Openable, ClusterClient):
         connection_file: the scheduler's connection file. Without it and without an address,
             `$WEFT_CONNECTION_FILE` is used if set; else a `LocalCluster` is started, and closed
             with the client.
-        timeout: seconds to wait for the scheduler, also for one that is being started: while no
-            process listens at the address, or the connection file is missing.
+        timeout: time to wait for the scheduler, also for one that is being started: while no
+            process listens at the address, or the connection file is missing. Seconds, "30s",
+            "1 min" or a timedelta, as all times.
         asynchronous: the methods return awaitables, for the event loop that runs now; use
             `async with Client(...)` or `await Client(...)`.
         name: for display, in `weft info` and logs.
         set_as_default: make it the one that `Client.current` returns; and, if it blocks, the one
             on which `x.compute()` runs dask's collections.
         security: token and certificate, if they are not in a connection file.
-        reconnect_timeout: seconds to reconnect after the scheduler was lost, before all pending
+        reconnect_timeout: time to reconnect after the scheduler was lost, before all pending
             futures fail.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
@@ -69,23 +72,21 @@ class Client(Openable, ClusterClient):
         address: str | Cluster | None = None,
         *,
         connection_file: str | os.PathLike[str] | None = None,
-        timeout: float = 10.0,
+        timeout: Duration = 10.0,
         asynchronous: bool = False,
         name: str | None = None,
         set_as_default: bool = True,
         security: Security | None = None,
-        reconnect_timeout: float = 60.0,
+        reconnect_timeout: Duration = 60.0,
         **cluster_options: Any,
     ) -> None:
         check_options(cluster_options, Client)
-        check_seconds(timeout, "timeout")
-        check_seconds(reconnect_timeout, "reconnect_timeout")
+        self._timeout_s = seconds_of(timeout, "timeout")
+        self._reconnect_timeout_s = seconds_of(reconnect_timeout, "reconnect_timeout")
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
         self.asynchronous = asynchronous
         self.status = "connecting"
-        self._timeout_s = timeout
-        self._reconnect_timeout_s = reconnect_timeout
         self._set_as_default = set_as_default
         self._encoder = Encoder(self.id[:12])
         self._loop_thread: LoopThread | None = None
@@ -156,21 +157,27 @@ class Client(Openable, ClusterClient):
         self._holdings.engine = self._engine
         opened(self, self._holdings, self._timeout_s, as_default=self._set_as_default)
 
-    def close(self, timeout: float | None = None) -> Any:
+    def close(self, timeout: Duration | None = None) -> Any:
         """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
 
         Results that are in this process stay readable.
+
+        Args:
+            timeout: for a blocking client, time to take leave of the scheduler; None = that of the
+                client.
         """
+        timeout_s = None if timeout is None else seconds_of(timeout, "timeout")
         if self.asynchronous:
             return self._close_async()
-        self._close(timeout)
+        self._close(timeout_s)
         return None
 
-    def _close(self, timeout: float | None) -> None:
+    def _close(self, timeout_s: float | None) -> None:
         if self.status == "closed":
             return
         self._closing()
-        self._holdings.give_back(self._timeout_s if timeout is None else timeout)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        self._holdings.give_back(min(timeout_s, threading.TIMEOUT_MAX))
 
     async def _close_async(self) -> None:
         if not self.asynchronous:  # in `async with`
@@ -428,7 +435,7 @@ class Client(Openable, ClusterClient):
         direct: bool | None = None,
         asynchronous: bool | None = None,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Any:
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
 
@@ -437,13 +444,14 @@ class Client(Openable, ClusterClient):
             errors: "raise": raise the first failure; "skip": leave failed ones out.
             direct: large results always come straight from the workers; False is not supported.
             asynchronous: return an awaitable; None = if the client is asynchronous.
-            timeout: seconds; None = for ever.
+            timeout: seconds, "30s", ...; None = for ever.
         """
+        timeout_s = seconds_or_none(timeout, "timeout")
         check_unsupported(direct=direct)
         gathering = Gathering(self._usable(), futures, errors)
         if self.asynchronous if asynchronous is None else asynchronous:
-            return gathering.run_async(timeout)
-        result, error = gathering.run(timeout)
+            return gathering.run_async(timeout_s)
+        result, error = gathering.run(timeout_s)
         if error is not None:
             try:
                 raise error
@@ -481,13 +489,14 @@ class Client(Openable, ClusterClient):
 
     # --- The cluster ------------------------------------------------------------------------------
 
-    def wait_for_workers(self, n_workers: int = 1, timeout: float | None = None) -> Any:
+    def wait_for_workers(self, n_workers: int = 1, timeout: Duration | None = None) -> Any:
         """Wait until the cluster has at least `n_workers`.
 
         Raises:
-            WorkerStartTimeout: the cluster had fewer after `timeout` seconds.
+            WorkerStartTimeout: the cluster had fewer after `timeout`.
         """
-        return cluster_info.wait_for_workers(self._running(), n_workers, timeout)
+        timeout_s = seconds_or_none(timeout, "timeout")
+        return cluster_info.wait_for_workers(self._running(), n_workers, timeout_s)
 
     def scheduler_info(self, n_workers: int = -1) -> Any:
         """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
+from ..protocol.durations import seconds_of
 from ..protocol.errors import SerializationError
 from ..protocol.values.serialize import (
     dumps_arguments,
@@ -315,11 +316,8 @@ def bind_constants(
     return functools.partial(func, **kwargs), None
 
 
-#: {option: values that ask for weft's own behaviour}. Others are refused.
-_HARMLESS: Final[dict[str, tuple[object, ...]]] = {
-    "direct": (True,),
-    "fifo_timeout": ("100 ms", "100ms", "60 s", "60s"),
-}
+#: {option: values that ask for weft's own behaviour}. Others are refused. Times are in seconds.
+_HARMLESS: Final[dict[str, tuple[object, ...]]] = {"direct": (True,), "fifo_timeout": (0.1, 60.0)}
 
 
 def make_options(
@@ -432,7 +430,10 @@ def check_unsupported(**options: object) -> None:
     """
     for name, value in options.items():
         if name in _HARMLESS:
-            if value is not None and value not in _HARMLESS[name]:
+            if value is None:
+                continue
+            given = seconds_of(value, name) if name == "fifo_timeout" else value
+            if given not in _HARMLESS[name]:
                 raise TypeError(
                     f"{name}= is not supported by weft; leave {value!r} out: "
                     f"{CALL_OPTIONS[name].instead}"

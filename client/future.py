@@ -6,6 +6,7 @@ import html
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.durations import seconds_or_none
 from ..protocol.values.serialize import loads, reduce_future
 from .absent import FUTURE, answer_by_name
 from .core.events import Cancel, Watch
@@ -14,6 +15,7 @@ from .failures import exception_of, unreadable
 from .shell.watchers import unready
 
 if TYPE_CHECKING:
+    from ..protocol.durations import Duration
     from .shell.engine import Engine
 
 
@@ -69,35 +71,36 @@ class Future:
 
     # --- Waiting ----------------------------------------------------------------------------------
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: Duration | None = None) -> Any:
         """Return the result, or raise the task's exception.
 
         Args:
-            timeout: seconds to wait; None = for ever.
+            timeout: time to wait, in seconds or as "30s", ...; None = for ever.
 
         Raises:
             TimeoutError: the task was not done in time; it continues.
         """
+        timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         if self._engine.is_asynchronous:
-            return self._result_async(timeout)
+            return self._result_async(timeout_s)
         state = self._state
         if state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
-            if not self._engine.wait_for([state], timeout, wants_data=True):
+            if not self._engine.wait_for([state], timeout_s, wants_data=True):
                 raise TimeoutError(
-                    f"no result of {state.key!r} within {timeout:g} s; its task continues"
+                    f"no result of {state.key!r} within {timeout_s:g} s; its task continues"
                 )
         if state.failure is not None:
             raise exception_of(state)
         return load(state, self._engine)
 
-    async def _result_async(self, timeout: float | None = None) -> Any:
+    async def _result_async(self, timeout_s: float | None = None) -> Any:
         state = self._state
         if unready([state]):
             self._check_usable()
-            if not await self._engine.wait_for_async([state], timeout, wants_data=True):
+            if not await self._engine.wait_for_async([state], timeout_s, wants_data=True):
                 raise TimeoutError(
-                    f"no result of {state.key!r} within {timeout:g} s; its task continues"
+                    f"no result of {state.key!r} within {timeout_s:g} s; its task continues"
                 )
         if state.failure is not None:
             raise exception_of(state)
@@ -107,7 +110,7 @@ class Future:
         """Wait for the result, in any event loop."""
         return self._result_async().__await__()
 
-    def exception(self, timeout: float | None = None) -> Any:
+    def exception(self, timeout: Duration | None = None) -> Any:
         """Wait until the task is done; return its exception, or None if it finished.
 
         A result that cannot be pickled, or not be unpickled here, is an error too. For a small
@@ -115,21 +118,22 @@ class Future:
         call, because it may be larger than this process can hold: its error becomes known, to
         `exception` and `status` too, when a call fetches the result.
         """
+        timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         if self._engine.is_asynchronous:
-            return self._exception_async(timeout)
+            return self._exception_async(timeout_s)
         state = self._state
         if state.status == "pending":
             self._check_usable()
-            if not self._engine.wait_for([state], timeout, wants_data=False):
-                raise TimeoutError(f"{state.key!r} was not done within {timeout:g} s")
+            if not self._engine.wait_for([state], timeout_s, wants_data=False):
+                raise TimeoutError(f"{state.key!r} was not done within {timeout_s:g} s")
         return self._load_error()
 
-    async def _exception_async(self, timeout: float | None) -> BaseException | None:
+    async def _exception_async(self, timeout_s: float | None) -> BaseException | None:
         state = self._state
         if state.status == "pending":
             self._check_usable()
-            if not await self._engine.wait_for_async([state], timeout, wants_data=False):
-                raise TimeoutError(f"{state.key!r} was not done within {timeout:g} s")
+            if not await self._engine.wait_for_async([state], timeout_s, wants_data=False):
+                raise TimeoutError(f"{state.key!r} was not done within {timeout_s:g} s")
         return self._load_error()
 
     def _load_error(self) -> BaseException | None:
@@ -139,15 +143,15 @@ class Future:
             try_load(state, self._engine)
         return None if state.failure is None else exception_of(state)
 
-    def traceback(self, timeout: float | None = None) -> Any:
+    def traceback(self, timeout: Duration | None = None) -> Any:
         """Return the traceback of the task's exception, None if it finished."""
         if self._engine.is_asynchronous:
-            return self._traceback_async(timeout)
+            return self._traceback_async(seconds_or_none(timeout, "timeout"))
         error = self.exception(timeout)
         return None if error is None else error.__traceback__
 
-    async def _traceback_async(self, timeout: float | None) -> Any:
-        error = await self._exception_async(timeout)
+    async def _traceback_async(self, timeout_s: float | None) -> Any:
+        error = await self._exception_async(timeout_s)
         return None if error is None else error.__traceback__
 
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:

@@ -13,15 +13,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..protocol.durations import seconds_or_none
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of
 from .future import Future, load
 from .refusing import items_of, no_future
-from .shell.interruptible import SLICE_S, check_seconds
+from .shell.interruptible import SLICE_S
 from .shell.watchers import call_in, pending
 
 if TYPE_CHECKING:
+    from ..protocol.durations import Duration
     from .shell.engine import Engine
 
 ALL_COMPLETED = "ALL_COMPLETED"
@@ -51,14 +53,14 @@ class _OfNothing(DoneAndNotDone):
 
 def wait(
     fs: Future | Iterable[Future],
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     return_when: str = ALL_COMPLETED,
 ) -> Any:
     """Wait until futures are done; an awaitable if their client is asynchronous.
 
     Args:
         fs: futures of one client.
-        timeout: seconds; None = for ever.
+        timeout: seconds, "30s", "1 min" or a timedelta; None = for ever.
         return_when: "ALL_COMPLETED", "FIRST_COMPLETED" or "FIRST_EXCEPTION".
 
     Returns:
@@ -68,6 +70,7 @@ def wait(
         TimeoutError: the futures were not done in time.
         ValueError: a future was released, or they belong to several clients.
     """
+    timeout_s = seconds_or_none(timeout, "timeout")
     futures = [fs] if isinstance(fs, Future) else list(items_of(fs, "wait"))
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
         text = "'ALL_COMPLETED', 'FIRST_COMPLETED' or 'FIRST_EXCEPTION'"
@@ -76,23 +79,23 @@ def wait(
     if engine is None:
         return _OfNothing(set(), set())
     if engine.is_asynchronous:
-        return _wait_async(engine, futures, timeout, return_when)
+        return _wait_async(engine, futures, timeout_s, return_when)
     if arguments := _what_to_wait_for(futures, return_when):
         states, n, stops = arguments
-        if not engine.wait_for(states, timeout, wants_data=False, n=n, stops_at_failure=stops):
-            raise TimeoutError(_late(futures, timeout))
+        if not engine.wait_for(states, timeout_s, wants_data=False, n=n, stops_at_failure=stops):
+            raise TimeoutError(_late(futures, timeout_s))
     return _divide(futures)
 
 
 async def _wait_async(
-    engine: Engine, futures: list[Future], timeout: float | None, return_when: str
+    engine: Engine, futures: list[Future], timeout_s: float | None, return_when: str
 ) -> DoneAndNotDone:
     if arguments := _what_to_wait_for(futures, return_when):
         states, n, stops = arguments
         if not await engine.wait_for_async(
-            states, timeout, wants_data=False, n=n, stops_at_failure=stops
+            states, timeout_s, wants_data=False, n=n, stops_at_failure=stops
         ):
-            raise TimeoutError(_late(futures, timeout))
+            raise TimeoutError(_late(futures, timeout_s))
     return _divide(futures)
 
 
@@ -109,9 +112,9 @@ def _what_to_wait_for(
     return left, 1 if return_when == FIRST_COMPLETED else len(left), stops
 
 
-def _late(futures: list[Future], timeout: float | None) -> str:
+def _late(futures: list[Future], timeout_s: float | None) -> str:
     n = len(pending([future._state for future in futures]))
-    return f"{n} of {count_futures(len(futures))} not done within {timeout:g} s"
+    return f"{n} of {count_futures(len(futures))} not done within {timeout_s:g} s"
 
 
 def count_futures(n: int) -> str:
@@ -193,7 +196,8 @@ class as_completed:
         with_results: yield `(future, result)` instead of the future.
         raise_errors: with results: raise the exception of a failed future. False: yield
             `(future, exception)`.
-        timeout: seconds for the whole iteration; then `TimeoutError` is raised.
+        timeout: for the whole iteration, in seconds or as "30s", ...; after it, `TimeoutError` is
+            raised.
     """
 
     def __init__(
@@ -203,14 +207,13 @@ class as_completed:
         with_results: bool = False,
         raise_errors: bool = True,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> None:
         del loop
         self.with_results = with_results
         self.raise_errors = raise_errors
-        check_seconds(timeout, "timeout")
-        self._timeout = timeout
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._timeout_s = seconds_or_none(timeout, "timeout")
+        self._deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         self._engine: Engine | None = None
         self._completions = _Completions(with_results)
         #: {state: its futures, not yet yielded}.
@@ -340,7 +343,7 @@ class as_completed:
             return None
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"{count_futures(self._n)} not done within {self._timeout:g} s")
+            raise TimeoutError(f"{count_futures(self._n)} not done within {self._timeout_s:g} s")
         return left
 
     def _next_future(self) -> Future:

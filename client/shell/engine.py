@@ -47,7 +47,6 @@ from ..core.tasks import FutureState, TaskColumns, Watcher
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .in_task import check_not_in_task, is_in_task
-from .interruptible import check_seconds
 from .link import SchedulerLink
 from .watchers import AsyncWaiter, ThreadWaiter, Waiter, call_in
 
@@ -190,7 +189,6 @@ class Engine:
         Raises:
             ClientClosed: there would be no answer.
         """
-        check_seconds(timeout, "timeout")
         self._check_may_block()
         done = False
         try:
@@ -204,7 +202,6 @@ class Engine:
 
     async def wait_async(self, waiter: AsyncWaiter, operation: Any, timeout: float | None) -> bool:
         """Do what `wait` does, in a coroutine of any loop."""
-        check_seconds(timeout, "timeout")
         done = False
         try:
             self.post(operation)

@@ -24,7 +24,7 @@ import click
 
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError, WeftError
 from ..child import LOG_FORMAT
-from .hints import Command, CommandGroup, NThreads
+from .hints import Command, CommandGroup, NThreads, Time
 
 if TYPE_CHECKING:
     from ...protocol.trust.security import Security
@@ -148,18 +148,18 @@ def _start_log(level: str) -> None:
 @click.option("--no-dashboard", is_flag=True, help="Serve no HTTP pages.")
 @click.option(
     "--client-lease",
-    type=click.FloatRange(min=0),
-    default=60.0,
+    type=Time(min=0),
+    default="60s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time for which the results that a lost client wants are kept for its return.",
 )
 @click.option(
     "--liveness-timeout",
-    type=click.FloatRange(min=1),
-    default=30.0,
+    type=Time(min=1),
+    default="30s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time without a message after which a peer counts as dead: for the scheduler, a worker "
     "that its supervisor does not report alive either; for workers and clients, the scheduler.",
 )
@@ -395,19 +395,19 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
 )
 @click.option(
     "--connect-timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
+    type=Time(min=0),
+    default="60s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time to wait for a scheduler that has not been started yet, and then for one that does "
     "not answer yet. Once connected, workers try to reconnect for ever.",
 )
 @click.option(
     "--grace-period",
-    type=click.FloatRange(min=0),
-    default=10.0,
+    type=Time(min=0),
+    default="10s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time after SIGTERM in which workers may finish their running tasks; they start no "
     "others. A second signal ends them at once, as Ctrl-C does.",
 )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from ...protocol.durations import seconds_of
 from ...protocol.errors import ConfigError
 
 
@@ -62,6 +63,13 @@ class Command(click.Command):
                 f"did you mean '{meant}'?" if meant else f"see '{ctx.command_path} --help'"
             )
             raise click.UsageError(f"there is no option {name}; {hint}", ctx) from error
+
+
+class Time(click.FloatRange):
+    """A length of time, as a number of seconds or with a unit; the command gets seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
 
 
 class NThreads(click.IntRange):

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, tables
 from ...client.openable import Openable
+from ...protocol.durations import seconds_of, seconds_or_none
 from ...protocol.host.exits import describe_exit
 from ...protocol.trust.security import Security
 from .. import settings
@@ -38,6 +39,7 @@ from .quiet import QuietLogs
 if TYPE_CHECKING:
     from ...client.client import Client
     from ...client.shell.loop import LoopThread
+    from ...protocol.durations import Duration
     from .watching import ProcessWatch
 
 _log = logging.getLogger("weft.cluster")
@@ -296,22 +298,25 @@ class LocalCluster(Openable):
 
         return Client(self, **{"asynchronous": self.asynchronous, **options})
 
-    def wait_for_workers(self, n_workers: int | None = None, timeout: float | None = None) -> Any:
+    def wait_for_workers(
+        self, n_workers: int | None = None, timeout: Duration | None = None
+    ) -> Any:
         """Wait until `n_workers` (None = all) have joined.
 
         Raises:
-            WorkerStartTimeout: fewer had joined after `timeout` seconds.
+            WorkerStartTimeout: fewer had joined after `timeout`: seconds, "30s", ...
         """
+        timeout_s = seconds_or_none(timeout, "timeout")
         self._take_n_expected()  # the caller reports what is waited for
         if self.asynchronous:
-            return self._wait_for_workers_async(n_workers, timeout)
+            return self._wait_for_workers_async(n_workers, timeout_s)
         with self.get_client(set_as_default=False, name="cluster") as client:
-            client.wait_for_workers(self._wanted(n_workers), timeout)
+            client.wait_for_workers(self._wanted(n_workers), timeout_s)
         return None
 
-    async def _wait_for_workers_async(self, n_workers: int | None, timeout: float | None) -> None:
+    async def _wait_for_workers_async(self, n_workers: int | None, timeout_s: float | None) -> None:
         async with self.get_client(set_as_default=False, name="cluster") as client:
-            await client.wait_for_workers(self._wanted(n_workers), timeout)
+            await client.wait_for_workers(self._wanted(n_workers), timeout_s)
 
     def _wanted(self, n_workers: int | None) -> int:
         return self.n_workers if n_workers is None else n_workers
@@ -354,15 +359,16 @@ class LocalCluster(Openable):
 
     # --- The end --------------------------------------------------------------------------------
 
-    def close(self, timeout: float = _CLOSE_TIMEOUT_S) -> Any:
+    def close(self, timeout: Duration = _CLOSE_TIMEOUT_S) -> Any:
         """End workers and scheduler. A second call does nothing.
 
         Args:
-            timeout: seconds after which processes that have not ended are killed.
+            timeout: time after which processes that have not ended are killed: seconds, "30s", ...
         """
+        timeout_s = min(seconds_of(timeout, "timeout"), threading.TIMEOUT_MAX)
         if self.asynchronous:
-            return self._close_async(timeout)
-        self._close(timeout)
+            return self._close_async(timeout_s)
+        self._close(timeout_s)
         return None
 
     async def _close_async(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:

@@ -44,6 +44,7 @@ __all__ = [
     "GraphError",
     "HandshakeError",
     "InternalError",
+    "InvalidDuration",
     "InvalidState",
     "InvalidTransition",
     "LocalProtocolError",
@@ -296,6 +297,13 @@ class ConfigError(WeftError):
 
     def __str__(self) -> str:
         return f"{self.setting}: {self.text}" if self.setting else self.text
+
+
+class InvalidDuration(ConfigError, ValueError):
+    """A time to wait, or another length of time, has a value that weft cannot use.
+
+    Give a number of seconds, a text such as "30s" or "15 min", or a `datetime.timedelta`.
+    """
 
 
 # --- Tasks without a result -----------------------------------------------------------------------

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import math
 import pickle
+import threading
+from datetime import timedelta
 
 import pytest
 
 import weft
 from weft.client import Client, as_completed, wait
 from weft.client.encoding import make_options
-from weft.protocol.errors import ClientClosed, ConfigError, TaskCancelled
+from weft.protocol.errors import (
+    ClientClosed,
+    ConfigError,
+    InvalidDuration,
+    TaskCancelled,
+    WorkerStartTimeout,
+)
 
 
 def test_the_defaults_of_dask_are_accepted(client):
     future = client.submit(abs, -1, fifo_timeout="100 ms", actor=False)
-    futures = client.map(abs, [-2], fifo_timeout="100 ms")
+    futures = client.map(abs, [-2], fifo_timeout=timedelta(seconds=60))
     assert client.gather([future, *futures], "raise", True, False) == [1, 2]
     assert client.gather([future], direct=None, asynchronous=None) == [1]
     graph = {"x": (abs, -3)}
@@ -132,10 +142,10 @@ def test_workers_may_come_as_an_iterator():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"timeout": "5s"}, TypeError, "timeout= is a number of seconds, not '5s'"),
-        ({"timeout": True}, TypeError, "timeout= is a number of seconds"),
-        ({"timeout": -1}, ValueError, "timeout= is a number of seconds >= 0, not -1"),
-        ({"reconnect_timeout": "5s"}, TypeError, "reconnect_timeout= is a number of seconds"),
+        ({"timeout": "soon"}, InvalidDuration, "timeout: 'soon' is no time of at least 0"),
+        ({"timeout": True}, InvalidDuration, "timeout: True is no time"),
+        ({"timeout": -1}, InvalidDuration, "timeout: -1 is no time"),
+        ({"reconnect_timeout": "5x"}, InvalidDuration, "reconnect_timeout: '5x' is no time"),
         ({"security": True}, TypeError, "security= is a weft Security"),
     ],
 )
@@ -150,19 +160,60 @@ def test_a_wrong_batch_size_is_refused(client, batch_size):
         client.map(abs, [1], batch_size=batch_size)
 
 
-def test_a_time_to_wait_is_a_number_everywhere(client, scheduler):
+@pytest.mark.parametrize("timeout", ["1 ms", timedelta(milliseconds=1), 0.001, 0])
+def test_a_time_to_wait_is_read_alike_everywhere(client, scheduler, timeout):
     scheduler.is_holding = True
     future = client.submit(abs, -1)
-    for call in (
+    calls = (
         future.result,
         future.exception,
+        future.traceback,
         lambda timeout: client.gather([future], timeout=timeout),
         lambda timeout: wait([future], timeout),
-        lambda timeout: as_completed([future], timeout=timeout),
+        lambda timeout: next(as_completed([future], timeout=timeout)),
         lambda timeout: client.wait_for_workers(5, timeout),
-    ):
-        with pytest.raises(TypeError, match="timeout= is a number of seconds, not '1s'"):
-            call("1s")
+    )
+    for call in calls:
+        with pytest.raises((TimeoutError, WorkerStartTimeout), match=r"0\.001 s|0 s"):
+            call(timeout)
+        for wrong in ("1x", "-1", -1, math.nan, True, [], timedelta(-1)):
+            with pytest.raises(InvalidDuration, match=r"timeout: .* is no time"):
+                call(wrong)
+
+
+def test_close_takes_a_time_with_a_unit(client):
+    with pytest.raises(InvalidDuration, match="timeout: 'soon'"):
+        client.close("soon")
+    assert client.status == "running"
+    client.close("30 s")
+    assert client.status == "closed"
+
+
+def test_a_cluster_takes_times_with_units():
+    with weft.LocalCluster(n_workers=0, processes=False) as cluster:
+        with pytest.raises(WorkerStartTimeout):
+            cluster.wait_for_workers(1, "10 ms")
+        for call in (cluster.close, lambda timeout: cluster.wait_for_workers(1, timeout)):
+            with pytest.raises(InvalidDuration, match="timeout: 'soon'"):
+                call("soon")
+        cluster.close(timedelta(seconds=5))
+
+
+def test_a_pool_takes_times_with_units_and_the_numbers_of_the_standard_library():
+    is_over = threading.Event()
+    with weft.ThreadPool(1) as pool:
+        try:
+            future = pool.submit(is_over.wait)
+            for timeout in ("1 ms", timedelta(milliseconds=1), 0, -1):
+                for call in (future.result, future.exception):
+                    with pytest.raises(concurrent.futures.TimeoutError):
+                        call(timeout)
+                with pytest.raises(concurrent.futures.TimeoutError):
+                    next(pool.map(is_over.wait, [None], timeout=timeout))
+            with pytest.raises(InvalidDuration, match="timeout: '1x'"):
+                future.result("1x")
+        finally:
+            is_over.set()
 
 
 def test_the_error_where_there_is_no_client_gives_advice(client):

@@ -66,6 +66,10 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
             ["no token file nope", "holds the cluster's token"],
         ),
         (["worker", "localhost"], ["not an address", "tcp://host:port"]),
+        (["worker", "--grace-period", "soon"], ["--grace-period: 'soon' is no time", "'15 min'"]),
+        (["worker", "--connect-timeout", "-1s"], ["--connect-timeout: '-1s' is no time"]),
+        (["scheduler", "--client-lease", "nan"], ["--client-lease: 'nan' is no time"]),
+        (["scheduler", "--liveness-timeout", "999ms"], ["'999ms' is no time of at least 1 s"]),
         (["worker", "--memory-limit", "lots"], ["--memory-limit", "'lots'", "auto"]),
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
@@ -291,7 +295,7 @@ def test_a_worker_waits_no_longer_for_a_scheduler_than_configured(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         done = run(
-            *("worker", f"tcp://127.0.0.1:{port}", "--connect-timeout", "0.2"),
+            *("worker", f"tcp://127.0.0.1:{port}", "--connect-timeout", "200ms"),
             folder=tmp_path,
             WEFT_TOKEN_FILE=str(token_file),
         )

@@ -37,7 +37,12 @@ from concurrent.futures._base import (
     PENDING,
     RUNNING,
 )
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ...protocol.durations import seconds_or_none
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
 
 T = TypeVar("T")
 
@@ -48,6 +53,16 @@ _WATCHED = "_weft_watched"
 
 #: CANCELLED alone is a state of standard futures; a PoolFuture notifies when it is cancelled.
 _DONE = (CANCELLED_AND_NOTIFIED, FINISHED, CANCELLED)
+
+
+def seconds_to_wait(timeout: Duration | None) -> float | None:
+    """Return the seconds of a timeout. Numbers mean what they mean in the standard library.
+
+    There, a number below zero is a time that has passed, which callers compute from a deadline.
+    """
+    if timeout is None or isinstance(timeout, (int, float)):
+        return timeout
+    return seconds_or_none(timeout, "timeout")
 
 
 class _WatchedState(_thread.RLock):  # type: ignore[misc]  # CPython allows it
@@ -234,11 +249,11 @@ class PoolFuture(Future[T]):
                 watched.waiters = []
             return watched.waiters
 
-    def result(self, timeout: float | None = None) -> T:
+    def result(self, timeout: Duration | None = None) -> T:
         """Return the result of the task, or raise its exception.
 
         Args:
-            timeout: seconds to wait; None = for ever.
+            timeout: time to wait, in seconds or as "30s", ...; None = for ever.
 
         Raises:
             concurrent.futures.TimeoutError: the task has not ended in time; it goes on.
@@ -254,15 +269,15 @@ class PoolFuture(Future[T]):
             finally:
                 del self  # the exception's traceback refers to this frame
         try:
-            return super().result(timeout)
+            return super().result(seconds_to_wait(timeout))
         finally:
             del self
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: Duration | None = None) -> BaseException | None:
         """Return the task's exception, None if it returned. Waits and raises as `result` does."""
         if self._progress is FINISHED and self._watched is None:
             return self._exception
-        return super().exception(timeout)
+        return super().exception(seconds_to_wait(timeout))
 
     def done(self) -> bool:
         """Return whether the task has finished or was cancelled."""

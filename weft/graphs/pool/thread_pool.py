@@ -34,10 +34,13 @@ from concurrent.futures import Executor
 from concurrent.futures._base import LOGGER
 from concurrent.futures.thread import BrokenThreadPool
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from ...protocol.host.machine import n_cores
-from .future import PoolFuture
+from .future import PoolFuture, seconds_to_wait
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -343,7 +346,7 @@ class ThreadPool(Executor):
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[T]:
@@ -354,7 +357,8 @@ class ThreadPool(Executor):
         Args:
             fn: called with one item of each iterable.
             iterables: read at once, or as results are taken if there is a `buffersize`.
-            timeout: seconds from now until each result must be ready; None = for ever.
+            timeout: time from now until each result must be ready, in seconds or as "30s", ...;
+                None = for ever.
             chunksize: for other executors; threads take single calls.
             buffersize: largest number of outstanding results; None = all.
 
@@ -363,7 +367,8 @@ class ThreadPool(Executor):
         """
         if buffersize is not None and buffersize < 1:
             raise ValueError(f"buffersize is {buffersize}: it must be at least 1, or None")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        timeout_s = seconds_to_wait(timeout)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         coming = (self.submit(fn, *args) for args in zip(*iterables, strict=False))
         futures: deque[PoolFuture[T]] = deque()
         try:
