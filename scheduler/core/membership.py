@@ -19,6 +19,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...protocol.wording import counted
+from .epochs import KeepMembers, Members
 from .losses import note_exit, note_loss, report_losses
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import extend_class, fill_class
@@ -38,6 +39,8 @@ EXIT_REPORT_WAIT_S: Final = 60.0
 MAX_REASON_CHARS: Final = 500
 #: Threads of one worker.
 MAX_NTHREADS: Final = 1 << 16
+#: Least time between two `KeepMembers`.
+KEEP_MEMBERS_S: Final = 1.0
 #: Keys named in one KeysUnrunnable message.
 MAX_KEYS_NAMED: Final = 20
 
@@ -170,6 +173,7 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
         client = ClientHandle(message.client_id, message.name, state.next_client)
         state.next_client += 1
         state.clients[message.client_id] = client
+        state.members_changed = True
         state.counters.clients_joined += 1
     elif client.peer is not None:
         state.supersede(client.peer)
@@ -194,6 +198,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
         ws.name = f"{ws.name}-{ws.worker_id[:6]}"
     state.workers[ws.peer] = ws
     state.workers_by_id[ws.worker_id] = ws
+    state.members_changed = True
     state.workers_by_address[ws.address] = ws
     state.idle[ws] = None
     forget_refusal(state, ws.name, ws.host)
@@ -259,6 +264,7 @@ def _remove_worker(
     state: SchedulerState, ws: WorkerHandle, *, left_because: str | None = None
 ) -> None:
     del state.workers[ws.peer]
+    state.members_changed = True
     if state.workers_by_id.get(ws.worker_id) is ws:
         del state.workers_by_id[ws.worker_id]
     if state.workers_by_address.get(ws.address) is ws:
@@ -327,6 +333,7 @@ def on_supervisor_bye(state: SchedulerState, supervisor: SupervisorHandle, messa
 
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
     del state.clients[client.client_id]
+    state.members_changed = True
     tasks = list(client.wants)
     for task in tasks:
         unwant(client, task)
@@ -409,6 +416,11 @@ def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
             _expire(state, client)
     _note_unread(state, unread)
     _end_silent(state)
+    if state.members_changed and now - state.members_kept_at >= KEEP_MEMBERS_S:
+        state.members_changed = False
+        state.members_kept_at = now
+        members = Members(tuple(state.workers_by_id), tuple(state.clients))
+        state.after.append(KeepMembers(members))
     shrink(state)
     report_losses(state)
     for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:

@@ -44,6 +44,7 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from . import assignment, completion, membership, missing, relays, submission
 from .counters import Counters
+from .epochs import NS_PER_ATTEMPT, KeepMembers, Members
 from .failures import Failures
 from .info import metrics
 from .losses import Loss, report_losses
@@ -137,12 +138,7 @@ class LogLine:
     text: str
 
 
-Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory
-
-#: Least time per assigned task of any scheduler. Attempts are numbered from the epoch on, so those
-#: of two epochs are never the same: a worker that comes back to a new scheduler may still be
-#: executing, or fetching, attempts of the old one.
-NS_PER_ATTEMPT: Final = 1000
+Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory | KeepMembers
 
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
@@ -168,8 +164,14 @@ class SchedulerState:
         unrunnable_after_s: float = 3.0,
         max_idle_functions: int = 64,
         max_outbox_nbytes: int = 256 << 20,
+        expected: Members | None = None,
     ) -> None:
         self.epoch = epoch
+        #: the members of the last epoch, as far as they are on record
+        self.expected = expected or Members()
+        #: workers or clients have come or gone since the last `KeepMembers`, which was then
+        self.members_changed = False
+        self.members_kept_at = float("-inf")
         #: sent to every peer that registers: versions, where the HTTP pages are
         self.facts: dict[str, Any] = {}
         self.client_lease_s = client_lease_s

@@ -1,0 +1,40 @@
+"""Epochs: the number of a scheduler's start, and which of two schedulers must give way.
+
+The epoch of a scheduler is above that of each earlier scheduler of the cluster, so that peers and
+attempts of the two are never mistaken for each other. A clock is not enough: it may be set back
+between two starts. So the epoch is also above the last one on record, and above every epoch that a
+peer has seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: Attempts are numbered from the epoch on, one per so many ns. A scheduler cannot assign tasks
+#: faster, so the numbers of a scheduler whose clock goes on are above all earlier ones.
+NS_PER_ATTEMPT: Final = 1000
+#: Distance from a known epoch where the clock is behind it: how long that scheduler ran is unknown
+#: then, and this leaves room for the attempts of a month at full speed.
+STEP_NS: Final = 10**14
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The processes of a cluster, by id: those of the last epoch are expected by the next one."""
+
+    worker_ids: tuple[str, ...] = ()
+    client_ids: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class KeepMembers:
+    """An action: keep the present members for the next epoch; put out once per second at most."""
+
+    members: Members
+
+
+def next_epoch(clock_ns: int, *known: int) -> int:
+    """Return the epoch of a scheduler that starts now, when these epochs are known."""
+    highest = max(known, default=0)
+    return clock_ns if clock_ns > highest else highest + STEP_NS
