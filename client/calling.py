@@ -18,6 +18,7 @@ from .encoding import (
     bind_constants,
     check_batch_size,
     check_key,
+    check_keys,
     pure_key,
     rows_of,
     spec_hash,
@@ -26,6 +27,7 @@ from .future import Future
 from .lending import encode, encode_each
 
 if TYPE_CHECKING:
+    from ..protocol.wire.keys import Key
     from .shell.engine import Engine
 
 
@@ -35,7 +37,7 @@ def submit_call(
     func: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    key: str | None,
+    key: Key | None,
     options: SubmitOptions | TaskOptions,
     pure: bool,
 ) -> Future:
@@ -77,18 +79,15 @@ def submit_rows(
     func: Callable[..., Any],
     iterables: tuple[Iterable[Any], ...],
     kwargs: dict[str, Any],
-    key: str | Iterable[str] | None,
+    key: str | Iterable[Key] | None,
     options: SubmitOptions | TaskOptions,
     pure: bool,
     batch_size: int | None,
 ) -> list[Future]:
     """Submit one call for each row of the iterables and return the futures; see `Client.map`."""
     rows = rows_of(iterables)
-    keys: list[str] | str | None
-    if key is None or isinstance(key, str):
-        keys = key if key is None else check_key(key)
-    else:
-        keys = [check_key(name) for name in (key if isinstance(key, Iterable) else [key])]
+    keys = None if key is None else check_keys(key)
+    if isinstance(keys, list):
         calls = list(rows)
         if len(calls) != len(keys):
             raise ValueError(

@@ -21,6 +21,7 @@ from ..protocol.errors import ClientClosed, CommError, ConfigError, HandshakeErr
 from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
+from ..protocol.wire.keys import key_of
 from ..protocol.wire.messages import ShutdownCluster
 from . import absent, cluster_info, tables
 from .annotations import options_of_call
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ..graphs.core.reading import Graph
     from ..graphs.core.tasks import GraphTask
     from ..protocol.durations import Duration
+    from ..protocol.wire.keys import Key
 
 
 class Client(Openable, ClusterClient):
@@ -258,7 +260,7 @@ class Client(Openable, ClusterClient):
         func: Callable[..., Any],
         /,
         *args: Any,
-        key: str | None = None,
+        key: Key | None = None,
         workers: str | Iterable[str] | None = None,
         resources: Mapping[str, float] | None = None,
         retries: int | None = None,
@@ -278,7 +280,8 @@ class Client(Openable, ClusterClient):
         Args:
             func: the function to run.
             args: its positional arguments.
-            key: a name for the task, instead of one that weft makes.
+            key: a name for the task, instead of one that weft makes: a str, or a tuple of str,
+                bytes, numbers, None and such tuples.
             workers: names, hosts or addresses of workers that may run it; None = all.
             resources: the amount of each resource that it takes while it runs.
             retries: number of times to run it again if it raises.
@@ -308,7 +311,7 @@ class Client(Openable, ClusterClient):
         func: Callable[..., Any],
         /,
         *iterables: Iterable[Any],
-        key: str | Iterable[str] | None = None,
+        key: str | Iterable[Key] | None = None,
         workers: str | Iterable[str] | None = None,
         retries: int | None = None,
         resources: Mapping[str, float] | None = None,
@@ -326,7 +329,7 @@ class Client(Openable, ClusterClient):
         Args:
             func: the function to run.
             iterables: finite iterables; the shortest determines the number of calls.
-            key: a prefix of the keys, or a list of keys.
+            key: a prefix of the keys, or an iterable of keys (a tuple, too, is one).
             workers: see `submit`.
             retries: see `submit`.
             resources: see `submit`.
@@ -511,9 +514,9 @@ class Client(Openable, ClusterClient):
         return self._run(cluster_info.nthreads(self._running(), workers))
 
     @property
-    def futures(self) -> dict[str, FutureState]:
+    def futures(self) -> dict[Key, FutureState]:
         """The keys of which this client has futures now: `{key: state}`; a state has a `status`."""
-        return {state.key: state for state in self._usable().table.snapshot()}
+        return {key_of(state.key): state for state in self._usable().table.snapshot()}
 
     @property
     def cluster(self) -> Any:

@@ -2,8 +2,8 @@
 
 Keys. A pure task's key is made of its function's name and a hash of the function, the arguments and
 the keys of the futures among them, so the same call has the same key; one that is not pure is
-numbered. A user's own key is used unchanged, and sent with the same hash, which distinguishes two
-tasks of one name.
+numbered. A user's own key is used unchanged (a tuple as its text, see `protocol.wire.keys`), and
+sent with the same hash, which distinguishes two tasks of one name.
 
 Arguments are detached from the objects they were made from (arrays travel beside the pickle, as
 views): the caller may change those as soon as `submit` returns, and the record may be sent again.
@@ -29,7 +29,8 @@ from ..protocol.values.serialize import (
     dumps_with_dependencies,
     function_name,
 )
-from ..protocol.wire.message import MAX_DEPENDENCIES, MAX_KEY_CHARS
+from ..protocol.wire.keys import text_of
+from ..protocol.wire.message import MAX_DEPENDENCIES
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .absent import CALL_OPTIONS
 from .core.submitting import MAX_NBYTES, MAX_TASKS
@@ -407,20 +408,26 @@ def _for_the_function(option: str) -> str:
 
 
 def check_key(key: object) -> str:
-    """Return a key of the user's own, checked.
+    """Return the text of a key of the user's own.
 
     Raises:
         TypeError, ValueError: it cannot be a key.
     """
-    if not isinstance(key, str):
-        raise TypeError(f"a key is a str, not {type(key).__name__}; {_for_the_function('key')}")
-    if not 0 < len(key) <= MAX_KEY_CHARS:
-        raise ValueError(f"a key has 1 to {MAX_KEY_CHARS} characters, this one has {len(key)}")
     try:
-        key.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"key {key!r} cannot be sent as text: {error.reason}") from None
-    return key
+        return text_of(key)
+    except TypeError as error:
+        raise TypeError(f"{error}; {_for_the_function('key')}") from None
+
+
+def check_keys(key: object) -> str | list[str]:
+    """Return the prefix, or the texts of the keys, that a user gave for a `map`.
+
+    Raises:
+        TypeError, ValueError: they cannot be keys.
+    """
+    if isinstance(key, str):
+        return check_key(key)
+    return [check_key(name) for name in (key if isinstance(key, Iterable) else [key])]
 
 
 def check_unsupported(**options: object) -> None:

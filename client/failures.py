@@ -16,9 +16,11 @@ from ..protocol.errors import (
     RemoteProtocolError,
     TaskCancelled,
     TaskErred,
+    TaskError,
     WorkerDied,
 )
 from ..protocol.wire.failure import MAX_RELAYED_BYTES, Failure
+from ..protocol.wire.keys import key_of
 from .call_options import meant_option
 from .core.borrowing import LOAN_TIMEOUT_S
 from .core.tasks import NOT_LENT, UNREADABLE, FutureState
@@ -82,6 +84,10 @@ def exception_of(state: FutureState) -> BaseException:
     except (LookupError, TypeError, ValueError, RemoteProtocolError) as error:
         # It is perhaps of another version; but certainly this task has no result.
         made = TaskErred(state.key, str(kind), f"[not readable here: {error}]")
+    if isinstance(made, TaskError) and made.key == key:
+        # As the user gave it: other processes know only its text.
+        made.key = key_of(key)
+        made.args = (made.key, *made.args[1:])
     if key and key != state.key:
         from ..protocol.values.exceptions import add_note
 

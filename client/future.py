@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.values.serialize import loads, reduce_future
+from ..protocol.wire.keys import key_of
 from .absent import FUTURE, answer_by_name
 from .core.events import Cancel, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
@@ -16,6 +17,7 @@ from .shell.watchers import unready
 
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
+    from ..protocol.wire.keys import Key
     from .shell.engine import Engine
 
 
@@ -36,9 +38,9 @@ class Future:
     # --- Looking ----------------------------------------------------------------------------------
 
     @property
-    def key(self) -> str:
-        """The name of the task, unique in the cluster."""
-        return self._state.key
+    def key(self) -> Key:
+        """The name of the task, unique in the cluster: a tuple if it was given as one."""
+        return key_of(self._state.key)
 
     @property
     def status(self) -> str:

@@ -229,7 +229,7 @@ class Uses:
             if not pending:
                 continue
             argument = self._registry.submit(engine, content, priority, len(pending))
-            key = argument.future.key
+            key = argument.future._state.key
             if key != content.key:
                 for keys in (dependencies[row] for row in rows):
                     keys[keys.index(content.key)] = key

@@ -17,6 +17,7 @@ from ..graphs.core.tasks import GraphTask, HasValue, Literal
 from ..graphs.dask_graphs import node_types
 from ..protocol.errors import SerializationError
 from ..protocol.host.collector import paused_collector
+from ..protocol.wire.keys import text_of
 from .annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
 from .core.tasks import SubmitOptions
 
@@ -98,7 +99,7 @@ def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions
 def _submit(
     submit: Callable[..., Any], task: GraphTask, suffix: str, options: SubmitOptions
 ) -> Any:
-    name = f"{str(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
+    name = f"{_readable(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
     if all(isinstance(ref, GraphTask) for _, ref in task.refs):
         args = task.args.copy()
         for i, ref in task.refs:
@@ -106,6 +107,14 @@ def _submit(
         return submit(task.func, args, name, options)
     # The worker fills the containers, because calls may be among them.
     return submit(call_filled, (task.func, task.args, task.refs), name, options)
+
+
+def _readable(key: Any) -> str:
+    """Return the text of a key, also of one that only graphs have."""
+    try:
+        return text_of(key)
+    except (TypeError, ValueError):
+        return str(key)
 
 
 def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from ..protocol.wire.keys import Key, key_of
+
 __all__ = ["WorkerContext", "get_worker"]
 
 
@@ -15,17 +17,22 @@ class WorkerContext:
         address: where peers and clients fetch data from it.
         worker_id: identifies this process, across connections; no other process ever has it.
         local_directory: a folder for files of the worker, removed with it; "" if it has none.
-        key: of the task that this thread runs, "" between tasks.
+        task_key: the text of `key`, as logs and pages show it.
     """
 
-    __slots__ = ("address", "key", "local_directory", "name", "worker_id")
+    __slots__ = ("address", "local_directory", "name", "task_key", "worker_id")
 
     def __init__(self, name: str, address: str, worker_id: str, local_directory: str = "") -> None:
         self.name = name
         self.address = address
         self.worker_id = worker_id
         self.local_directory = local_directory
-        self.key = ""
+        self.task_key = ""
+
+    @property
+    def key(self) -> Key:
+        """The key of the task that this thread runs, "" between tasks."""
+        return key_of(self.task_key)
 
     def __repr__(self) -> str:
         return f"<WorkerContext of {self.name!r} at {self.address}>"

@@ -226,7 +226,7 @@ class Executor:
             try:
                 task = take()
             except IndexError:
-                context.key = ""
+                context.task_key = ""
                 more = self._report(report, values)
                 if note is not None:
                     # Not earlier: a task that has broken the interpreter causes an error by here.
@@ -238,7 +238,7 @@ class Executor:
                 continue
             if note is not None:
                 note(slot, task.attempt)
-            context.key = task.key
+            context.task_key = task.key
             value: Any
             try:
                 call = task.function.call

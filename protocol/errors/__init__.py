@@ -315,7 +315,7 @@ class TaskError(WeftError):
     Subclasses name the reason. `key` is the task's key and always the first argument.
     """
 
-    def __init__(self, key: str, *fields: object) -> None:
+    def __init__(self, key: str | tuple[object, ...], *fields: object) -> None:
         super().__init__(key, *fields)
         self.key = key
 

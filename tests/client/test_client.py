@@ -134,6 +134,35 @@ def test_keys_may_be_given_by_the_user(client):
         client.submit(inc, 1, key=3)
 
 
+def test_keys_may_be_tuples(client, scheduler):
+    future = client.submit(inc, 1, key=("x", 0))
+    assert future.key == ("x", 0)
+    assert future.result(10) == 2
+    assert repr(future) == "<Future: finished, key: ('x', 0)>"
+    assert client.submit(inc, 1, key=("x", 0)).result(10) == 2
+    assert submitted(scheduler) == ["('x', 0)"]
+    futures = client.map(inc, range(2), key=[("x", ("y", None)), "('x', 0)"])
+    assert [f.key for f in futures] == [("x", ("y", None)), "('x', 0)"]
+    assert client.gather(futures) == [1, 2]
+    assert ("x", 0) in client.futures
+    with pytest.raises(ValueError, match=r"key \"\('x', 0\)\" belongs"):
+        client.submit(inc, 2, key=("x", 0))
+    with pytest.raises(TypeError, match=r"not list: \[1\]; key= is an option of submit"):
+        client.submit(inc, 1, key=("x", [1]))
+    failed = client.submit(fail, "text", key=("x", 2))
+    assert isinstance(failed.exception(10), ValueError)
+    assert pickle.loads(pickle.dumps(future)).key == ("x", 0)
+
+
+def test_error_of_a_task_has_the_key_as_it_was_given(client, scheduler):
+    scheduler.is_holding = True
+    future = client.submit(inc, 1, key=("x", 0))
+    future.cancel()
+    error = future.exception(10)
+    assert (error.key, error.args[0]) == (("x", 0), ("x", 0))
+    assert str(error) == "task ('x', 0) was cancelled"
+
+
 @pytest.mark.parametrize("n_between", [0, _FIRST_CHUNK])
 def test_one_key_for_two_calls_of_a_map_is_refused(client, scheduler, n_between):
     between = range(100, 100 + n_between)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -46,6 +47,16 @@ def test_a_failure_names_the_key(client):
     with pytest.raises(ZeroDivisionError) as info:
         client.get({("part", 3): (divmod, 1, 0), "all": [("part", 3)]}, "all")
     assert "('part', 3)" in "\n".join(info.value.__notes__)
+
+
+def test_names_of_tasks_begin_with_the_text_of_their_keys(client):
+    keys = [("x", np.int64(0)), "('x', 0)", frozenset([1])]
+    futures = client.get(dict.fromkeys(keys, (inc, 1)), keys, sync=False)
+    assert client.gather(futures) == [2, 2, 2]
+    numbered, quoted, other = (future.key for future in futures)
+    assert numbered.startswith("('x', 0)-")
+    assert quoted.startswith("(\"('x', 0)\")-")
+    assert other.startswith("frozenset({1})-")
 
 
 def test_graphs_that_cannot_be_run_are_refused_before_anything_is_submitted(client):

@@ -411,10 +411,11 @@ def who_am_i():
     return worker.name, worker.address, worker.worker_id, worker.key
 
 
-def test_a_task_knows_its_worker_and_key(bench):
-    bench.run(who_am_i, key="x")
+@pytest.mark.parametrize(("text", "key"), [("x", "x"), ("('x', 0)", ("x", 0))])
+def test_a_task_knows_its_worker_and_key(bench, text, key):
+    bench.run(who_am_i, key=text)
     bench.listen_for(1)
-    assert bench.results == {1: ("w1", "tcp://me", "id1", "x")}
+    assert bench.results == {1: ("w1", "tcp://me", "id1", key)}
     with pytest.raises(RuntimeError):
         get_worker()
 
