@@ -22,11 +22,10 @@ from ..protocol.host.facts import process_facts
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
-from ..protocol.wire.messages import ShutdownCluster
 from . import absent, cluster_info, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows
-from .core.events import Cancel, Send
+from .core.events import Cancel
 from .core.tasks import FutureState, SubmitOptions
 from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
@@ -193,23 +192,22 @@ class Client(Openable, ClusterClient):
         closed(self)
 
     def shutdown(self) -> Any:
-        """Stop scheduler and workers, for all their users, and close."""
+        """Stop scheduler and workers, for all their users, and close.
+
+        Raises:
+            NotPermitted: the token of this client is not that of an admin; it stays open.
+        """
         if self.asynchronous:
             return self._shutdown_async()
         engine = self._running()
         assert self._loop_thread is not None
-        self._loop_thread.run_coroutine(self._ask_to_shut_down(engine))
+        self._loop_thread.run_coroutine(cluster_info.shut_down(engine))
         self._close(None)
         return None
 
     async def _shutdown_async(self) -> None:
-        await self._ask_to_shut_down(self._running())
+        await cluster_info.shut_down(self._running())
         await self._close_async()
-
-    @staticmethod
-    async def _ask_to_shut_down(engine: Engine) -> None:
-        engine.post(Send(ShutdownCluster(reason="a client asked for it")))
-        await engine.settle_async()
 
     def __enter__(self) -> Client:
         super().__enter__()

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..protocol.errors import WorkerStartTimeout
+from ..protocol.errors import NotPermitted, WorkerStartTimeout
+from ..protocol.wire.messages import Denied
 from .asking import ask, error_of_end
-from .core.events import WatchCluster
+from .core.events import ShutDown, WatchCluster
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter, ThreadWaiter
 
@@ -104,3 +105,12 @@ async def nthreads(engine: Engine, workers: Iterable[str] | str | None = None) -
         for address, worker in found.items()
         if wanted is None or not wanted.isdisjoint((address, worker["name"], worker["host"]))
     }
+
+
+async def shut_down(engine: Engine) -> None:
+    """See `Client.shutdown`."""
+    waiter = AsyncWaiter(1, wants_data=False)
+    await engine.wait_async(waiter, ShutDown(waiter, "a client asked for it"), None)
+    denied = waiter.answer
+    if isinstance(denied, Denied):
+        raise NotPermitted("shutdown()", denied.needed, denied.level)

@@ -15,6 +15,7 @@ from ..protocol.net.probing import why_nobody_answers
 from ..protocol.net.session import Finder
 from ..protocol.trust import connection_file as connection_files
 from ..protocol.trust.security import Security
+from ..protocol.wire.levels import Level
 from . import absent
 from .shell.link import SchedulerAbsent, SchedulerEnded
 from .shell.loop import LoopThread
@@ -145,7 +146,10 @@ class Location:
                 raise ConfigError(str(error)) from None
             raise _absent(self._address, str(error)) from None
         self._was_found = True
-        return list(found.addresses), self._security or found.to_security()
+        if self._security is not None:
+            return list(found.addresses), self._security
+        found.demand(Level.CLIENT, "a client")
+        return list(found.addresses), found.to_security()
 
     def close(self) -> None:
         """End a cluster that was started here."""

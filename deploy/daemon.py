@@ -25,6 +25,7 @@ from ..protocol.net.sockets import outward_host
 from ..protocol.trust.connection_file import ConnectionFile
 from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.address import Address, parse_address
+from ..protocol.wire.levels import Level
 from ..scheduler.server import SchedulerConfig, SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent
@@ -155,12 +156,13 @@ class _Daemon:
 
     async def _start_http(self) -> str:
         child = Child("http", session=False)
+        security = self.config.scheduler.security.lowered(Level.VIEW)
         child.configure(
             {
                 "host": self.config.dashboard_host,
                 "port": self.config.dashboard_port,
                 "scheduler_address": self._server.addresses[0],
-                "security": self.config.scheduler.security.to_plain(with_private_key=True),
+                "security": security.to_plain(with_private_key=True),
             }
         )
         try:

@@ -196,6 +196,14 @@ def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
     check_cluster_watchers(core)
 
 
+def on_denied(core: ClientState, message: Denied) -> None:
+    found = core.shutdowns.pop(message.request, None)
+    if found is None:
+        take_answer(core, message)
+    else:
+        touch(core, found[0], message)
+
+
 _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     ResultsReady: on_results_ready,
     KeysInMemory: on_keys_in_memory,
@@ -208,5 +216,5 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     ClusterChanged: on_cluster_changed,
     Answer: take_answer,
     AskFailed: take_answer,
-    Denied: take_answer,
+    Denied: on_denied,
 }

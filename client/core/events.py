@@ -122,15 +122,16 @@ class Lent:
 
 
 @dataclass(slots=True)
-class Send:
-    """Send this message as it is."""
+class ShutDown:
+    """Stop the cluster; notify `watcher` with None when the connection ends, or with `Denied`."""
 
-    message: Message
+    watcher: Watcher
+    reason: str
 
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskScheduler | ForgetWatcher | Unreadable | Confirm | Borrow | Lent | Send"
+    " | AskScheduler | ForgetWatcher | Unreadable | Confirm | Borrow | Lent | ShutDown"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from .events import (
     ForgetWatcher,
     Lent,
     Operations,
-    Send,
+    ShutDown,
     Unreadable,
     Unwatch,
     Want,
@@ -53,6 +53,7 @@ from .watching import (
     fail,
     fail_released,
     forget,
+    shut_down,
     unwatch,
     watch,
     watch_cluster,
@@ -105,9 +106,9 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is Lent:
             operation.loan.is_settled = is_due = True
         else:
-            assert cls is Send, operation
+            assert cls is ShutDown, operation
             close_submissions(core)
-            core.to_scheduler.append(operation.message)
+            shut_down(core, operation.watcher, operation.reason)
     if waiting and is_due:
         submit_ready(core, confirmations, released)
     finish(core, confirmations, released)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import ReleaseKeys, ReleaseOthers, WantKeys
+from ...protocol.wire.messages import ReleaseKeys, ReleaseOthers, ShutdownCluster, WantKeys
 from .operations import release, set_barrier
 from .submitting import add_row, close_submissions, submit
 from .tasks import GONE, HELD, RELEASED, SENT, FutureState
@@ -76,6 +76,8 @@ def go_on(core: ClientState) -> None:
         core.to_scheduler.append(ReleaseKeys(keys=later))
     for request, question in core.questions.items():
         send_question(core, request, question)
+    for request, (_, reason) in core.shutdowns.items():
+        core.to_scheduler.append(ShutdownCluster(reason=reason, request=request))
     if core.confirmations:
         number = ask_to_answer(core)
         core.confirmations = [(watcher, number) for watcher, _ in core.confirmations]

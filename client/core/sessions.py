@@ -48,6 +48,10 @@ def on_connected(core: ClientState, _event: Connected, now: float) -> None:
 
 def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> None:
     """Drop the state of the session."""
+    if core.is_linked:  # those that were sent: this is their effect
+        for watcher, _ in core.shutdowns.values():
+            touch(core, watcher, None)
+        core.shutdowns.clear()
     core.is_linked = False
     core.unanswered = None
     core.to_scheduler.clear()
@@ -91,8 +95,11 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
         if state.failure is None and not state.has_data:
             fail(core, state, status, [failure[0], state.key, *failure[2:]])
     waiting = [*core.cluster_watchers, *core.confirmations]
-    for watcher in [*(w for w, _ in waiting), *(q.watcher for q in core.questions.values())]:
+    asking = [question.watcher for question in core.questions.values()]
+    asking += [watcher for watcher, _ in core.shutdowns.values()]
+    for watcher in [*(w for w, _ in waiting), *asking]:
         touch(core, watcher, None)
+    core.shutdowns.clear()
     core.cluster_watchers.clear()
     core.questions.clear()
     core.confirmations.clear()

@@ -130,6 +130,8 @@ class ClientState:
         self.cluster_watchers: list[tuple[Watcher, int]] = []
         #: {request: question} to the scheduler that was not answered; sent while linked.
         self.questions: dict[int, AskScheduler] = {}
+        #: {request: (watcher, reason)} of ShutdownCluster; sent only while linked.
+        self.shutdowns: dict[int, tuple[Watcher, str]] = {}
         #: [(watcher, request)] of `Confirm`; 0 = not asked yet, for want of a connection.
         self.confirmations: list[tuple[Watcher, int]] = []
         #: {reason: None} of tasks that no worker can run: the user was warned.

@@ -50,7 +50,14 @@ def _misfiled_fetches(core: ClientState) -> list[FutureState]:
 
 def _requests(core: ClientState) -> list[int]:
     asked = [number for _, number in core.confirmations]
-    return [core.check, *core.fetches, *core.questions, *core.barriers.values(), *asked]
+    return [
+        core.check,
+        *core.fetches,
+        *core.questions,
+        *core.shutdowns,
+        *core.barriers.values(),
+        *asked,
+    ]
 
 
 def _waits_for_nothing(core: ClientState) -> list[object]:

@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.failure import Failure, cancelled
-from ...protocol.wire.messages import Answer, Ask, AskFailed, Denied, FetchKeys
+from ...protocol.wire.messages import (
+    Answer,
+    Ask,
+    AskFailed,
+    Denied,
+    FetchKeys,
+    ShutdownCluster,
+)
 from .events import AskScheduler
 from .tasks import (
     CANCELLED,
@@ -183,6 +190,17 @@ def take_answer(core: ClientState, message: Answer | AskFailed | Denied) -> None
         touch(core, question.watcher, message)
 
 
+def shut_down(core: ClientState, watcher: Watcher, reason: str) -> None:
+    """Request the end of the cluster."""
+    if core.end is not None:
+        touch(core, watcher, None)
+        return
+    request = core.next_request()
+    core.shutdowns[request] = (watcher, reason)
+    if core.is_linked:
+        core.to_scheduler.append(ShutdownCluster(reason=reason, request=request))
+
+
 def confirm(core: ClientState, watcher: Watcher) -> None:
     """Notify `watcher` when the scheduler has read all earlier submissions."""
     if core.end is not None:
@@ -207,3 +225,5 @@ def forget(core: ClientState, watcher: Watcher) -> None:
         waiting[:] = [w for w in waiting if getattr(w.operation, "watcher", None) is not watcher]
     for request in [n for n, q in core.questions.items() if q.watcher is watcher]:
         del core.questions[request]
+    for request in [n for n, (w, _) in core.shutdowns.items() if w is watcher]:
+        del core.shutdowns[request]

@@ -1,7 +1,10 @@
 """The pages by path, their headers, and which of them need the token.
 
 Closed by default: only `/healthz` and `/readyz`, which reveal nothing else, are answered without
-the token, which is sent as `Authorization: Bearer`. A Host header with a name that this server does
+the view token, which is sent as `Authorization: Bearer`. This process holds no other. A token that
+can do more is refused although the view token could be derived from it, so that none ends up in the
+configuration of a monitoring system, nor travels over plain HTTP twice: the answer names the token
+to use. A Host header with a name that this server does
 not have is refused: otherwise a browser would give access to a foreign page whose name was made to
 resolve to this machine (DNS rebinding).
 
@@ -25,6 +28,7 @@ import tornado.web
 
 from ...protocol.errors import CommError, ConnectTimeout, ProtocolError, WeftError
 from ...protocol.trust.security import Security
+from ...protocol.wire.levels import Level, level_of, lowered
 from .prometheus import render
 from .viewer import AcceptanceCheck, Viewer, describe_cluster
 
@@ -55,11 +59,17 @@ class _Page(tornado.web.RequestHandler):
             raise tornado.web.HTTPError(421, reason="not a name of this server")
 
     def demand_token(self) -> None:
-        """Answer 401 unless the request proves that it holds the token."""
+        """Answer 401 unless the request proves that it holds the view token."""
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         given = token.strip().encode()
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given, self.site.token):
-            raise tornado.web.HTTPError(401, reason="the cluster's token is needed")
+        if scheme.lower() == "bearer" and given:
+            if hmac.compare_digest(given, self.site.token):
+                return
+            level = level_of(given)
+            if hmac.compare_digest(lowered(given, Level.VIEW), self.site.token):
+                reason = f"pages take the view token only, this one is of role {level.label}"
+                raise tornado.web.HTTPError(401, reason=reason)
+        raise tornado.web.HTTPError(401, reason="the cluster's view token is needed")
 
     async def ask(self, question: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the scheduler's answer; without one, answer 503 and return None."""
@@ -82,7 +92,10 @@ class _Page(tornado.web.RequestHandler):
         reason = self._reason
         if status_code == 401:
             self.set_header("WWW-Authenticate", 'Bearer realm="weft"')
-            reason += ": send 'Authorization: Bearer TOKEN'; it is in the connection file"
+            reason += (
+                ": send 'Authorization: Bearer TOKEN' with what 'weft token --role view --bare' "
+                "prints"
+            )
         elif status_code >= 500 and error is not None:
             reason = "internal error"
         self.set_header("Content-Type", "text/plain; charset=utf-8")

@@ -8,6 +8,7 @@ import os
 
 from ...protocol.errors import ConfigError
 from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
+from ...protocol.wire.levels import Level
 from .. import settings
 
 #: Numbers the clusters of this process that the user does not name.
@@ -93,4 +94,10 @@ def choose_security(security: Security | None) -> Security:
         raise ConfigError(f"a weft Security, or None for a new token, not {security!r}", "security")
     if security.cluster_id is None:
         raise ConfigError("it must have a cluster_id", "security")
+    if security.level < Level.ADMIN:
+        raise ConfigError(
+            f"its token must be that of an admin, not of role {security.level.label}: the tokens "
+            "of workers and clients are derived from it",
+            "security",
+        )
     return security

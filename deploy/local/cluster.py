@@ -31,6 +31,7 @@ from ...client.openable import Openable
 from ...protocol.durations import seconds_of, seconds_or_none
 from ...protocol.host.exits import describe_exit
 from ...protocol.trust.security import Security
+from ...protocol.wire.levels import Level
 from .. import settings
 from ..child import Child
 from . import arguments
@@ -265,7 +266,8 @@ class LocalCluster(Openable):
         }
         self._workers.configure(
             {
-                "security": self.security.to_plain(),
+                # Code of users runs there: it gets no token that can do more than a worker.
+                "security": self.security.lowered(Level.WORKER).to_plain(),
                 "scheduler_address": scheduler_address,
                 "directory": self._directory,
                 "files": self._files,

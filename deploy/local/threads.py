@@ -13,6 +13,7 @@ from pathlib import Path
 from ...protocol.host.facts import process_facts
 from ...protocol.net.deadline import unless
 from ...protocol.trust.security import Security
+from ...protocol.wire.levels import Level
 from ...scheduler.server import SchedulerConfig, SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
@@ -61,7 +62,7 @@ class EmbeddedCluster:
             worker = WorkerServer(
                 WorkerConfig(
                     scheduler=address,
-                    security=self._security,
+                    security=self._security.lowered(Level.WORKER),
                     name=f"{self._name}-{i}",
                     nthreads=self._nthreads,
                     memory_limit=self._memory_limit,

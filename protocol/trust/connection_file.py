@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ConfigError
+from ..wire.levels import Level, demand_text, level_of
 from .connection_fields import ConnectionFields, address_key, malformed
 from .secret_files import (
     CLOEXEC,
@@ -128,6 +129,16 @@ class ConnectionFile:
             cluster_id=bytes.fromhex(self.cluster_id) or None,
             certificate_pem=self.certificate_pem,
         )
+
+    def demand(self, level: Level, what: str) -> None:
+        """Check that the token permits what `what` does.
+
+        Raises:
+            ConfigError: it is of a lower level; the text has the file, and how to get another.
+        """
+        has = level_of(self.token.encode())
+        if has < level:
+            raise ConfigError(f"{self.source}: {demand_text(what, level, has)}")
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write to `path` with mode 0600, atomically: readers see the old or the new content.

@@ -18,6 +18,7 @@ step earlier. Host names and certificate authorities are not used.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import hashlib
 import ipaddress
@@ -31,6 +32,7 @@ from typing import Any
 
 from ..errors import ConfigError, HandshakeError
 from ..wire.handshake import CLUSTER_ID_BYTES
+from ..wire.levels import Level, level_of, lowered
 
 __all__ = [
     "MIN_TOKEN_BYTES",
@@ -65,7 +67,7 @@ class Security:
     """The secrets and certificates of one end of a connection. Its repr shows no secret.
 
     Args:
-        token: the cluster's secret, at least `MIN_TOKEN_BYTES` long.
+        token: the cluster's secret, at least `MIN_TOKEN_BYTES` long; its text shows its level.
         cluster_id: 16 bytes; None = not known, the server sends it.
         certificate_pem: a server's own certificate, or the one that a client pins; None = no TLS
             for a server, no pin for a client.
@@ -110,6 +112,38 @@ class Security:
         }
         return {**plain, "private_key_pem": self.private_key_pem} if with_private_key else plain
 
+    @property
+    def level(self) -> Level:
+        """The level of the token."""
+        return level_of(self.token)
+
+    def lowered(self, level: Level) -> Security:
+        """Return the same with the token of `level`, if this one is of a higher level.
+
+        A process gets no more than its work needs, above all one that runs the code of users.
+        """
+        if level >= self.level:
+            return self
+        return dataclasses.replace(self, token=lowered(self.token, level))
+
+    def token_for(self, role: str) -> str:
+        """Return the token of "admin", "client", "worker" or "view", as `weft token` prints it.
+
+        Raises:
+            ConfigError: this token is of a lower role, from which that one cannot be derived.
+        """
+        try:
+            level = Level[role.upper()]
+        except KeyError:
+            names = ", ".join(level.label for level in reversed(Level))
+            raise ConfigError(f"{role!r} is not one of the roles {names}", "role") from None
+        if level > self.level:
+            raise ConfigError(
+                f"a token of role {level.label} cannot be derived from one of role "
+                f"{self.level.label}; use the scheduler's own connection file"
+            )
+        return lowered(self.token, level).decode()
+
     def __repr__(self) -> str:
         cluster = self.cluster_id.hex() if self.cluster_id else "unknown"
         certificate = "no"
@@ -117,7 +151,8 @@ class Security:
             certificate = _fingerprint(certificate_der(self.certificate_pem))
         key = "no" if self.private_key_pem is None else "redacted"
         return (
-            f"Security(cluster={cluster}, token=redacted, certificate={certificate}, "
+            f"Security(cluster={cluster}, role={self.level.label}, token=redacted, "
+            f"certificate={certificate}, "
             f"private_key={key})"
         )
 

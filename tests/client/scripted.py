@@ -36,6 +36,7 @@ from weft.protocol.wire.messages import (
     ReleaseKeys,
     ReportMissing,
     ResultsReady,
+    ShutdownCluster,
     SubmitTasks,
     WantKeys,
     Welcome,
@@ -267,7 +268,7 @@ class ScriptedScheduler:
             connection.send([KeysPending(keys=message.keys)])
         elif isinstance(message, Ask):
             self.answer(connection, message)
-        elif isinstance(message, Bye):
+        elif isinstance(message, (Bye, ShutdownCluster)):
             connection.close()
 
     def answer(self, connection: Connection, message: Ask) -> None:

@@ -23,6 +23,7 @@ from weft.client.core.events import (
     Operations,
     ResultsFetched,
     ResultsNotFetched,
+    ShutDown,
     Unwatch,
     Want,
     Warn,
@@ -47,6 +48,7 @@ from weft.protocol.wire.messages import (
     Ask,
     AskFailed,
     CancelKeys,
+    Denied,
     FetchKeys,
     KeysCancelled,
     KeysData,
@@ -58,6 +60,7 @@ from weft.protocol.wire.messages import (
     ReleaseKeys,
     ReportMissing,
     ResultsReady,
+    ShutdownCluster,
     SubmitTasks,
     WantKeys,
 )
@@ -470,6 +473,25 @@ def test_a_question_without_connection_is_asked_when_there_is_one(bench):
     assert bench.connect() == [Ask(request=1, name="a question")]
     _, actions = bench.handle(GaveUp("gone"))
     assert Notify(watcher, [None]) in actions
+
+
+def test_a_shutdown_is_answered_by_the_end_of_the_connection_or_a_denial(bench):
+    one, other, late = (Listener(wants_data=False) for _ in range(3))
+    first, _ = bench.do(ShutDown(one, "over"), ShutDown(other, "over"))
+    assert isinstance(first, ShutdownCluster)
+    assert first.reason == "over"
+    denied = Denied(denied_code=first.code, request=first.request, needed="admin", level="client")
+    _, actions = bench.hear(denied)
+    assert actions == [Notify(one, [denied])]
+    assert bench.hear(denied) == ([], [])
+    messages, actions = bench.handle(Disconnected())
+    assert (messages, actions) == ([], [Notify(other, [None])])
+    # One that could not be sent is sent in the next session.
+    assert bench.do(ShutDown(late, "over")) == []
+    (again,) = bench.connect()
+    assert again.reason == "over"
+    _, actions = bench.handle(GaveUp("gone"))
+    assert actions == [Notify(late, [None])]
 
 
 # --- Large results --------------------------------------------------------------------------------

@@ -56,6 +56,10 @@ class Pages:
             connection.close()
 
 
+def view_token(file):
+    return file.to_security().token_for("view")
+
+
 @pytest.fixture(scope="module")
 def cluster():
     with LocalCluster(n_workers=1, dashboard_address="127.0.0.1:0") as cluster:
@@ -66,7 +70,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def pages(cluster):
-    return Pages(cluster.dashboard_link, cluster.security.token.decode())
+    return Pages(cluster.dashboard_link, cluster.security.token_for("view"))
 
 
 @pytest.mark.parametrize(("path", "word"), [("/healthz", "ok\n"), ("/readyz", "ready\n")])
@@ -103,6 +107,16 @@ def test_pages_need_the_token(pages, path, authorization):
     assert text.count("\n") == 1
     assert "Authorization: Bearer" in text
     assert pages.token not in text
+
+
+@pytest.mark.parametrize("role", ["admin", "client", "worker"])
+def test_pages_refuse_a_token_that_can_do_more_and_name_the_one_to_use(cluster, pages, role):
+    token = cluster.security.token_for(role)
+    answer, text = pages.ask("/metrics", Authorization=f"Bearer {token}")
+    assert answer.status == 401
+    assert f"pages take the view token only, this one is of role {role}" in text
+    assert "'weft token --role view --bare'" in text
+    assert token not in text
 
 
 @pytest.mark.parametrize(
@@ -183,6 +197,7 @@ def test_the_names_that_dashboards_use_stay():
         "clients_expired_total",
         "clients_joined_total",
         "connections",
+        "denied_total",
         "epoch_timestamp_seconds",
         "memory_managed_bytes",
         "protocol_errors_total",
@@ -242,7 +257,7 @@ def test_pages_beyond_this_machine_are_https(tmp_path):
     with scheduler("--dashboard-address", "0.0.0.0:0", folder=tmp_path) as started:
         found = ConnectionFile.read(file_of(started))
         assert found.dashboard.startswith("https://")
-        pages = Pages(f"https://127.0.0.1:{urlsplit(found.dashboard).port}/", found.token)
+        pages = Pages(f"https://127.0.0.1:{urlsplit(found.dashboard).port}/", view_token(found))
         assert pages.ask("/healthz")[1] == "ok\n"
         assert "weft_build_info" in pages.ask("/metrics", authorized=True)[1]
 
@@ -253,7 +268,7 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
     ) as started:
         started.wait_for("connect ")
         found = ConnectionFile.read(file_of(started))
-        pages = Pages(found.dashboard, found.token)
+        pages = Pages(found.dashboard, view_token(found))
         process, http_process = started.family()
         http_process.kill()
         started.wait_for("the HTTP process ended (killed by SIGKILL) and is started again")
@@ -283,7 +298,7 @@ async def pages_in_this_loop(**options):
     over = asyncio.Event()
     serving = asyncio.create_task(serve(config, lambda port: listening.set_result(port), over.wait))
     try:
-        yield started, await listening, security.token.decode()
+        yield started, await listening, security.token_for("view")
     finally:
         over.set()
         await serving
