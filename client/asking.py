@@ -11,9 +11,10 @@ from ..protocol.errors import (
     NoAnswer,
     NotPermitted,
     QuestionFailed,
+    UnsupportedRequest,
     WeftError,
 )
-from ..protocol.wire.messages import Answer, AskFailed, Denied
+from ..protocol.wire.messages import Answer, AskFailed, Denied, Unsupported
 from .core.events import AskScheduler
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter, ThreadWaiter
@@ -95,6 +96,8 @@ def checked(engine: Engine, name: str, answer: Any, is_done: bool, timeout: floa
         return answer
     if isinstance(answer, AskFailed):
         raise QuestionFailed(answer.text)
+    if isinstance(answer, Unsupported):
+        raise UnsupportedRequest(f"the question {name!r}", "the scheduler")
     if isinstance(answer, Denied):
         raise NotPermitted(f"the question {name!r} to the scheduler", answer.needed, answer.level)
     if not is_done:

@@ -49,6 +49,7 @@ from ..protocol.wire.messages import (
     Heartbeat,
     RegisterWorker,
     Stop,
+    Unsupported,
     Welcome,
 )
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
@@ -345,7 +346,7 @@ class WorkerServer:
             self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):
             self._runner.fail(CommClosed(f"the scheduler closed the session: {message.reason}"))
-        else:
+        elif not isinstance(message, Unsupported):  # a worker sends no requests, only answers
             raise RemoteProtocolError(f"a worker does not handle {type(message).__name__}")
 
     def on_writable(self, connection: Connection) -> None:

@@ -31,11 +31,11 @@ from ..protocol.errors import (
     StuckPeer,
     UnpicklableResult,
 )
-from ..protocol.net.connection import Connection
+from ..protocol.net.connection import Connection, settle_unknown
 from ..protocol.trust.security import Security, generate_certificate
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import GetData, KeysData
+from ..protocol.wire.messages import GetData, KeysData, Unsupported
 from ..protocol.wire.payload import Blob
 from .executor import Executor
 from .packing import error_blob, is_large
@@ -90,10 +90,10 @@ class DataServer:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
-        for message in messages:
+        for message in settle_unknown(connection, messages):
             if isinstance(message, GetData):
                 self.serve(connection, message.request, message.keys)
-            else:
+            elif not isinstance(message, Unsupported):
                 logger.warning(
                     "%s sent %s to the data port, which handles only GetData",
                     connection.peer_address,

@@ -23,6 +23,7 @@ from ...protocol.wire.messages import (
     KeysUnknown,
     KeysUnrunnable,
     ResultsReady,
+    Unsupported,
 )
 from .events import AnswersReceived, Warn
 from .fetching import take, turn_from
@@ -217,4 +218,5 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     Answer: take_answer,
     AskFailed: take_answer,
     Denied: on_denied,
+    Unsupported: take_answer,
 }

@@ -16,6 +16,7 @@ from ...protocol.wire.messages import (
     Denied,
     FetchKeys,
     ShutdownCluster,
+    Unsupported,
 )
 from .events import AskScheduler
 from .tasks import (
@@ -183,7 +184,7 @@ def send_question(core: ClientState, request: int, question: AskScheduler) -> No
     )
 
 
-def take_answer(core: ClientState, message: Answer | AskFailed | Denied) -> None:
+def take_answer(core: ClientState, message: Answer | AskFailed | Denied | Unsupported) -> None:
     """Notify the watcher that asked, unless it no longer waits."""
     question = core.questions.pop(message.request, None)
     if question is not None:

@@ -9,14 +9,29 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from ...protocol.errors import CommClosed, CommError, NotPermitted, ProtocolError, QuestionFailed
-from ...protocol.net.connection import Connection
+from ...protocol.errors import (
+    CommClosed,
+    CommError,
+    NotPermitted,
+    ProtocolError,
+    QuestionFailed,
+    UnsupportedRequest,
+)
+from ...protocol.net.connection import Connection, settle_unknown
 from ...protocol.net.deadline import within
 from ...protocol.net.transport import connect
 from ...protocol.trust.security import Security
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from ...protocol.wire.messages import Answer, Ask, AskFailed, Denied, GetMetrics, Metrics
+from ...protocol.wire.messages import (
+    Answer,
+    Ask,
+    AskFailed,
+    Denied,
+    GetMetrics,
+    Metrics,
+    Unsupported,
+)
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -58,6 +73,7 @@ class Viewer:
 
         Raises:
             TimeoutError: it did not answer in time.
+            UnsupportedRequest: it runs a release of weft that does not know this question.
             WeftError: the connection is gone.
         """
         if self._metrics is None or self._metrics.done():
@@ -116,10 +132,15 @@ class Viewer:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
-        for message in messages:
-            if isinstance(message, (Metrics, Answer, AskFailed, Denied)):
+        for message in settle_unknown(connection, messages):
+            if isinstance(message, (Metrics, Answer, AskFailed, Denied, Unsupported)):
                 future = self._answers.pop(message.request, None)
-                if future is not None:
+                if future is None:
+                    continue
+                if isinstance(message, Unsupported):
+                    future.set_exception(UnsupportedRequest("this question", "the scheduler"))
+                    future.exception()  # the caller may have stopped waiting
+                else:
                     future.set_result(message)
 
     def on_writable(self, connection: Connection) -> None:

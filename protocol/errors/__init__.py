@@ -29,7 +29,7 @@ from .graphs import (
     UnknownOption,
     WrongExecutor,
 )
-from .questions import NoAnswer, QuestionFailed, UnknownWorker
+from .questions import NoAnswer, QuestionFailed, UnknownWorker, UnsupportedRequest
 
 __all__ = [
     "ClientClosed",
@@ -65,6 +65,7 @@ __all__ = [
     "UnknownOption",
     "UnknownWorker",
     "UnpicklableResult",
+    "UnsupportedRequest",
     "WeftError",
     "WorkerDied",
     "WorkerStartTimeout",

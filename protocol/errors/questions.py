@@ -38,3 +38,26 @@ class UnknownWorker(WeftError, ValueError):
 
     Workers are named by their address, name or host; `client.nthreads()` lists the addresses.
     """
+
+
+class UnsupportedRequest(WeftError):
+    """A process of the cluster runs a release of weft that does not know the request.
+
+    Install the same release of weft on both machines, the newer one. Nothing else has failed: the
+    connection stays open.
+
+    Args:
+        request: what was requested.
+        process: the process that does not know it.
+    """
+
+    def __init__(self, request: str, process: str) -> None:
+        super().__init__(request, process)
+        self.request = request
+        self.process = process
+
+    def __str__(self) -> str:
+        return (
+            f"{self.process} does not know {self.request}, because it runs another release of "
+            "weft; install the same release on both machines"
+        )

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from ..errors import CommError, ProtocolError
+from ..errors import CommError, ProtocolError, StuckPeer
 from ..wire.codec import WireState
 from ..wire.handshake import Role
 from ..wire.levels import Level
-from ..wire.message import Message
+from ..wire.message import MAX_CODE, Message, Unknown
+from ..wire.messages import Unsupported, unsupported
 
-__all__ = ["Connection", "Handler"]
+__all__ = ["Connection", "Handler", "settle_unknown"]
+
+_log: Final = logging.getLogger("weft.transport")
+
+#: Most answers to unknown messages that wait for a peer that does not read.
+_MAX_UNREAD_ANSWERS: Final = 1000
 
 
 class Handler(Protocol):
@@ -64,6 +71,10 @@ class Connection(abc.ABC):
     bytes_out: int
     frames_in: int
     frames_out: int
+    #: Answers of `settle_unknown` that were sent while the connection was not writable.
+    _n_unread_answers: int = 0
+    #: {code: None}, those that the other end does not know and that were logged.
+    _not_known_there: dict[int, None] | None = None
 
     @property
     def receiving(self) -> bool:
@@ -107,3 +118,48 @@ class Connection(abc.ABC):
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         return f"<{type(self).__name__} to {self.peer_address} {state}>"
+
+
+def settle_unknown(connection: Connection, messages: list[Message]) -> list[Message]:
+    """Answer messages that this release does not know; return the messages for the handler.
+
+    An `Unsupported` is for the handler only if it names a request, which fails then; any other is
+    logged, once for each code. A peer that sends unknown messages and does not read the answers is
+    closed.
+    """
+    kinds = set(map(type, messages))
+    if Unknown not in kinds and Unsupported not in kinds:
+        return messages
+    answers: list[Message] = []
+    others: list[Message] = []
+    for message in messages:
+        if type(message) is Unknown:
+            answers.append(unsupported(message))
+        elif type(message) is Unsupported and not message.request:
+            _log_unsupported(connection, message.unknown_code)
+        else:
+            others.append(message)
+    if answers:
+        connection.send(answers)
+        connection._n_unread_answers += len(answers)
+        if connection.writable:
+            connection._n_unread_answers = 0
+        elif connection._n_unread_answers > _MAX_UNREAD_ANSWERS:
+            text = "it sends messages of unknown codes and does not read the answers"
+            connection.fail(StuckPeer(text, connection.peer_address))
+            return []
+    return others
+
+
+def _log_unsupported(connection: Connection, code: int) -> None:
+    logged = connection._not_known_there
+    if logged is None:
+        logged = connection._not_known_there = {}
+    if code <= MAX_CODE and code not in logged:
+        logged[code] = None
+        _log.warning(
+            "%s does not know messages of code %d, which this process sent: it runs another "
+            "release of weft; install the same release on both machines",
+            connection.peer_address,
+            code,
+        )

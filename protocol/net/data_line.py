@@ -18,9 +18,9 @@ from ..errors import CommError, ProtocolError, WeftError
 from ..trust.security import Security
 from ..wire.handshake import Role
 from ..wire.message import Message
-from ..wire.messages import GetData, KeysData
+from ..wire.messages import GetData, KeysData, Unsupported
 from ..wire.session import Silence
-from .connection import Connection
+from .connection import Connection, settle_unknown
 
 __all__ = ["DataLines"]
 
@@ -111,7 +111,12 @@ class _WorkerLine:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
-        for message in messages:
+        for message in settle_unknown(connection, messages):
+            if isinstance(message, Unsupported) and message.request in self.asked:
+                del self.asked[message.request]
+                reason = "its release of weft does not know the request; install the same release"
+                self._lines._on_failed(self.address, message.request, reason)
+                continue
             if not isinstance(message, KeysData) or message.request not in self.asked:
                 _log.warning("%s sent data that was not requested", self.address)
                 self.close("it sent data that was not requested")

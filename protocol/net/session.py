@@ -31,7 +31,7 @@ from ..errors import (
 from ..trust.security import Security
 from ..wire.handshake import Role
 from ..wire.message import Message
-from ..wire.messages import Bye, Heartbeat, Refused, Welcome
+from ..wire.messages import Bye, Heartbeat, Refused, Unsupported, Welcome
 from ..wire.session import (
     Abandon,
     Action,
@@ -45,7 +45,7 @@ from ..wire.session import (
     Retry,
     Session,
 )
-from .connection import Connection
+from .connection import Connection, settle_unknown
 from .deadline import within
 
 __all__ = ["Finder", "SessionOwner", "SessionRunner"]
@@ -80,7 +80,7 @@ class SessionOwner(Protocol):
         """Start using the session, which is open now; an `outage` is over."""
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """Handle the messages of an open session, except heartbeats.
+        """Handle the messages of an open session, except heartbeats and unknown ones.
 
         A `RemoteProtocolError` that this raises ends the connection, like any fault of the peer.
         Any other exception of an owner's method is a bug and ends the session, see `on_over`.
@@ -119,6 +119,7 @@ class _SessionLine:
         try:
             if not self.is_welcomed:
                 messages = runner._on_first(self, connection, messages)
+            messages = settle_unknown(connection, messages)
             if Heartbeat in map(type, messages):
                 messages = [message for message in messages if type(message) is not Heartbeat]
             if messages and self is runner._line:
@@ -381,6 +382,9 @@ class SessionRunner:
 
 
 def _refusal(message: Message, address: str) -> HandshakeError:
+    if isinstance(message, Unsupported):
+        text = "the scheduler runs another release of weft: install the same release on both"
+        return NotAdmitted(f"the scheduler does not know this registration; {text}", address)
     if not isinstance(message, Refused):
         return HandshakeError("the scheduler sent no welcome", address)
     kind = NotAdmitted if message.is_final else HandshakeError

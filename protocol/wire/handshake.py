@@ -12,7 +12,7 @@ deadlines are the shell's.
       | -- proof --------------------------> |   checked before the server sends its own
       | <-- proof, or reject with a reason - |   checked by the client before it sends a frame
 
-A proof is an HMAC-SHA256 over "weft1", the direction, the agreed version, both hellos byte for byte
+A proof is an HMAC-SHA256 over "weft2", the direction, the agreed version, both hellos byte for byte
 (so: both roles, the level, both version ranges, the cluster and both nonces) and the channel
 binding. The purpose of each part:
 
@@ -104,7 +104,7 @@ __all__ = [
     "ServerHandshake",
 ]
 
-_LABEL: Final = b"weft1"
+_LABEL: Final = b"weft2"
 _MAX_BINDING_BYTES: Final = 64
 
 # Disjoint on purpose: a hello of one end is never valid as one of the other.

@@ -17,8 +17,8 @@ from ..errors import HandshakeError, LocalProtocolError
 from .levels import Level
 
 #: The oldest and the newest protocol version of this code.
-PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 1
+PROTOCOL_MIN: Final = 2
+PROTOCOL_MAX: Final = 2
 
 NONCE_BYTES: Final = 32
 CLUSTER_ID_BYTES: Final = 16

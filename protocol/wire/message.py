@@ -8,14 +8,19 @@ checks after the boundary.
 A column check is one pass at C speed (`set(map(type, column))`, about 30 ns per item); the whole
 message is checked in `from_wire`, and not again later. A failed check is a `RemoteProtocolError`.
 
+Messages grow at their end: a later release may add fields with defaults behind the last one. So
+missing trailing fields get their defaults, and unknown trailing ones are skipped. A message with
+a code that this release does not know becomes an `Unknown`, and its receiver answers it with
+`Unsupported`.
+
 The decorator has its own module because a compiled module must not define a `dataclass_transform`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from ..errors import RemoteProtocolError
 from .payload import Blob, Payload
@@ -58,6 +63,16 @@ MAX_FACTS = 4096
 MAX_FACTS_DEPTH = 8
 MAX_FACTS_NBYTES = 64 << 10
 
+#: Codes whose meaning is decided, for messages that this release does not have.
+RESERVED: Final[dict[int, str]] = {
+    112: "Interrupt",
+    113: "Put",
+    114: "WishCopies",
+    115: "HeldOperation",
+    116: "HeldAnswer",
+}
+MAX_CODE: Final = 255
+
 _T = TypeVar("_T")
 _F = TypeVar("_F")
 _REGISTRY: dict[int, type[Message]] = {}
@@ -68,13 +83,16 @@ class Message:
 
     __slots__ = ()
     code: ClassVar[int]
-    columns: ClassVar[tuple[str, ...]]
-    optional_columns: ClassVar[tuple[str, ...]]
-    _tables: ClassVar[tuple[tuple[str, ...], ...]]
-    _index: ClassVar[str]
-    _key_lists: ClassVar[tuple[str, ...]]
-    _first: ClassVar[str]
-    _names: ClassVar[tuple[str, ...]]
+    columns: ClassVar[tuple[str, ...]] = ()
+    optional_columns: ClassVar[tuple[str, ...]] = ()
+    _tables: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    _index: ClassVar[str] = ""
+    _key_lists: ClassVar[tuple[str, ...]] = ()
+    _first: ClassVar[str] = ""
+    _names: ClassVar[tuple[str, ...]] = ()
+    #: The number of fields up to the last one without a default; the later ones may be missing.
+    _n_required: ClassVar[int]
+    _defaults: ClassVar[dict[str, Callable[[], Any]]]
     _checks: ClassVar[tuple[Callable[[Any, list[Any]], Any], ...]]
 
     def parts(self, max_rows: int) -> list[Message]:
@@ -122,6 +140,26 @@ class Message:
         return [self.code, *[getattr(self, name) for name in self._names]]
 
 
+class Unknown(Message):
+    """A received message whose code this release does not know; it is never sent.
+
+    Attributes:
+        unknown_code: its code.
+        request: its first field if that is a whole number, by which the sender knows the message
+            if it is a request; else 0.
+    """
+
+    __slots__ = ("request", "unknown_code")
+    _names: ClassVar[tuple[str, ...]] = ("unknown_code", "request")
+
+    def __init__(self, unknown_code: int, request: int) -> None:
+        self.unknown_code = unknown_code
+        self.request = request
+
+    def __repr__(self) -> str:
+        return f"Unknown({self.unknown_code}, {self.request})"
+
+
 @dataclass_transform(kw_only_default=True)
 def message(
     code: int,
@@ -131,7 +169,7 @@ def message(
     tables: tuple[tuple[str, ...], ...] = (),
     index: str = "",
 ) -> Callable[[type[_T]], type[_T]]:
-    """Register a slots dataclass as the message `code` (1..255, never reused).
+    """Register a slots dataclass as the message `code` (1..255, never reused, not reserved).
 
     Args:
         code: the number on the wire.
@@ -144,6 +182,7 @@ def message(
     def decorate(cls: type[_T]) -> type[_T]:
         made: Any = dataclass(slots=True, kw_only=True)(cls)
         names = tuple(field.name for field in fields(made))
+        defaults = {field.name: _default_of(field) for field in fields(made)}
         made.code = code
         made.columns = columns
         made.optional_columns = optional_columns
@@ -153,6 +192,10 @@ def message(
         made._first = columns[0] if columns else "keys" if "keys" in names else ""
         made._key_lists = tuple(n for n in names if made.__annotations__[n] == "KeyLists")
         made._checks = tuple(CHECKS[made.__annotations__[name]] for name in names)
+        made._defaults = {name: make for name, make in defaults.items() if make is not None}
+        made._n_required = max([0, *(i for i, n in enumerate(names, 1) if defaults[n] is None)])
+        if code in RESERVED:
+            raise ValueError(f"message code {code} is reserved for {RESERVED[code]}")
         if code in _REGISTRY:
             raise ValueError(f"message code {code} is used by {_REGISTRY[code].__name__}")
         _REGISTRY[code] = made
@@ -161,28 +204,39 @@ def message(
     return decorate
 
 
+def _default_of(field: Field[Any]) -> Callable[[], Any] | None:
+    """Return a function that makes the default of a field, None if it has none."""
+    if field.default_factory is not MISSING:
+        return field.default_factory
+    default = field.default
+    return None if default is MISSING else lambda: default
+
+
 def from_wire(wire: Any, buffers: list[Any]) -> Message:
-    """Check one decoded message against its schema and build it.
+    """Check one decoded message against its schema and build it; an unknown code is `Unknown`.
 
     Args:
         wire: the message as decoded by msgpack.
         buffers: the frame's out-of-band buffers, which `Blobs` refer to by position.
 
     Raises:
-        RemoteProtocolError: unknown code, wrong arity, a field of the wrong shape. Nothing has been
+        RemoteProtocolError: no code, too few fields, a field of the wrong shape. Nothing has been
         changed then.
     """
     if type(wire) is not list or not wire or type(wire[0]) is not int:
         raise RemoteProtocolError("a message must be an array that starts with its code")
     cls = _REGISTRY.get(wire[0])
     if cls is None:
-        raise RemoteProtocolError(f"unknown message code {wire[0]}")
-    if len(wire) != len(cls._names) + 1:
+        return _unknown(wire)
+    names = cls._names
+    n_sent = len(wire) - 1
+    if n_sent < cls._n_required:
         raise RemoteProtocolError(
-            f"{cls.__name__}: {len(cls._names)} fields expected, {len(wire) - 1} came"
+            f"{cls.__name__}: at least {cls._n_required} fields expected, {n_sent} came"
         )
-    values: dict[str, Any] = {}
-    for name, check, value in zip(cls._names, cls._checks, wire[1:], strict=True):
+    # A peer of an earlier release does not send the last fields; one of a later release sends more.
+    values: dict[str, Any] = {name: cls._defaults[name]() for name in names[n_sent:]}
+    for name, check, value in zip(names, cls._checks, wire[1:], strict=False):
         try:
             values[name] = check(value, buffers)
         except (ValueError, TypeError) as error:
@@ -203,6 +257,15 @@ def from_wire(wire: Any, buffers: list[Any]) -> Message:
         if values[cls._index] and max(values[cls._index]) >= n:
             raise RemoteProtocolError(f"{cls.__name__}.{cls._index} points beyond its table")
     return cls(**values)
+
+
+def _unknown(wire: list[Any]) -> Unknown:
+    code = wire[0]
+    if not 1 <= code <= MAX_CODE:
+        raise RemoteProtocolError(f"message code {code} is not between 1 and {MAX_CODE}")
+    first = wire[1] if len(wire) > 1 else 0
+    is_request = type(first) is int and 0 <= first < 1 << 63
+    return Unknown(code, first if is_request else 0)
 
 
 def _check_length(cls: type[Message], name: str, length: int, expected: int) -> None:

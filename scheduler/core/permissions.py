@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.Heartbeat: Level.VIEW,
     m.Bye: Level.VIEW,
+    m.Unsupported: Level.VIEW,
     m.GetMetrics: Level.VIEW,
     m.Ask: Level.VIEW,
     m.AttemptsFinished: Level.WORKER,

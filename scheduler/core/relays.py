@@ -60,6 +60,13 @@ def on_worker_data(state: SchedulerState, ws: WorkerHandle, message: m.KeysData)
     _relay_part(state, message.request, relay, message.keys, message.results, message.missing)
 
 
+def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
+    """A worker does not know the request: its part of the data is missing."""
+    relay = state.relays.get(request)
+    if relay is not None and state.relay_workers.get(request) is who:
+        _relay_part(state, request, relay, [], [], relay.waiting_for[request])
+
+
 def end_relays(state: SchedulerState, ws: WorkerHandle) -> None:
     """A worker that was asked is lost: its part of the data is missing."""
     for request, relay in list(state.relays.items()):

@@ -41,7 +41,7 @@ from ...protocol.deaths import DeathLog
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
-from ...protocol.wire.message import Message
+from ...protocol.wire.message import MAX_CODE, Message, Unknown
 from . import assignment, completion, membership, missing, relays, submission
 from .counters import Counters
 from .epochs import NS_PER_ATTEMPT, KeepMembers, Members
@@ -275,6 +275,8 @@ class SchedulerState:
         self.failures = Failures()
         self.measurements: dict[str, Any] = {}
         self.story = Story()
+        #: {code: None} of messages that a peer did not know, each of which was logged
+        self.not_known: dict[int, None] = {}
         #: when `shrinking` looks at the tables next, and whether it has made something smaller
         #: since memory was returned
         self.next_shrink = 0.0
@@ -298,6 +300,7 @@ class SchedulerState:
                 m.ShutdownCluster: membership.on_shutdown,
                 m.Heartbeat: membership.on_heartbeat,
                 m.Bye: membership.on_client_bye,
+                m.Unsupported: _on_unsupported,
             },
             Role.WORKER: {
                 m.AttemptsFinished: completion.on_finished,
@@ -310,17 +313,20 @@ class SchedulerState:
                 m.WorkerLeaving: membership.on_worker_leaving,
                 m.Heartbeat: membership.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
+                m.Unsupported: _on_unsupported,
             },
             Role.SUPERVISOR: {
                 m.WorkersAlive: membership.on_workers_alive,
                 m.WorkerExited: membership.on_worker_exited,
                 m.Heartbeat: membership.on_heartbeat,
                 m.Bye: membership.on_supervisor_bye,
+                m.Unsupported: _on_unsupported,
             },
             Role.VIEWER: {
                 m.GetMetrics: _on_get_metrics,
                 m.Ask: on_ask,
                 m.Heartbeat: membership.on_heartbeat,
+                m.Unsupported: _on_unsupported,
             },
         }
 
@@ -364,13 +370,16 @@ class SchedulerState:
                 who = peer
             if who is None:
                 if _ROLE_OPENERS.get(kind) is not role:
-                    self.refuse(peer, f"{kind.__name__} before registration")
+                    self.refuse(peer, f"{_name_of(message)} before registration")
                     return
                 if not membership.on_register(self, peer, message):
                     return
                 continue
             handler = handlers.get(kind)
             if handler is None:
+                if isinstance(message, Unknown):  # its sender runs a later release
+                    self.send(peer, m.unsupported(message))
+                    continue
                 self.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
                 return
             if LEAST_LEVELS[kind] > self.levels[peer]:
@@ -452,3 +461,23 @@ class SchedulerState:
 
 def _on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> None:
     state.send(peer, m.Metrics(request=message.request, values=metrics(state)))
+
+
+def _on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> None:
+    """A peer of another release does not know a message: its part of a request is missing."""
+    relays.on_unsupported(state, who, message.request)
+    code = message.unknown_code
+    if code <= MAX_CODE and code not in state.not_known:
+        state.not_known[code] = None
+        name = getattr(who, "name", "a supervisor or viewer")
+        state.log(
+            "warning",
+            f"{name} does not know messages of code {code}: it runs another release of "
+            "weft; install the same release on all machines",
+        )
+
+
+def _name_of(message: Message) -> str:
+    if isinstance(message, Unknown):
+        return f"a message of unknown code {message.unknown_code}"
+    return type(message).__name__

@@ -27,6 +27,7 @@ EXAMPLES = [
     errors.NotAdmitted("Python 3.12 here, Python 3.11 there", "tcp://a:1"),
     errors.NotPermitted("shutdown()", "admin", "client"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
+    errors.UnsupportedRequest("this question", "the scheduler"),
     errors.CommError("no route to host", "tcp://a:1"),
     errors.CommClosed(),
     errors.CommClosed("reset by peer", "tcp://a:1"),

@@ -308,7 +308,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "nested 100000 times": (frame_header(100_000) + b"\x91" * 100_000, "cannot be decoded"),
     "extension": (frame_header(3) + b"\xd4\x05a", "cannot be decoded"),
     "invalid utf-8": (frame_header(3) + b"\xa2\xff\xfe", "utf-8"),
-    "unknown code": (frame([255]), "unknown message code 255"),
+    "impossible code": (frame([256]), "message code 256 is not between 1 and 255"),
     "wrong arity": (frame([GetData.code, 1]), "2 fields expected, 1 came"),
     "wrong type": (frame([GetData.code, 1, ["k", 2]]), "keys must be strings"),
     "frame again": (HALF + HALF, "frame 1 came where frame 2 was expected"),

@@ -63,7 +63,9 @@ from .sessions import (
     RegisterClient,
     RegisterSupervisor,
     RegisterWorker,
+    Unsupported,
     Welcome,
+    unsupported,
 )
 from .to_clients import (
     ClusterChanged,
@@ -149,9 +151,11 @@ __all__ = [
     "ShutdownCluster",
     "Stop",
     "SubmitTasks",
+    "Unsupported",
     "WantKeys",
     "Welcome",
     "WorkerExited",
     "WorkerLeaving",
     "WorkersAlive",
+    "unsupported",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..message import Amounts, Facts, Flag, Message, Number, Text, message
+from ..message import Amounts, Facts, Flag, Message, Number, Text, Unknown, message
 
 
 @message(1)
@@ -85,3 +85,19 @@ class Heartbeat(Message):
     """Show that the sender is alive. `facts` are measurements for display (bytes, seconds)."""
 
     facts: Facts
+
+
+@message(8)
+class Unsupported(Message):
+    """Answer a message whose code the receiver does not know; the connection stays open.
+
+    If the message was a request, the sender's request fails.
+    """
+
+    unknown_code: Number
+    request: Number  #: the first field of that message if it is a whole number, else 0
+
+
+def unsupported(unknown: Unknown) -> Unsupported:
+    """Return the answer to a message of an unknown code."""
+    return Unsupported(unknown_code=unknown.unknown_code, request=unknown.request)

@@ -62,6 +62,7 @@ from weft.protocol.wire.messages import (
     ResultsReady,
     ShutdownCluster,
     SubmitTasks,
+    Unsupported,
     WantKeys,
 )
 
@@ -492,6 +493,15 @@ def test_a_shutdown_is_answered_by_the_end_of_the_connection_or_a_denial(bench):
     assert again.reason == "over"
     _, actions = bench.handle(GaveUp("gone"))
     assert actions == [Notify(late, [None])]
+
+
+def test_a_question_that_the_scheduler_does_not_know_ends_with_unsupported(bench):
+    watcher = Listener(wants_data=False)
+    (message,) = bench.do(AskScheduler(watcher, "a question", {}))
+    answer = Unsupported(unknown_code=Ask.code, request=message.request)
+    _, actions = bench.hear(answer)
+    assert actions == [Notify(watcher, [answer])]
+    assert bench.hear(answer) == ([], [])
 
 
 # --- Large results --------------------------------------------------------------------------------

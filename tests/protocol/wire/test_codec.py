@@ -366,7 +366,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "number is a float": (envelope(numbers=(0, 0, 1.0, 0)), "numbers of an envelope"),
     "number is a bool": (envelope(numbers=(0, 0, True, 0)), "numbers of an envelope"),
     "message is no array": (envelope(7), "starts with its code"),
-    "unknown code": (envelope([255]), "unknown message code 255"),
+    "impossible code": (envelope([256]), "message code 256 is not between 1 and 255"),
     "wrong arity": (envelope([Heartbeat.code]), "1 fields expected, 0 came"),
     "array of 4 billion": (b"\xdd\xff\xff\xff\xff", "max_array_len"),
     "map of 4 billion": (b"\xdf\xff\xff\xff\xff", "max_map_len"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -303,7 +305,29 @@ def test_no_common_version_names_both_ranges(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(at_server, WrongVersion)
     for error in (at_client.value, at_server):
         assert "client speaks 3 to 4" in str(error)
-        assert "server 1 to 1" in str(error)
+        assert "server 2 to 2" in str(error)
+
+
+def test_a_peer_of_version_1_gets_one_clear_error_from_either_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def old(make: Callable[[], Any]) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(handshake_messages, "PROTOCOL_MIN", 1)
+            patch.setattr(handshake_messages, "PROTOCOL_MAX", 1)
+            return make()
+
+    for c, s, text in [
+        (old(client), server(), "the client speaks 1 to 1, the server 2 to 2"),
+        (client(), old(server), "the client speaks 2 to 2, the server 1 to 1"),
+    ]:
+        s.start()
+        with pytest.raises(WrongVersion, match=text):
+            c.feed(s.feed(c.start()))
+        at_server = s.on_eof()
+        assert isinstance(at_server, WrongVersion)
+        assert text in str(at_server)
+        assert "install the same release" in str(at_server)
 
 
 @pytest.mark.parametrize(
@@ -331,10 +355,10 @@ def test_the_highest_common_version_is_agreed(
 
 
 def test_a_man_in_the_middle_cannot_lower_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake_messages, "PROTOCOL_MAX", 2)
+    monkeypatch.setattr(handshake_messages, "PROTOCOL_MAX", 3)
     c, s = client(), server()
     s.start()
-    lower = (1).to_bytes(2, "big")
+    lower = (2).to_bytes(2, "big")
 
     server_hello = s.feed(patched(c.start(), PROTO_MAX, lower))
     s.feed(c.feed(patched(server_hello, PROTO_MAX, lower)))

@@ -19,7 +19,9 @@ from weft.protocol.wire.message import (
     MAX_ITEMS,
     MAX_KEY_CHARS,
     MAX_TEXT_CHARS,
+    RESERVED,
     Message,
+    Unknown,
     from_wire,
     message,
 )
@@ -30,8 +32,12 @@ from weft.protocol.wire.messages import (
     Heartbeat,
     KeysData,
     KeysErred,
+    KeysMissing,
     RegisterWorker,
     SubmitTasks,
+    Unsupported,
+    WantKeys,
+    unsupported,
 )
 from weft.protocol.wire.payload import Payload
 
@@ -176,6 +182,48 @@ def test_a_used_code_cannot_be_used_again() -> None:
             pass
 
 
+@pytest.mark.parametrize("code", RESERVED)
+def test_a_reserved_code_is_refused(code: int) -> None:
+    with pytest.raises(ValueError, match=f"reserved for {RESERVED[code]}"):
+
+        @message(code)
+        class Hasty(Message):
+            pass
+
+
+# --- Growth ---------------------------------------------------------------------------------------
+
+
+def test_missing_trailing_fields_get_their_defaults() -> None:
+    missing = from_wire([KeysMissing.code, ["k"], "tcp://h:1"], [])
+    assert missing == KeysMissing(keys=["k"], holder="tcp://h:1", unreachable=False)
+    first, second = (from_wire([WantKeys.code, ["k"]], []) for _ in range(2))
+    assert isinstance(first, WantKeys)
+    assert isinstance(second, WantKeys)
+    assert first == WantKeys(keys=["k"], spec_hashes=[])
+    assert first.spec_hashes is not second.spec_hashes
+
+
+@pytest.mark.parametrize("later", [None, 1, ["k"], {"a": {}}, [[0, 3]]])
+def test_unknown_trailing_fields_are_skipped(later: Any) -> None:
+    whole = GetData(request=1, keys=["k"])
+    assert from_wire([*whole.to_wire(), later, later], []) == whole
+
+
+@pytest.mark.parametrize(
+    ("rest", "request_number"),
+    [([], 0), ([7], 7), ([7, {}], 7), ([-1], 0), ([2**63], 0), ([True], 0), (["7"], 0), ([[7]], 0)],
+)
+def test_unknown_code_is_decoded_with_its_request(rest: list[Any], request_number: int) -> None:
+    unknown = from_wire([250, *rest], [])
+    assert isinstance(unknown, Unknown)
+    assert (unknown.unknown_code, unknown.request) == (250, request_number)
+    answer = unsupported(unknown)
+    assert answer == Unsupported(unknown_code=250, request=request_number)
+    assert from_wire(answer.to_wire(), []) == answer
+    assert unknown.parts(1) == [unknown]
+
+
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_columns_are_declared_of_fields_that_are_columns(cls: type[Message]) -> None:
     names = schema_names(cls)
@@ -207,10 +255,11 @@ def test_tables_are_declared_of_lists_that_are_no_columns(cls: type[Message]) ->
         ([], "array"),
         (["69", 1, []], "array"),
         ([True, 1, []], "array"),
-        ([250, 1], "unknown message code 250"),
-        ([-1], "unknown message code -1"),
-        ([GetData.code], "GetData: 2 fields expected, 0 came"),
-        ([GetData.code, 1, [], 3], "GetData: 2 fields expected, 3 came"),
+        ([0, 1], "message code 0 is not between 1 and 255"),
+        ([-1], "message code -1 is not between 1 and 255"),
+        ([2**70, 1], "is not between 1 and 255"),
+        ([GetData.code], "GetData: at least 2 fields expected, 0 came"),
+        ([KeysMissing.code, ["k"]], "KeysMissing: at least 2 fields expected, 1 came"),
         ([GetData.code, "1", []], "GetData.request: a whole number"),
         ([GetData.code, 1, [""]], "GetData.keys: a key has 1 to"),
         ([KeysData.code, 1, ["a", "b"], [b"x"], []], "KeysData.results: 1 items for 2 rows"),

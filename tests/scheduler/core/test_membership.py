@@ -7,6 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.protocol.wire.message import Unknown
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.info import describe_worker
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
@@ -365,3 +366,47 @@ def test_a_loose_restriction_binds_as_soon_as_a_worker_satisfies_it(board):
         board.worker(name)
         members.append([ws.name for ws in task_class.members])
     assert members == [["other"], ["other", "another"], ["strict"], ["strict"]]
+
+
+# --- Messages of a later release ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["client", "worker", "supervisor", "viewer"])
+def test_a_message_of_unknown_code_is_answered_and_its_sender_goes_on(board, role):
+    peer = board.connect(Role.VIEWER) if role == "viewer" else getattr(board, role)()
+    ping = m.GetMetrics(request=3) if role == "viewer" else m.Heartbeat(facts={})
+    out = board.send(peer, Unknown(250, 5), Unknown(251, 0), ping)
+    assert out[peer][:2] == [
+        m.Unsupported(unknown_code=250, request=5),
+        m.Unsupported(unknown_code=251, request=0),
+    ]
+    assert len(out[peer]) == 3
+    assert board.refused() == []
+
+
+def test_a_message_of_unknown_code_before_registration_ends_the_connection(board):
+    board.send(board.connect(Role.CLIENT), Unknown(250, 0))
+    assert board.refused() == ["a message of unknown code 250 before registration"]
+
+
+def test_a_peer_that_does_not_know_a_message_is_logged_once_for_each_code(board):
+    worker = board.worker("old")
+    answers = [m.Unsupported(unknown_code=code, request=0) for code in (250, 250, 251, 2**40)]
+    board.send(worker, *answers)
+    lines = [action.text for action in board.actions if isinstance(action, LogLine)]
+    lines = [line for line in lines if "does not know" in line]
+    assert [line.partition(":")[0] for line in lines] == [
+        "old does not know messages of code 250",
+        "old does not know messages of code 251",
+    ]
+    assert board.refused() == []
+
+
+def test_a_worker_that_does_not_know_a_fetch_has_none_of_its_data(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", nbytes=1 << 20)
+    out = board.send(client, m.FetchKeys(request=4, keys=["a"]))
+    (fetch,) = out[worker]
+    out = board.send(worker, m.Unsupported(unknown_code=20, request=fetch.request))
+    assert m.KeysData(request=4, keys=[], results=[], missing=["a"]) in out[client]
