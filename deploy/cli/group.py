@@ -1,0 +1,89 @@
+"""The group of all `weft` commands, and the options and the end that they share."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+
+from ..child import LOG_FORMAT
+from .hints import CommandGroup
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"weft {_installed_version()} (Python {sys.version.split()[0]})")
+        ctx.exit()
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("weft")
+    except PackageNotFoundError:
+        return "from a checkout"
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with 'weft scheduler'; in another terminal 'weft worker'; then, in Python, "
+    "weft.Client('tcp://127.0.0.1:8786').",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Print the version.",
+)
+def weft() -> None:
+    """Run Python functions on many machines.
+
+    A cluster is one scheduler, any number of workers, and the clients that connect to it. They find
+    each other by the connection file, which the scheduler writes and only you can read: it has the
+    address and the token, without which a connection is refused.
+    """
+
+
+def log_option(function: F) -> F:
+    """Add the option --log-level."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(_LEVELS, case_sensitive=False),
+        default="info",
+        show_default=True,
+        help="Least level of the lines that are written to standard error.",
+    )(function)
+
+
+def scheduler_options(function: F) -> F:
+    """Add ADDRESS and --connection-file, which find a scheduler."""
+    file = click.option(
+        "--connection-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run "
+        "directory.",
+    )
+    return click.argument("address", required=False)(file(function))
+
+
+def start_log(level: str) -> None:
+    """Write the lines of the log to standard error, from this level on."""
+    logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """End with one line on standard error and this exit code."""
+    click.echo(text, err=True)
+    sys.exit(code)
