@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 #: Seconds until a cause is reported again: at first, and at most.
@@ -140,6 +141,11 @@ class DeathLog:
             else:
                 del self._causes[kind]
         return lines
+
+    @property
+    def next_due(self) -> float:
+        """When the first pause is over, so that `due` may have something; inf if there is none."""
+        return min((c.since + c.pause_s for c in self._causes.values()), default=inf)
 
     def finish(self, now: float) -> list[str]:
         """Return the lines of all counted deaths, and begin anew."""

@@ -23,6 +23,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 from ..protocol.errors import (
@@ -60,7 +61,8 @@ from .core.turns import TURN_COST, Turns
 
 _log = logging.getLogger("weft.scheduler")
 
-TICK_S: Final = 0.1
+#: A peer that does not read is looked at so often.
+SLOW_READERS_S: Final = 0.1
 _ACCEPTED: Final = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER)
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -119,7 +121,9 @@ class SchedulerServer:
         self._paused: dict[int, None] = {}
         #: `_turn` is due
         self._turn_scheduled = False
-        self._tick: asyncio.TimerHandle | None = None
+        #: the next tick, and when it is due (monotonic clock); inf = there is none
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = inf
         self._stopped: asyncio.Event = asyncio.Event()
         #: the bug of weft that ends this scheduler
         self._bug: Exception | None = None
@@ -155,7 +159,7 @@ class SchedulerServer:
         except BaseException:
             await self._close_listeners()
             raise
-        self._tick = self._loop.call_later(TICK_S, self._on_tick)
+        self._set_alarm()
         _log.info("scheduler listens at %s", ", ".join(self.addresses))
 
     async def wait_stopped(self) -> None:
@@ -186,18 +190,13 @@ class SchedulerServer:
         self.state.finish_log(time.monotonic())
         try:
             self._flush()
-            self._stop_ticks()
+            self._clear_alarm()
             for connection in list(self._connections.values()):
                 connection.send([Bye(reason=reason)])
                 connection.close()
         finally:
             await self._close_listeners()
             self._stopped.set()
-
-    def _stop_ticks(self) -> None:
-        if self._tick is not None:
-            self._tick.cancel()
-            self._tick = None
 
     async def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -217,6 +216,8 @@ class SchedulerServer:
         """Queue the messages of one frame; stop reading from the peer if too many wait."""
         turns = self._turns
         now = time.monotonic()
+        if role is Role.VIEWER:
+            self._tick(now)  # it may ask for the measurements
         if turns.passes(peer, role, messages, now):
             self._handle(PeerSent(peer, messages), now)
             self._schedule_flush()
@@ -240,9 +241,32 @@ class SchedulerServer:
             self._turns.close(peer)
             self._schedule_flush()
 
-    def _on_tick(self) -> None:
-        self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
+    # -- ticks -----------------------------------------------------------------------------------
+    def _set_alarm(self) -> None:
+        """Let the next tick come when the core's next deadline is due, and not much later."""
+        due = self.state.next_deadline
+        if self.state.outboxes:  # of peers that do not read now
+            due = min(due, time.monotonic() + SLOW_READERS_S)
+        if due < self._alarm_at and not self.stopping:
+            self._clear_alarm()
+            self._alarm_at = due
+            delay_s = max(due - time.monotonic(), 0.0)
+            self._alarm = self._loop.call_later(delay_s, self._on_alarm)
+
+    def _clear_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = None, inf
+
+    def _on_alarm(self) -> None:
+        self._alarm, self._alarm_at = None, inf
         now = time.monotonic()
+        if now >= self.state.next_deadline or self.state.outboxes:
+            self._tick(now)
+        else:  # what was due has moved, or the loop's clock is coarse
+            self._set_alarm()
+
+    def _tick(self, now: float) -> None:
         try:
             self._handle(self._make_tick(now), now)
         except Exception as bug:
@@ -257,11 +281,6 @@ class SchedulerServer:
         if now >= self.state.next_reassurance:
             tick.receiving = [p for p, c in connections.items() if c.receiving and c.writable]
         return tick
-
-    def _tick_soon(self, due: asyncio.TimerHandle) -> None:
-        if due.when() - self._loop.time() > self.state.next_tick_s:
-            due.cancel()
-            self._tick = self._loop.call_later(self.state.next_tick_s, self._on_tick)
 
     def _measure(self) -> dict[str, Any]:
         listeners = self._listeners
@@ -329,7 +348,7 @@ class SchedulerServer:
         _log.critical(text, during, "".join(f"\n  {line}" for line in story), exc_info=bug)
         self._turns = Turns()
         self._paused.clear()
-        self._stop_ticks()
+        self._clear_alarm()
         for connection in list(self._connections.values()):
             connection.abort()
         if self._stop_task is None:
@@ -360,8 +379,6 @@ class SchedulerServer:
             before, state.before = state.before, []
             for action in before:
                 self._act(action)
-        if state.next_tick_s < TICK_S and self._tick is not None:
-            self._tick_soon(self._tick)
         outboxes = state.outboxes
         for peer in list(outboxes):
             connection = self._connections.get(peer)
@@ -384,6 +401,7 @@ class SchedulerServer:
             after, state.after = state.after, []
             for action in after:
                 self._act(action)
+        self._set_alarm()
 
     def _act(self, action: Action) -> None:
         if type(action) is LogLine:

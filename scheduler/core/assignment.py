@@ -59,6 +59,8 @@ WORTH_RETURNING_NS: Final = 5_000_000
 RETURN_INTERVAL_S: Final = 0.02
 #: A worker that holds so much more than its backlog gets no task of a newcomer.
 MAX_EXCESS_NS: Final = 5_000_000
+#: Time passes before workers are looked at for this again, seconds.
+LEAST_WAIT_S: Final = 0.001
 #: Loaded workers looked at in one pass.
 MAX_LOADED_SEEN: Final = 8
 
@@ -405,13 +407,14 @@ def _ask_back(state: SchedulerState) -> None:
     Let loaded workers return half of what they have not started, and all of it if they are stuck.
     """
     n_wanted = len(state.idle)
+    wait_s = inf
     for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
-        interval = RETURN_INTERVAL_S * 2 ** min(ws.n_fruitless, 6)
-        too_soon = state.now - ws.last_asked < interval
-        if ws.return_asked or too_soon or queue_cost_ns(ws, state.now) < WORTH_RETURNING_NS:
+        left_s = _time_to_ask(ws, state.now)
+        if left_s > 0:
             # Others get their turn at the next pass.
             del state.loaded[ws]
             state.loaded[ws] = None
+            wait_s = min(wait_s, left_s)
             continue
         ws.return_asked = True
         ws.last_asked = state.now
@@ -422,7 +425,35 @@ def _ask_back(state: SchedulerState) -> None:
         state.send(ws.peer, m.ReturnAttempts(count=surplus))
         n_wanted -= 1
         if n_wanted <= 0:
-            return
+            break
+    if len(state.loaded) > MAX_LOADED_SEEN:
+        wait_s = min(wait_s, RETURN_INTERVAL_S / 2)
+    if wait_s < inf:  # else an answer is the next event
+        _look_again(state, max(wait_s, LEAST_WAIT_S))
+
+
+def _time_to_ask(ws: WorkerHandle, now: float) -> float:
+    """Return in how many seconds a loaded worker may be asked for work; inf = after its answer."""
+    if ws.return_asked:
+        return inf
+    interval_s: float = RETURN_INTERVAL_S * 2 ** min(ws.n_fruitless, 6)
+    left_s = ws.last_asked + interval_s - now
+    if queue_cost_ns(ws, now) < WORTH_RETURNING_NS:
+        # It counts as busy for at least the time that has passed since it finished something.
+        left_s = max(left_s, ws.last_progress + WORTH_RETURNING_NS / 1e9 - now)
+    return left_s
+
+
+def _look_again(state: SchedulerState, delay_s: float) -> None:
+    """Let a pass be made after this time at the latest; it asks, if it still finds a reason."""
+    known = state.next_return
+    if known is None or not known.is_pending or known.when > state.awake_s + delay_s:
+        state.deadlines.cancel(known)
+        state.next_return = state.call_after(delay_s, _do_nothing)
+
+
+def _do_nothing(state: SchedulerState) -> None:
+    """An assignment pass follows every event."""
 
 
 def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsReturned) -> None:

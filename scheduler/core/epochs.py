@@ -9,7 +9,10 @@ peer has seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
 
 #: Attempts are numbered from the epoch on, one per so many ns. A scheduler cannot assign tasks
 #: faster, so the numbers of a scheduler whose clock goes on are above all earlier ones.
@@ -17,6 +20,10 @@ NS_PER_ATTEMPT: Final = 1000
 #: Distance from a known epoch where the clock is behind it: how long that scheduler ran is unknown
 #: then, and this leaves room for the attempts of a month at full speed.
 STEP_NS: Final = 10**14
+
+
+#: Least time between two `KeepMembers`.
+KEEP_MEMBERS_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,20 @@ class KeepMembers:
     """An action: keep the present members for the next epoch; put out once per second at most."""
 
     members: Members
+
+
+def note_members(state: SchedulerState) -> None:
+    """Let the members be put out soon: a worker or client has come or gone."""
+    if state.members_due is None:
+        delay_s = max(state.members_kept_at + KEEP_MEMBERS_S - state.now, 0.0)
+        state.members_due = state.call_after(delay_s, _keep_members)
+
+
+def _keep_members(state: SchedulerState) -> None:
+    state.members_due = None
+    state.members_kept_at = state.now
+    members = Members(tuple(state.workers_by_id), tuple(state.clients))
+    state.after.append(KeepMembers(members))
 
 
 def next_epoch(clock_ns: int, *known: int) -> int:

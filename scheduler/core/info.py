@@ -65,18 +65,19 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "n_in_memory": len(ws.has_what),
         "nbytes": ws.nbytes,
         "occupancy_s": ws.occupancy_ns / 1e9,
-        "last_seen_s": max(0.0, state.now - ws.last_seen),
+        "last_seen_s": max(0.0, state.awake_s - state.seen[ws.peer]),
         "metrics": ws.metrics,
     }
 
 
 def describe_client(state: SchedulerState, client: ClientHandle) -> dict[str, Any]:
     """Describe a client; `lost_s` is None while it is connected."""
+    lease = client.lease
     return {
         "id": client.client_id,
         "name": client.name,
         "n_wants": len(client.wants),
-        "lost_s": None if client.lost_at is None else max(0.0, state.now - client.lost_at),
+        "lost_s": None if lease is None else state.awake_s + state.client_lease_s - lease.when,
     }
 
 

@@ -8,6 +8,7 @@ worker's process is alive, or the supervisor is lost as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.deaths import with_advice
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The line about a lost worker waits this long for the reason.
 REASON_WAIT_S: Final = 1.0
+#: A line of the death log is looked for again after this time at the earliest.
+_LEAST_WAIT_S: Final = 0.001
 
 
 @dataclass(slots=True)
@@ -25,20 +28,26 @@ class Loss:
     """A worker that was lost, and the tasks and data that it had."""
 
     name: str
-    when: float
     n_tasks: int
     n_results: int
 
 
 def note_loss(state: SchedulerState, ws: WorkerHandle) -> None:
     """Record the end of a worker's connection, before its tasks and data are removed."""
-    loss = Loss(ws.name, state.now, len(ws.processing), len(ws.has_what))
+    loss = Loss(ws.name, len(ws.processing), len(ws.has_what))
     known = state.exit_reports.get(ws.worker_id)
     if known is not None:
         _report(state, loss, known.reason)
     elif any(s.supervisor_id == ws.supervisor_id for s in state.supervisors.values()):
         state.losses[ws.worker_id] = loss
+        state.call_after(REASON_WAIT_S, _report_unexplained, ws.worker_id, loss)
     else:
+        _report(state, loss, "")
+
+
+def _report_unexplained(state: SchedulerState, worker_id: str, loss: Loss) -> None:
+    if state.losses.get(worker_id) is loss:
+        del state.losses[worker_id]
         _report(state, loss, "")
 
 
@@ -49,21 +58,39 @@ def note_exit(state: SchedulerState, worker_id: str, reason: str) -> None:
         _report(state, loss, reason)
     elif worker_id not in state.workers_by_id:
         text = f"the process of worker {worker_id[:8]}, which is not connected, ended: {reason}"
-        if state.death_log.note("workers that had not joined", reason, state.now):
-            state.log("warning", with_advice(text, reason))
-        else:
-            state.log("info", text)
+        _log_death(state, text, "workers that had not joined", reason)
 
 
-def report_losses(state: SchedulerState, *, is_end: bool = False) -> None:
-    """Log what is due: losses without a reason, and the deaths that were counted."""
+def report_all(state: SchedulerState) -> None:
+    """Log what is kept back, at the end of the scheduler."""
     for worker_id, loss in list(state.losses.items()):
-        if is_end or state.now - loss.when >= REASON_WAIT_S:
-            del state.losses[worker_id]
-            _report(state, loss, "")
-    lines = state.death_log.finish if is_end else state.death_log.due
-    for line in lines(state.now):
+        del state.losses[worker_id]
+        _report(state, loss, "")
+    for line in state.death_log.finish(state.now):
         state.log("warning", line)
+
+
+def _log_death(state: SchedulerState, text: str, name: str, reason: str, **lost: int) -> None:
+    """Log a death: the first of its cause as a warning, of later ones a line with their number."""
+    is_first = state.death_log.note(name, reason, state.now, **lost)
+    if is_first:
+        state.log("warning", with_advice(text, reason))
+    else:
+        state.log("info", text)
+    if state.death_line is None:
+        _wait_for_line(state)
+
+
+def _wait_for_line(state: SchedulerState) -> None:
+    due = state.death_log.next_due
+    delay_s = max(due - state.now, _LEAST_WAIT_S)
+    state.death_line = None if due == inf else state.call_after(delay_s, _report_deaths)
+
+
+def _report_deaths(state: SchedulerState) -> None:
+    for line in state.death_log.due(state.now):
+        state.log("warning", line)
+    _wait_for_line(state)
 
 
 def _report(state: SchedulerState, loss: Loss, reason: str) -> None:
@@ -72,10 +99,8 @@ def _report(state: SchedulerState, loss: Loss, reason: str) -> None:
         f"worker {loss.name} is lost ({why}): {loss.n_tasks} tasks are placed again, "
         f"{loss.n_results} results were there"
     )
-    # A connection that ends without a death, and without lost work, is no warning.
-    if (reason or loss.n_tasks or loss.n_results) and state.death_log.note(
-        loss.name, why, state.now, n_tasks=loss.n_tasks, n_results=loss.n_results
-    ):
-        state.log("warning", with_advice(text, why))
-    else:
+    if reason or loss.n_tasks or loss.n_results:
+        n_tasks, n_results = loss.n_tasks, loss.n_results
+        _log_death(state, text, loss.name, why, n_tasks=n_tasks, n_results=n_results)
+    else:  # a connection that ends without a death, and without lost work, is no warning
         state.log("info", text)

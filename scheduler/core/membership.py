@@ -1,48 +1,37 @@
-"""Peers that come and go: registration, leases, liveness, the size of the cluster.
+"""Peers that come and go: registration, leases, the size of the cluster.
 
 A connection is a *session*; identity is the uuid in the registration. A worker that comes back is a
 new handle: its tasks were placed again when its connection closed. The wants of a client outlive
 its connection by `client_lease_s`.
-
-Liveness is judged by the socket first, then by the worker's supervisor, which answers even while
-user code holds the interpreter lock: a worker that is merely silent is lost only when its
-supervisor is silent (or absent), too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
-from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...protocol.wording import counted
-from .epochs import KeepMembers, Members
-from .losses import note_exit, note_loss, report_losses
+from .epochs import note_members
+from .liveness import note_alive
+from .losses import note_exit, note_loss
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .placement import extend_class, fill_class
 from .recovery import count_death, lose_worker, notify_workers_of_loss
-from .refusals import explain_unrunnable, forget_refusal, remember_refusal
-from .shrinking import shrink
+from .refusals import forget_refusal, remember_refusal
 from .submission import unwant
-from .tasks import NO_WORKER, SchedulerTask, TaskClass
-from .transitions import enqueue, file_unrunnable, move, release_unneeded
+from .tasks import NO_WORKER, TaskClass
+from .transitions import enqueue, move, release_unneeded
+from .unrunnable import file_unrunnable
 
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: A worker's supervisor has this long to report what ran when it died.
-EXIT_REPORT_WAIT_S: Final = 60.0
 #: The reason for the end of a worker's process is cut to so many characters.
 MAX_REASON_CHARS: Final = 500
 #: Threads of one worker.
 MAX_NTHREADS: Final = 1 << 16
-#: Least time between two `KeepMembers`.
-KEEP_MEMBERS_S: Final = 1.0
-#: Keys named in one KeysUnrunnable message.
-MAX_KEYS_NAMED: Final = 20
 
 
 # -- registration ---------------------------------------------------------------------------------
@@ -94,10 +83,13 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
     if isinstance(message, m.RegisterWorker):
         _refuse_other_clients(state, message.facts)
         _add_worker(state, WorkerHandle(peer, message, state.now))
+        note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):
+        del state.seen[peer]  # the silence of a client has no consequence
         _add_client(state, peer, message)
     elif isinstance(message, m.RegisterSupervisor):
-        state.supervisors[peer] = SupervisorHandle(peer, message.supervisor_id, state.now)
+        state.supervisors[peer] = SupervisorHandle(peer, message.supervisor_id)
+        note_alive(state, peer)
     return True
 
 
@@ -173,12 +165,13 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
         client = ClientHandle(message.client_id, message.name, state.next_client)
         state.next_client += 1
         state.clients[message.client_id] = client
-        state.members_changed = True
+        note_members(state)
         state.counters.clients_joined += 1
     elif client.peer is not None:
         state.supersede(client.peer)
     client.peer = peer
-    client.lost_at = None
+    state.deadlines.cancel(client.lease)
+    client.lease = None
     client.facts = message.facts
     state.clients_by_peer[peer] = client
     state.log("info", f"client {client.name} connected")
@@ -198,7 +191,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
         ws.name = f"{ws.name}-{ws.worker_id[:6]}"
     state.workers[ws.peer] = ws
     state.workers_by_id[ws.worker_id] = ws
-    state.members_changed = True
+    note_members(state)
     state.workers_by_address[ws.address] = ws
     state.idle[ws] = None
     forget_refusal(state, ws.name, ws.host)
@@ -246,6 +239,7 @@ def on_closed(state: SchedulerState, peer: int) -> None:
     role = state.roles.pop(peer, None)
     state.levels.pop(peer, None)
     state.strangers.pop(peer, None)
+    state.seen.pop(peer, None)
     if role is Role.WORKER:
         ws = state.workers.get(peer)
         if ws is not None:
@@ -254,7 +248,7 @@ def on_closed(state: SchedulerState, peer: int) -> None:
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
             client.peer = None
-            client.lost_at = state.now
+            client.lease = state.call_after(state.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")
     elif role is Role.SUPERVISOR:
         state.supervisors.pop(peer, None)
@@ -264,7 +258,7 @@ def _remove_worker(
     state: SchedulerState, ws: WorkerHandle, *, left_because: str | None = None
 ) -> None:
     del state.workers[ws.peer]
-    state.members_changed = True
+    note_members(state)
     if state.workers_by_id.get(ws.worker_id) is ws:
         del state.workers_by_id[ws.worker_id]
     if state.workers_by_address.get(ws.address) is ws:
@@ -310,7 +304,7 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
 
 def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:
     """A worker leaves in order."""
-    del state.roles[ws.peer], state.levels[ws.peer]
+    del state.roles[ws.peer], state.levels[ws.peer], state.seen[ws.peer]
     _remove_worker(state, ws, left_because=message.reason)
     # Its running tasks were not the reason for its end, whatever its supervisor reports.
     state.lost_workers.pop(ws.worker_id, None)
@@ -331,9 +325,16 @@ def on_supervisor_bye(state: SchedulerState, supervisor: SupervisorHandle, messa
     on_closed(state, supervisor.peer)
 
 
+def _end_lease(state: SchedulerState, client: ClientHandle) -> None:
+    state.counters.clients_expired += 1
+    state.log("info", f"client {client.name} did not come back: its futures are released")
+    _expire(state, client)
+
+
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
     del state.clients[client.client_id]
-    state.members_changed = True
+    note_members(state)
+    state.deadlines.cancel(client.lease)
     tasks = list(client.wants)
     for task in tasks:
         unwant(client, task)
@@ -351,36 +352,6 @@ def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.Shutdown
     state.stop(message.reason)
 
 
-# -- liveness -------------------------------------------------------------------------------------
-def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
-    """Note that a peer is alive, and answer, so that it knows the same of the scheduler."""
-    if isinstance(who, (WorkerHandle, SupervisorHandle)):
-        who.last_seen = state.now
-    if isinstance(who, WorkerHandle):
-        who.metrics = message.facts
-    if isinstance(who, (WorkerHandle, ClientHandle, SupervisorHandle)):
-        _answer_heartbeat(state, who.peer)
-
-
-def _answer_heartbeat(state: SchedulerState, peer: int | None) -> None:
-    assert peer is not None, "messages come over connections"
-    state.send(peer, m.Heartbeat(facts={}))
-
-
-def on_workers_alive(
-    state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkersAlive
-) -> None:
-    """Note that a supervisor's workers are alive, even those that cannot report it themselves."""
-    supervisor.last_seen = state.now
-    _answer_heartbeat(state, supervisor.peer)
-    for worker_id, rss in zip(message.worker_ids, message.rss, strict=True):
-        ws = state.workers_by_id.get(worker_id)
-        if ws is not None:
-            ws.last_seen = state.now
-            # A worker whose task holds the interpreter lock sends no heartbeats.
-            ws.metrics = {**ws.metrics, "rss": rss}
-
-
 def on_worker_exited(
     state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkerExited
 ) -> None:
@@ -388,11 +359,11 @@ def on_worker_exited(
 
     A report is kept for a registered worker only: nothing was run by one that never registered.
     """
-    supervisor.last_seen = state.now
+    note_alive(state, supervisor.peer)
     worker_id = message.worker_id
     ws = state.workers_by_id.get(worker_id)
     lost = state.lost_workers.get(worker_id)
-    known = ws if ws is not None else lost[1] if lost is not None else None
+    known = ws if ws is not None else lost[0] if lost is not None else None
     if known is not None and known.supervisor_id != supervisor.supervisor_id:
         state.counters.reports_stale += 1
         return
@@ -404,105 +375,3 @@ def on_worker_exited(
         count_death(state, message)
     if ws is not None:
         state.exit_reports[worker_id] = message
-
-
-def on_tick(state: SchedulerState, unread: Sequence[int]) -> None:
-    """Look for leases that ended, silent workers, and tasks that no worker can run."""
-    now = state.now
-    for client in list(state.clients.values()):
-        if client.lost_at is not None and now - client.lost_at > state.client_lease_s:
-            state.counters.clients_expired += 1
-            state.log("info", f"client {client.name} did not come back: its futures are released")
-            _expire(state, client)
-    _note_unread(state, unread)
-    _end_silent(state)
-    if state.members_changed and now - state.members_kept_at >= KEEP_MEMBERS_S:
-        state.members_changed = False
-        state.members_kept_at = now
-        members = Members(tuple(state.workers_by_id), tuple(state.clients))
-        state.after.append(KeepMembers(members))
-    shrink(state)
-    report_losses(state)
-    for worker_id in [w for w, entry in state.lost_workers.items() if _is_old(now, entry[0])]:
-        del state.lost_workers[worker_id]
-    for task_class in list(state.classes.values()):
-        if task_class.members:
-            for task in list(task_class.unrunnable):
-                enqueue(state, task)  # its inputs may be within reach by now
-        if (
-            task_class.unrunnable
-            and not task_class.warned
-            and now - task_class.unrunnable_since > state.unrunnable_after_s
-        ):
-            task_class.warned = True
-            _report_unrunnable(state, task_class)
-
-
-def _note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
-    """Count peers whose messages wait as alive: their heartbeats stand behind these."""
-    for peer in unread:
-        if peer in state.strangers:
-            # To the end, because these are in order of time.
-            del state.strangers[peer]
-            state.strangers[peer] = state.now
-        who = state.workers.get(peer) or state.supervisors.get(peer)
-        if who is not None:
-            who.last_seen = state.now
-
-
-def _end_silent(state: SchedulerState) -> None:
-    """End the sessions of peers that have sent nothing for too long.
-
-    Clients are not judged: a program that is suspended, or computes in the loop of its client,
-    keeps what it wants for as long as its connection lasts.
-    """
-    now, silence = state.now, state.heartbeat_s * MISSED_HEARTBEATS
-    # Messages that arrived while the scheduler itself was held up are still to be read.
-    held_up_s = 0.0 if state.last_tick is None else now - state.last_tick - state.heartbeat_s
-    state.last_tick = now
-    if held_up_s > 0:
-        for ws in state.workers.values():
-            ws.last_seen += held_up_s
-        for supervisor in state.supervisors.values():
-            supervisor.last_seen += held_up_s
-        for peer in state.strangers:
-            state.strangers[peer] += held_up_s
-    for ws in list(state.workers.values()):
-        if now - ws.last_seen > silence:
-            state.refuse(
-                ws.peer, f"worker {ws.name} and its supervisor were silent for {silence:g} s"
-            )
-    for supervisor in list(state.supervisors.values()):
-        if now - supervisor.last_seen > silence:
-            state.refuse(supervisor.peer, f"the supervisor was silent for {silence:g} s")
-    for peer, since in list(state.strangers.items()):
-        if now - since <= silence:
-            break  # so is it with all that came later
-        role = state.roles[peer].name.lower()
-        state.refuse(peer, f"the {role} did not register within {silence:g} s")
-
-
-def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:
-    """Send a heartbeat to peers whose frame takes long: their own wait behind it."""
-    if state.now < state.next_reassurance:
-        return
-    if state.next_reassurance != float("-inf"):
-        for peer in receiving:
-            if peer in state.roles and peer not in state.strangers:
-                state.send(peer, m.Heartbeat(facts={}))
-    state.next_reassurance = state.now + state.heartbeat_s
-
-
-def _is_old(now: float, then: float) -> bool:
-    return now - then > EXIT_REPORT_WAIT_S
-
-
-def _report_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
-    reason = explain_unrunnable(state, task_class)
-    by_client: dict[ClientHandle, list[str]] = {}
-    task: SchedulerTask
-    for task in task_class.unrunnable:
-        for client in task.wanted_by:
-            by_client.setdefault(client, []).append(task.key)
-    for client, keys in by_client.items():
-        state.send_client(client, m.KeysUnrunnable(keys=keys[:MAX_KEYS_NAMED], reason=reason))

@@ -6,7 +6,7 @@ that copy in the records. When the last copy is lost, the task is computed again
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
@@ -21,19 +21,22 @@ from .transitions import (
     activate,
     assigned_behind,
     drop_attempt,
+    enqueue,
     err,
-    file_unrunnable,
     move,
     take_back,
     wait_or_enqueue,
 )
+from .unrunnable import file_unrunnable
 
 if TYPE_CHECKING:
     from .state import SchedulerState
 
 #: Number of times that a task is placed anew at once because the holder of an input cannot be
-#: reached; then it is placed once per tick, for longer than it takes to notice a holder's death.
-MAX_UNREACHABLE_ROUNDS = 8
+#: reached; then it is placed after a pause each, for longer than it takes to notice a holder's
+#: death.
+MAX_UNREACHABLE_ROUNDS: Final = 8
+RETRY_S: Final = 0.1
 
 
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
@@ -92,6 +95,7 @@ def _give_up_unreachable(
     A holder that died is out of reach as well, until that is noticed and its data made again.
     """
     patience = state.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    aside: list[SchedulerTask] = []
     is_known = holder in state.workers_by_address
     for task in tasks:
         n, first, last = state.out_of_reach.get(task, (0, state.now, state.now))
@@ -104,12 +108,22 @@ def _give_up_unreachable(
         if task.state == QUEUED:
             move(state, task, NO_WORKER)
             file_unrunnable(state, task)
+            aside.append(task)
         if is_known and state.now - first > patience and task.state in ACTIVE:
             text = (
                 f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "
                 f"last one was to fetch from {holder} to {ws.name} ({ws.address})"
             )
             err(state, task, data_lost(task.key, text))
+    if aside:
+        state.call_after(RETRY_S, _try_again, aside)
+
+
+def _try_again(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """Queue tasks again that were set aside: their inputs may be within reach by now."""
+    for task in tasks:
+        if task.state == NO_WORKER and task.group.task_class.members:
+            enqueue(state, task)
 
 
 def on_report_missing(

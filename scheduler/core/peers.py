@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire.messages import RegisterWorker
 
 if TYPE_CHECKING:
+    from .deadlines import Deadline
     from .tasks import SchedulerTask, TaskClass
 
 #: A worker gets more while its unstarted and running work is shorter than this (per thread).
@@ -38,7 +39,6 @@ class WorkerHandle:
         "is_leaving",
         "last_asked",
         "last_progress",
-        "last_seen",
         "memory_limit",
         "metrics",
         "n_fruitless",
@@ -96,7 +96,6 @@ class WorkerHandle:
         #: it finishes what it runs and gets nothing more: it is in no class, not idle, not loaded
         self.is_leaving = False
         self.last_asked = float("-inf")
-        self.last_seen = now
         #: when it last finished something, or was given something while idle
         self.last_progress = now
 
@@ -137,7 +136,7 @@ class ClientHandle:
         "alone",
         "client_id",
         "facts",
-        "lost_at",
+        "lease",
         "name",
         "number",
         "peer",
@@ -156,8 +155,8 @@ class ClientHandle:
         self.wants: dict[SchedulerTask, None] = {}
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)
-        #: when its connection closed without a Bye; None while connected
-        self.lost_at: float | None = None
+        #: the end of its lease, since its connection closed without a Bye; None while connected
+        self.lease: Deadline | None = None
 
     def __repr__(self) -> str:
         return f"<ClientHandle {self.name}>"
@@ -166,9 +165,8 @@ class ClientHandle:
 class SupervisorHandle:
     """The liveness line of one supervisor."""
 
-    __slots__ = ("last_seen", "peer", "supervisor_id")
+    __slots__ = ("peer", "supervisor_id")
 
-    def __init__(self, peer: int, supervisor_id: str, now: float) -> None:
+    def __init__(self, peer: int, supervisor_id: str) -> None:
         self.peer = peer
         self.supervisor_id = supervisor_id
-        self.last_seen = now

@@ -8,7 +8,7 @@ sent (its supervisor knows), count against a task.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.deaths import summarize
 from ...protocol.wire import messages as m
@@ -22,6 +22,9 @@ from .transitions import ACTIVE, err, take_back
 
 if TYPE_CHECKING:
     from .state import SchedulerState
+
+#: A worker's supervisor has this long to report what ran when it died.
+EXIT_REPORT_WAIT_S: Final = 60.0
 
 
 def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
@@ -64,9 +67,15 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     end_relays(state, ws)
     report = state.exit_reports.pop(ws.worker_id, None)
     if (processing or held) and ws.supervisor_id:
-        state.lost_workers[ws.worker_id] = (state.now, ws, processing, held)
+        lost_worker = state.lost_workers[ws.worker_id] = (ws, processing, held)
+        state.call_after(EXIT_REPORT_WAIT_S, _end_wait_for_report, lost_worker)
         if report is not None:
             count_death(state, report)
+
+
+def _end_wait_for_report(state: SchedulerState, lost: tuple[WorkerHandle, Any, Any]) -> None:
+    if state.lost_workers.get(lost[0].worker_id) is lost:
+        del state.lost_workers[lost[0].worker_id]
 
 
 def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
@@ -88,7 +97,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     lost = state.lost_workers.pop(report.worker_id, None)
     if lost is None:
         return
-    _, ws, processing, held = lost
+    ws, processing, held = lost
     for attempt in report.running:
         task = processing.get(attempt)
         is_served = task is None

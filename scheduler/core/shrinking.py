@@ -2,7 +2,7 @@
 
 A dict does not shrink when its entries are deleted: after a million tasks the empty tables take
 100 MB and more. And the keys of the story were allocated among the records of those tasks, so they
-keep the memory around them alive. Both are reduced in small parts, one per tick, because
+keep the memory around them alive. Both are reduced in small parts, with pauses, because
 everything else waits meanwhile: a table that once had a million entries takes 2 to 7 ms. Free
 memory of the process is returned to the system when clients have requested nothing for a while:
 that takes 20 ms of processor time after a million tasks, nearly all of it in the kernel.
@@ -10,15 +10,24 @@ that takes 20 ms of processor time after a million tasks, nearly all of it in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: How often tables are checked while the scheduler is idle.
+#: The pause between two rounds of looks at all tables, and that between two parts of one.
 INTERVAL_S: Final = 1.0
+PAUSE_S: Final = 0.1
+#: Owners of tables that are looked at in one part.
+OWNERS_PER_PART: Final = 500
+#: The tables whose size depends on the number of tasks, by type of their owner.
+_TABLES: Final = {
+    "SchedulerState": ("tasks", "functions", "n_exceptions", "deaths", "out_of_reach"),
+    "ClientHandle": ("wants",),
+    "WorkerHandle": ("has_what", "processing", "zombies"),
+    "TaskClass": ("unrunnable",),
+}
 #: A table is made anew if it takes more bytes than this, and more than this per entry (a full one
 #: takes 40 to 100).
 LARGE_NBYTES: Final = 1 << 20
@@ -37,38 +46,46 @@ class ReturnMemory:
     """An action: return the memory that is free, since many tasks are gone and few are left."""
 
 
-def shrink(state: SchedulerState) -> None:
-    """Give one part of the memory back that is not needed any more."""
-    if state.now < state.next_shrink:
+def keep_small(state: SchedulerState) -> None:
+    """Look at the tables from now on, until there is no task and nothing to give back."""
+    if state.next_shrink is None:
+        state.next_shrink = state.call_after(INTERVAL_S, _shrink)
+
+
+def _shrink(state: SchedulerState) -> None:
+    """Give one part of the memory back that is not needed any more, and come back."""
+    if _shrink_one(state) or state.to_shrink:
+        delay_s = PAUSE_S
+    elif state.tasks or state.has_shrunk:
+        delay_s = INTERVAL_S
+        is_quiet = state.now - state.last_submission > QUIET_S
+        if state.has_shrunk and is_quiet and len(state.tasks) <= FEW_TASKS:
+            state.has_shrunk = False
+            state.after.append(ReturnMemory())
+    else:
+        state.next_shrink = None
         return
+    state.next_shrink = state.call_after(delay_s, _shrink)
+
+
+def _shrink_one(state: SchedulerState) -> bool:
+    """Make one thing smaller; False if nothing of this part of the round is too large."""
     story = state.story
     n_keys = STORY_KEYS + STORY_KEYS_PER_TASK * len(state.tasks)
     if story.n_keys > n_keys:
         story.cut(max(n_keys, story.n_keys - STORY_PART))
         state.has_shrunk = True
-        return
-    for owner, name in _tables(state):
-        table: dict[Any, Any] = getattr(owner, name)
-        if table.__sizeof__() > max(LARGE_NBYTES, SPARSE_NBYTES * len(table)):
-            setattr(owner, name, dict(table))
-            state.has_shrunk = True
-            return
-    is_quiet = state.now - state.last_submission > QUIET_S
-    if state.has_shrunk and is_quiet and len(state.tasks) <= FEW_TASKS:
-        state.has_shrunk = False
-        state.after.append(ReturnMemory())
-    state.next_shrink = state.now + INTERVAL_S
-
-
-def _tables(state: SchedulerState) -> Iterator[tuple[object, str]]:
-    """List the tables whose size depends on the number of tasks, by owner and attribute."""
-    for name in ("tasks", "functions", "n_exceptions", "deaths", "out_of_reach"):
-        yield state, name
-    for client in state.clients.values():
-        yield client, "wants"
-    for ws in state.workers.values():
-        yield ws, "has_what"
-        yield ws, "processing"
-        yield ws, "zombies"
-    for task_class in state.classes.values():
-        yield task_class, "unrunnable"
+        return True
+    owners = state.to_shrink
+    if not owners:
+        owners += [*state.workers.values(), *state.clients.values(), *state.classes.values(), state]
+    for _ in range(min(len(owners), OWNERS_PER_PART)):
+        owner = owners.pop()
+        for name in _TABLES[type(owner).__name__]:
+            table: dict[Any, Any] = getattr(owner, name)
+            if table.__sizeof__() > max(LARGE_NBYTES, SPARSE_NBYTES * len(table)):
+                setattr(owner, name, dict(table))
+                state.has_shrunk = True
+                owners.append(owner)
+                return True
+    return False

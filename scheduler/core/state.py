@@ -7,6 +7,7 @@ of functions over this state: `submission` (requests of clients), `assignment` (
 which task), `completion` (reports of workers), `recovery` (the loss of a worker), `missing` (data
 that a holder does not have), `relays` (data sent through the scheduler), `questions` (about the
 cluster), `membership` (peers that come and go), `permissions` (the messages that a token permits),
+`liveness` (peers that are silent), `deadlines` (what is due when time has passed),
 `transitions` (a task's life, as a table), `validate` (the invariants).
 
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
@@ -16,7 +17,7 @@ The shell (`server.py`) turns connections into events and out-boxes into frames:
 
     PeerConnected(peer, role, level) -> PeerSent(peer, messages)* -> PeerClosed(peer)
 
-with a `SchedulerTick` a few times a second in between.
+with a `SchedulerTick` in between whenever `next_deadline` has come.
 
 A peer is a number that the shell never uses twice. After one or more events the shell drains
 `before`, `outboxes` (messages in order, one list per peer) and `after`, as the drain contract of
@@ -42,12 +43,13 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import MAX_CODE, Message, Unknown
-from . import assignment, completion, membership, missing, relays, submission
+from . import assignment, completion, liveness, membership, missing, relays, submission
 from .counters import Counters
+from .deadlines import Deadline, Deadlines
 from .epochs import NS_PER_ATTEMPT, KeepMembers, Members
 from .failures import Failures
 from .info import metrics
-from .losses import Loss, report_losses
+from .losses import Loss, report_all
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, deny
 from .prefixes import Prefixes
@@ -86,7 +88,7 @@ class PeerClosed:
 
 @dataclass(slots=True)
 class SchedulerTick:
-    """Time has passed (a few times a second): leases, stuck backlogs, unrunnable tasks."""
+    """Time has passed: `SchedulerState.next_deadline` has come, or the shell has news."""
 
     #: measurements of the shell (bytes, refused handshakes), for `info.metrics` only
     measurements: dict[str, Any] = field(default_factory=dict)
@@ -169,9 +171,10 @@ class SchedulerState:
         self.epoch = epoch
         #: the members of the last epoch, as far as they are on record
         self.expected = expected or Members()
-        #: workers or clients have come or gone since the last `KeepMembers`, which was then
-        self.members_changed = False
+        #: when the last `KeepMembers` was put out, and when the next one is due; None = no worker
+        #: and no client has come or gone since
         self.members_kept_at = float("-inf")
+        self.members_due: Deadline | None = None
         #: sent to every peer that registers: versions, where the HTTP pages are
         self.facts: dict[str, Any] = {}
         self.client_lease_s = client_lease_s
@@ -201,8 +204,13 @@ class SchedulerState:
         self.roles: dict[int, Role] = {}
         #: {peer: the level of its token} of the same
         self.levels: dict[int, Level] = {}
-        #: {peer: since when} of those that must register and have not yet, in order of time
-        self.strangers: dict[int, float] = {}
+        #: {peer: None} of those that must register and have not yet
+        self.strangers: dict[int, None] = {}
+        #: {peer: waking time of its last sign of life} of strangers, workers and supervisors, whose
+        #: silence ends their session; in order of time
+        self.seen: OrderedDict[int, float] = OrderedDict()
+        #: when the first of `seen` may have been silent for too long; None while there is none
+        self.silence_check: Deadline | None = None
         #: {peer: worker} of all registered workers
         self.workers: dict[int, WorkerHandle] = {}
         self.workers_by_id: dict[str, WorkerHandle] = {}
@@ -227,16 +235,16 @@ class SchedulerState:
         self.touched: dict[WorkerHandle, None] = {}
 
         #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
-        #: its worker. Of these, some are in state no_worker until the next tick.
+        #: its worker. Of these, some are in state no_worker until `missing.RETRY_S` is over.
         self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
         #: {task: own exceptions so far} of tasks with retries
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
         self.deaths: dict[SchedulerTask, list[str]] = {}
-        #: {worker_id: (when, worker, {attempt: task} processing, {attempt: task} whose only copy it
-        #: had)} of lost workers whose supervisor has not reported yet
+        #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
+        #: of lost workers whose supervisor has not reported yet
         self.lost_workers: dict[
-            str, tuple[float, WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
+            str, tuple[WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
         ] = {}
         #: {worker_id: report} that came before the connection of that registered worker closed
         self.exit_reports: dict[str, m.WorkerExited] = {}
@@ -245,6 +253,8 @@ class SchedulerState:
         self.losses: dict[str, Loss] = {}
         #: the deaths that were logged, or counted, a short time ago
         self.death_log = DeathLog("were lost")
+        #: when a line of `death_log` may be due; None while it has counted nothing
+        self.death_line: Deadline | None = None
         #: {request to a worker: relay}: clients' fetches that workers are answering, and which
         #: worker is asked
         self.relays: dict[int, relays.FetchRelay] = {}
@@ -277,13 +287,15 @@ class SchedulerState:
         self.story = Story()
         #: {code: None} of messages that a peer did not know, each of which was logged
         self.not_known: dict[int, None] = {}
-        #: when `shrinking` looks at the tables next, and whether it has made something smaller
-        #: since memory was returned
-        self.next_shrink = 0.0
+        #: when `shrinking` looks at the next tables, the owners of those that are left in this
+        #: round, and whether it has made something smaller since memory was returned
+        self.next_shrink: Deadline | None = None
+        self.to_shrink: list[object] = []
         self.has_shrunk = False
+        #: when an assignment pass is made at the latest, because work may be asked back then
+        self.next_return: Deadline | None = None
         self.now = 0.0
-        #: when the last `SchedulerTick` came; None before the first
-        self.last_tick: float | None = None
+        self.deadlines = Deadlines(heartbeat_s)
         #: when peers that are sending a long frame are sent a heartbeat next
         self.next_reassurance = float("-inf")
 
@@ -298,7 +310,7 @@ class SchedulerState:
                 m.ReportMissing: missing.on_report_missing,
                 m.Ask: on_ask,
                 m.ShutdownCluster: membership.on_shutdown,
-                m.Heartbeat: membership.on_heartbeat,
+                m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_client_bye,
                 m.Unsupported: _on_unsupported,
             },
@@ -311,21 +323,21 @@ class SchedulerState:
                 m.KeysMissing: missing.on_keys_missing,
                 m.KeysData: relays.on_worker_data,
                 m.WorkerLeaving: membership.on_worker_leaving,
-                m.Heartbeat: membership.on_heartbeat,
+                m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
                 m.Unsupported: _on_unsupported,
             },
             Role.SUPERVISOR: {
-                m.WorkersAlive: membership.on_workers_alive,
+                m.WorkersAlive: liveness.on_workers_alive,
                 m.WorkerExited: membership.on_worker_exited,
-                m.Heartbeat: membership.on_heartbeat,
+                m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_supervisor_bye,
                 m.Unsupported: _on_unsupported,
             },
             Role.VIEWER: {
                 m.GetMetrics: _on_get_metrics,
                 m.Ask: on_ask,
-                m.Heartbeat: membership.on_heartbeat,
+                m.Heartbeat: liveness.on_heartbeat,
                 m.Unsupported: _on_unsupported,
             },
         }
@@ -338,8 +350,9 @@ class SchedulerState:
             self._on_received(event.peer, event.messages)
         elif type(event) is SchedulerTick:
             self.measurements = event.measurements
-            membership.on_tick(self, event.unread)
-            membership.reassure(self, event.receiving)
+            liveness.note_unread(self, event.unread)
+            self.deadlines.run(now, self)
+            liveness.reassure(self, event.receiving)
             for stuck, reason in find_stuck(self, event.unwritable):
                 del self.outboxes[stuck]
                 self.before.append(CutOff(stuck, reason))
@@ -347,7 +360,8 @@ class SchedulerState:
             self.roles[event.peer] = event.role
             self.levels[event.peer] = event.level
             if event.role is not Role.VIEWER:
-                self.strangers[event.peer] = now
+                self.strangers[event.peer] = None
+                liveness.note_alive(self, event.peer)
         elif type(event) is PeerClosed:
             membership.on_closed(self, event.peer)
         assignment.settle(self)
@@ -404,10 +418,24 @@ class SchedulerState:
         first = islice(keys, MAX_STORIES)
         return [f"{key}: {line}" for key in first for line in self.story.of(key)]
 
+    # -- time -------------------------------------------------------------------------------------
     @property
-    def next_tick_s(self) -> float:
-        """Seconds until the next `SchedulerTick`: few if a worker is idle and others are loaded."""
-        return 0.01 if self.idle and self.loaded else 0.1
+    def next_deadline(self) -> float:
+        """When the next `SchedulerTick` must come at the latest (by the clock of the events)."""
+        return min(self.deadlines.next_tick(), self.next_reassurance)
+
+    @property
+    def awake_s(self) -> float:
+        """The waking time (see `deadlines.py`) at the present event, seconds."""
+        return self.deadlines.awake(self.now)
+
+    def call_after(self, delay_s: float, action: Callable[..., None], *args: Any) -> Deadline:
+        """Let `action(state, *args)` be due after `delay_s` seconds of waking time.
+
+        `deadlines.cancel` takes the result. An action is done in a tick, like an event: an
+        assignment pass follows.
+        """
+        return self.deadlines.add(self.now, delay_s, action, *args)
 
     # -- out-boxes --------------------------------------------------------------------------------
     def send(self, peer: int, message: Message) -> None:
@@ -452,7 +480,7 @@ class SchedulerState:
     def finish_log(self, now: float) -> None:
         """Add the lines that were kept back, at the end of the scheduler."""
         self.now = now
-        report_losses(self, is_end=True)
+        report_all(self)
 
     def stop(self, reason: str) -> None:
         """Ask the shell to end the process after the out-boxes are sent."""

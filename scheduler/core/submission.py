@@ -17,6 +17,7 @@ from ...protocol.wire.failure import data_lost, key_conflict
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .placement import fill_class
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from .shrinking import keep_small
 from .tasks import (
     ERRED,
     FORGOTTEN,
@@ -124,6 +125,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         if not group.function.n_tasks:
             retire_function(state, group.function)
     drop_class(state, task_class)
+    keep_small(state)
 
 
 def _peer(client: ClientHandle) -> int:

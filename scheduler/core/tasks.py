@@ -17,6 +17,7 @@ from .prefixes import Prefix
 from .queues import ReadyQueue
 
 if TYPE_CHECKING:
+    from .deadlines import Deadline
     from .peers import ClientHandle, WorkerHandle
 
 State = Literal[
@@ -64,8 +65,7 @@ class TaskClass:
         "queue",
         "resources",
         "unrunnable",
-        "unrunnable_since",
-        "warned",
+        "unrunnable_notice",
         "workers",
     )
 
@@ -87,9 +87,8 @@ class TaskClass:
         self.level = 0
         #: tasks in state no_worker; not empty only while `members` is empty
         self.unrunnable: dict[SchedulerTask, None] = {}
-        #: when the first of them came (clock of the events), and whether clients were notified
-        self.unrunnable_since = 0.0
-        self.warned = False
+        #: when clients are notified that the first of them waits; pending only while one does
+        self.unrunnable_notice: Deadline | None = None
         #: workers that may run it
         self.members: dict[WorkerHandle, None] = {}
         #: those of `members` that have room for one more (`WorkerHandle.has_room`), idle ones

@@ -41,6 +41,7 @@ from .tasks import (
     State,
     TaskClass,
 )
+from .unrunnable import file_unrunnable, unfile_unrunnable
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -114,7 +115,7 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
             elif level_of(task.priority) <= task_class.level:
                 task_class.level = queue.best_level()
     elif start == NO_WORKER:
-        task.group.task_class.unrunnable.pop(task)
+        unfile_unrunnable(state, task)
     elif start == PROCESSING:
         _leave_processing(state, task)
     elif start == MEMORY:
@@ -259,15 +260,6 @@ def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None
         task_class.level = level
         if task_class.resources:
             state.takers.update(task_class.members)
-
-
-def file_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
-    """File a task that has just become no_worker."""
-    task_class = task.group.task_class
-    if not task_class.unrunnable:
-        task_class.unrunnable_since = state.now
-        task_class.warned = False
-    task_class.unrunnable[task] = None
 
 
 # -- what follows from them -----------------------------------------------------------------------

@@ -416,10 +416,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (peer, n) for peer, (outbox, n, _) in s.measured.items() if n >= len(outbox)
     ],
     "lost workers are filed by id": lambda s: [
-        lost for lost, entry in s.lost_workers.items() if entry[1].worker_id != lost
+        lost for lost, entry in s.lost_workers.items() if entry[0].worker_id != lost
     ],
     "a lost worker is not registered": lambda s: [
-        entry[1] for entry in s.lost_workers.values() if _is_registered(s, entry[1])
+        entry[0] for entry in s.lost_workers.values() if _is_registered(s, entry[0])
     ],
     "exit reports are of registered workers": lambda s: [
         worker_id for worker_id in s.exit_reports if worker_id not in s.workers_by_id
@@ -432,8 +432,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     # Clients and other peers.
     "clients are filed by id": lambda s: [c for id, c in s.clients.items() if c.client_id != id],
-    "a client is lost iff it is not connected": lambda s: [
-        c for c in s.clients.values() if (c.lost_at is None) == (c.peer is None)
+    "the lease of a client ends iff it is not connected": lambda s: [
+        c
+        for c in s.clients.values()
+        if (c.lease is not None and c.lease.is_pending) == (c.peer is not None)
     ],
     "a connected client is filed by its connection": lambda s: [
         c
@@ -463,7 +465,21 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     "the level of each open connection is known": lambda s: differences(s.levels, s.roles),
     "strangers are open and not registered": lambda s: differences(s.strangers, _strangers(s)),
-    "strangers are in order of time": lambda s: _in_order(s.strangers.values()),
+    "strangers, workers and supervisors are seen": lambda s: differences(
+        s.seen, [*s.strangers, *s.workers, *s.supervisors]
+    ),
+    "seen is in order of time": lambda s: _in_order(s.seen.values()),
+    "silence is looked for while a peer may be silent": lambda s: unless(
+        (s.silence_check is not None and s.silence_check.is_pending) or not s.seen, s.seen
+    ),
+    "clients are to be notified while tasks are unrunnable for a short time": lambda s: [
+        c.restrictions
+        for c in s.classes.values()
+        if c.unrunnable_notice is not None and c.unrunnable_notice.is_pending and not c.unrunnable
+    ],
+    "n_pending counts the pending deadlines": lambda s: unless(
+        s.deadlines.n_pending == s.deadlines.count(), s.deadlines.n_pending
+    ),
     "refusals are few": lambda s: unless(len(s.refusals) <= MAX_REFUSED, len(s.refusals)),
     "refusals are in order of time": lambda s: _in_order(r.when for r in s.refusals.values()),
     # Relays, counts, and containers that are empty between events.

@@ -135,12 +135,12 @@ run_daemon(DaemonConfig(scheduler, on_ready=on_ready))
 def test_a_bug_of_weft_ends_the_scheduler_with_a_code_of_its_own(tmp_path):
     code = """
 from weft.deploy.cli.command import main
-from weft.scheduler.core import membership
+from weft.scheduler.core import liveness
 
-def on_tick(state, unread):
+def reassure(state, receiving):
     raise KeyError("a broken invariant")
 
-membership.on_tick = on_tick
+liveness.reassure = reassure
 main(["scheduler", "--port", "0", "--no-dashboard"])
 """
     done = run(folder=tmp_path, code=code, timeout=30)

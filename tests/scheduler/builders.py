@@ -87,13 +87,18 @@ class Board:
     # -- events -----------------------------------------------------------------------------------
     def play(self, event: Event) -> Out:
         """Let one event happen; return the messages that went out, by peer."""
+        self.out, self.actions = {}, []
+        self._play(event)
+        return self.out
+
+    def _play(self, event: Event) -> None:
         self.state.handle(event, self.now)
         validate(self.state)
-        self.out = dict(self.state.outboxes)
+        for peer, messages in self.state.outboxes.items():
+            self.out.setdefault(peer, []).extend(messages)
         self.state.outboxes.clear()
-        self.actions = [*self.state.before, *self.state.after]
+        self.actions += [*self.state.before, *self.state.after]
         self.state.before, self.state.after = [], []
-        return self.out
 
     def send(self, peer: int, *messages: Message) -> Out:
         """Let messages of a peer arrive, in one batch."""
@@ -104,18 +109,25 @@ class Board:
         return self.play(PeerClosed(peer))
 
     def tick(self, after: float = 0.0) -> Out:
-        """Let time pass."""
-        self.now += after
+        """Let time pass, with a tick at each deadline, and one at the end."""
+        self.out, self.actions = {}, []
+        end = self.now + after
+        while self.state.next_deadline < end:
+            self.now = max(self.now, self.state.next_deadline)
+            self._play(SchedulerTick())
+        self.now = end
+        self._play(SchedulerTick())
+        return self.out
+
+    def hold_up(self, seconds: float) -> Out:
+        """Let time pass in which the scheduler is suspended, and one tick after it."""
+        self.now += seconds
         return self.play(SchedulerTick())
 
     def pass_time(self, seconds: float) -> list[str]:
-        """Let time pass, with a tick per half heartbeat; return why peers were refused."""
-        refused = []
-        step = self.state.heartbeat_s / 2
-        for _ in range(round(seconds / step)):
-            self.tick(step)
-            refused += self.refused()
-        return refused
+        """Let time pass; return why peers were refused."""
+        self.tick(seconds)
+        return self.refused()
 
     def connect(self, role: Role, level: Level | None = None) -> int:
         """Let a connection be made; by default with the least level that its role needs."""

@@ -338,12 +338,12 @@ async def test_no_clock_ticks_on_after_the_end(monkeypatch):
     """In the user's own loop it would tick for as long as that runs."""
     async with running("inproc://scheduler") as server:
         await a_client(server)
-        monkeypatch.setattr(SchedulerState, "next_tick_s", 0.001)  # as while a worker is idle
+        monkeypatch.setattr(SchedulerState, "next_deadline", 0.0)  # as while a worker is idle
         await server.stop()
         server.schedule_flush()
         for _ in range(3):
             await asyncio.sleep(0)
-        assert server._tick is None or server._tick.cancelled()
+        assert server._alarm is None or server._alarm.cancelled()
 
 
 async def test_a_stop_whose_caller_is_cancelled_goes_on(tmp_path):

@@ -72,7 +72,7 @@ class Plan:
     # -- limits and boundaries
     allowed_deaths: int
     heartbeat: float
-    tick: float
+    lateness: float  #: of a timer of the scheduler, at most
     flush_delay: float
     chunk_told_after: float
     ride_along: int
@@ -144,7 +144,7 @@ class Plan:
             restart_rate=some(0.12 * faults, 0.3, 1.5) / time,
             allowed_deaths=rng.choice([0, 1, 3]),
             heartbeat=rng.choice([0.5, 2.0]),
-            tick=rng.choice([0.1, 0.25]),
+            lateness=rng.choice([0.0, 0.001, 0.1]),
             flush_delay=rng.choice([0.0, 0.0, 0.00005, 0.002]),
             chunk_told_after=rng.choice([0.0, 0.001]),
             ride_along=rng.choice([0, 64 << 10, 64 << 10]),

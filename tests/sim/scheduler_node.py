@@ -6,6 +6,7 @@ at most once, and an exception is retried exactly as often as it may be.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
@@ -70,7 +71,9 @@ class SchedulerNode:
         #: {attempt: key} of all that were ever assigned.
         self.assigned: dict[int, str] = {}
         self._n_unchecked = 0
-        world.at(plan.tick, self._on_tick, is_work=False)
+        #: when the next tick is due; infinite = none is
+        self._alarm_at = inf
+        self._set_alarm()
 
     def __repr__(self) -> str:
         return f"scheduler-{self.number}"
@@ -201,9 +204,17 @@ class SchedulerNode:
             link.break_()
 
     # -- the core ---------------------------------------------------------------------------------
-    def _on_tick(self) -> None:
-        if self.is_alive:
-            self.world.at(self.plan.tick, self._on_tick, is_work=False)
+    def _set_alarm(self) -> None:
+        """Let a tick come when the core's next deadline is due, and a little later."""
+        due = max(self.core.next_deadline, self.world.now)
+        if due < self._alarm_at:
+            self._alarm_at = due + self.world.rng.random() * self.plan.lateness
+            delay = self._alarm_at - self.world.now
+            self.world.at(delay, self._on_tick, self._alarm_at, is_work=False)
+
+    def _on_tick(self, alarm_at: float) -> None:
+        if self.is_alive and alarm_at == self._alarm_at:
+            self._alarm_at = inf
             self._handle(SchedulerTick(unread=self._turns.waiting()))
 
     def _handle(self, event: Event) -> None:
@@ -211,6 +222,7 @@ class SchedulerNode:
         if not isinstance(event, (PeerSent, SchedulerTick)):
             world.note(f"{self!r} {event}")
         self.core.handle(event, world.now)
+        self._set_alarm()
         world.touched[self] = None
         if self.core.outboxes or self.core.after:
             if self.plan.flush_delay == 0.0:

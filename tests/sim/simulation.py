@@ -389,7 +389,7 @@ class Simulation:
     def _all_ended(self) -> bool:
         return all(
             future.state.status != "pending" for client in self.clients for future in client.futures
-        ) and all(client.lost_at is None for client in self.scheduler.core.clients.values())
+        ) and all(client.lease is None for client in self.scheduler.core.clients.values())
 
     def _check_ends(self) -> None:
         """Check that every wanted key has its value or the expected failure."""
@@ -478,7 +478,7 @@ class Simulation:
             else:
                 client.leave()
         self._rest()
-        while any(client.lost_at is not None for client in self.scheduler.core.clients.values()):
+        while any(client.lease is not None for client in self.scheduler.core.clients.values()):
             self._step()
         self._rest()
         core = self.scheduler.core

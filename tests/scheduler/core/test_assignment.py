@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.assignment import WORTH_RETURNING_NS
 from weft.scheduler.core.state import SchedulerState
 
 from ..builders import Board, assigned, assignment, dropped, graph
@@ -262,7 +263,31 @@ def test_a_stuck_worker_is_asked_for_all_its_unstarted_tasks(board):
     board.tick(1.0)
     board.worker("idle")
     assert board.out[busy] == [m.ReturnAttempts(count=8)]
-    assert board.state.next_tick_s < 0.1
+
+
+def test_a_worker_is_asked_for_work_at_the_time_when_it_may_be_asked(board):
+    client, busy = board.client(), board.worker("busy")
+    board.send(client, graph(keys(8)))
+    board.worker("idle")
+    for pause in (0.04, 0.08, 0.16):  # longer after each answer that brings nothing
+        assert board.out[busy] == [m.ReturnAttempts(count=(8 if pause > 0.04 else 3))]
+        asked_at = board.now
+        board.tick(0.01)
+        assert board.send(busy, m.AttemptsReturned(attempts=[])) == {}
+        assert board.state.next_deadline == pytest.approx(asked_at + pause)
+        board.tick(board.state.next_deadline - board.now)
+
+
+def test_work_that_is_done_soon_is_asked_back_when_it_takes_longer(board):
+    client, busy = board.client(), board.worker("busy")
+    board.tick()
+    learn(board, client, busy, us=1000)
+    board.send(client, graph(keys(3)))
+    board.worker("idle")
+    assert busy not in board.out
+    assert board.state.next_deadline == pytest.approx(board.now + WORTH_RETURNING_NS / 1e9)
+    out = board.tick(board.state.next_deadline - board.now)
+    assert out[busy] == [m.ReturnAttempts(count=1)]
 
 
 def test_a_task_that_raised_holds_no_thread(board):

@@ -29,10 +29,11 @@ class Log(Board):
     def warnings(self) -> list[str]:
         return [text for level, text in self.lines if level == "warning"]
 
-    def play(self, *events):
-        out = super().play(*events)
-        self.lines += [(a.level, a.text) for a in self.actions if isinstance(a, LogLine)]
-        return out
+    def _play(self, event):
+        n_before = len(self.actions)
+        super()._play(event)
+        new = self.actions[n_before:]
+        self.lines += [(a.level, a.text) for a in new if isinstance(a, LogLine)]
 
     def start(self, name: str = "w") -> int:
         self.n_started += 1

@@ -160,7 +160,7 @@ EVENTS: dict[str, Act] = {
     "tick": lambda board, _attempt: board.tick(1.0),
     "all leases end": lambda board, _attempt: (
         [board.close(peer) for peer in peers(board)[:2]],
-        board.tick(1e6),
+        board.tick(2 * board.state.client_lease_s),
     ),
 }
 
@@ -168,7 +168,7 @@ EVENTS: dict[str, Act] = {
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("name", STATES)
 def test_every_event_in_every_state_moves_or_ignores_and_leaves_a_valid_state(name, event):
-    board = Board(allowed_deaths=0)
+    board = Board(allowed_deaths=0, client_lease_s=10.0)
     task = board_with(name, board)
     EVENTS[event](board, task.attempt)  # Board validates after each event
     # No wait is endless: with a worker that may run all tasks, each wanted task comes to its end.

@@ -82,7 +82,7 @@ def break_cycle(b: Broken) -> None:
 
 
 def lose(b: Broken, worker_id: str) -> None:
-    b.state.lost_workers[worker_id] = (b.state.now, b.w, {}, {})
+    b.state.lost_workers[worker_id] = (b.w, {}, {})
 
 
 def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
@@ -260,7 +260,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "unreachable lists registered workers": lambda b: b.w.unreachable.update({Broken().w: 0.0}),
     # Clients and other peers.
     "clients are filed by id": lambda b: setattr(b.alice, "client_id", "other"),
-    "a client is lost iff it is not connected": lambda b: setattr(b.alice, "lost_at", 1.0),
+    "the lease of a client ends iff it is not connected": lambda b: setattr(
+        b.alice, "lease", b.state.call_after(1.0, print)
+    ),
     "a connected client is filed by its connection": lambda b: b.state.clients_by_peer.clear(),
     "clients_by_peer files known clients by peer": lambda b: b.state.clients_by_peer.update(
         {99: b.alice}
@@ -277,7 +279,15 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "the connection of a supervisor is open": lambda b: b.state.roles.pop(b.sup.peer),
     "the level of each open connection is known": lambda b: b.state.levels.pop(b.sup.peer),
     "strangers are open and not registered": lambda b: b.state.strangers.clear(),
-    "strangers are in order of time": lambda b: b.state.strangers.update({99: 1.0}),
+    "strangers, workers and supervisors are seen": lambda b: b.state.seen.clear(),
+    "seen is in order of time": lambda b: b.state.seen.update({b.state.seen.popitem()[0]: -1.0}),
+    "silence is looked for while a peer may be silent": lambda b: b.state.deadlines.cancel(
+        b.state.silence_check
+    ),
+    "clients are to be notified while tasks are unrunnable for a short time": lambda b: setattr(
+        b.state.default_class, "unrunnable_notice", b.state.call_after(1.0, print)
+    ),
+    "n_pending counts the pending deadlines": lambda b: setattr(b.state.deadlines, "n_pending", 9),
     "refusals are few": lambda b: refuse(b, *range(MAX_REFUSED + 1)),
     "refusals are in order of time": lambda b: refuse(b, 2.0, 1.0),
     # Relays, counts, and containers that are empty between events.

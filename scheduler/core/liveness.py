@@ -1,0 +1,109 @@
+"""Liveness: heartbeats, and peers that are silent.
+
+Liveness is judged by the socket first, then by the worker's supervisor, which answers even while
+user code holds the interpreter lock: a worker that is merely silent is lost only when its
+supervisor is silent (or absent), too. Clients are not judged: a program that is suspended, or
+computes in the loop of its client, keeps what it wants for as long as its connection lasts.
+
+`SchedulerState.seen` is in the order of the last signs of life, so a sign costs O(1), and a look
+for silent peers costs what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.session import MISSED_HEARTBEATS
+from .peers import ClientHandle, SupervisorHandle, WorkerHandle
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: A peer that has less than this left is silent (a sum of times is not exact).
+_LEAST_WAIT_S: Final = 0.001
+
+
+def note_alive(state: SchedulerState, peer: int) -> None:
+    """Note a sign of life of a stranger, worker or supervisor."""
+    state.seen[peer] = state.awake_s
+    state.seen.move_to_end(peer)
+    if state.silence_check is None:
+        state.silence_check = state.call_after(_silence_s(state), _end_silent)
+
+
+def _silence_s(state: SchedulerState) -> float:
+    return state.heartbeat_s * MISSED_HEARTBEATS
+
+
+def note_unread(state: SchedulerState, unread: Sequence[int]) -> None:
+    """Count peers whose messages wait as alive: their heartbeats stand behind these."""
+    for peer in unread:
+        if peer in state.seen:
+            note_alive(state, peer)
+
+
+def _end_silent(state: SchedulerState) -> None:
+    """End the sessions of peers that have sent nothing for too long."""
+    state.silence_check = None
+    silence_s = _silence_s(state)
+    while state.seen:
+        peer, since = next(iter(state.seen.items()))
+        left_s = since + silence_s - state.awake_s
+        if left_s > _LEAST_WAIT_S:
+            state.silence_check = state.call_after(left_s, _end_silent)
+            return
+        del state.seen[peer]
+        if peer in state.strangers:
+            role = state.roles[peer].name.lower()
+            state.refuse(peer, f"the {role} did not register within {silence_s:g} s")
+        elif peer in state.supervisors:
+            state.refuse(peer, f"the supervisor was silent for {silence_s:g} s")
+        else:
+            name = state.workers[peer].name
+            text = f"worker {name} and its supervisor were silent for {silence_s:g} s"
+            state.refuse(peer, text)
+
+
+def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
+    """Note that a peer is alive, and answer, so that it knows the same of the scheduler."""
+    if isinstance(who, WorkerHandle):
+        note_alive(state, who.peer)
+        who.metrics = message.facts
+        answer_heartbeat(state, who.peer)
+    elif isinstance(who, SupervisorHandle):
+        note_alive(state, who.peer)
+        answer_heartbeat(state, who.peer)
+    elif isinstance(who, ClientHandle):
+        assert who.peer is not None, "messages come over connections"
+        answer_heartbeat(state, who.peer)
+
+
+def answer_heartbeat(state: SchedulerState, peer: int) -> None:
+    state.send(peer, m.Heartbeat(facts={}))
+
+
+def on_workers_alive(
+    state: SchedulerState, supervisor: SupervisorHandle, message: m.WorkersAlive
+) -> None:
+    """Note that a supervisor's workers are alive, even those that cannot report it themselves."""
+    answer_heartbeat(state, supervisor.peer)
+    for worker_id, rss in zip(message.worker_ids, message.rss, strict=True):
+        ws = state.workers_by_id.get(worker_id)
+        if ws is not None:
+            note_alive(state, ws.peer)
+            # A worker whose task holds the interpreter lock sends no heartbeats.
+            ws.metrics = {**ws.metrics, "rss": rss}
+    note_alive(state, supervisor.peer)
+
+
+def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:
+    """Send a heartbeat to peers whose frame takes long: their own wait behind it."""
+    if state.now < state.next_reassurance:
+        return
+    if state.next_reassurance != float("-inf"):
+        for peer in receiving:
+            if peer in state.roles and peer not in state.strangers:
+                state.send(peer, m.Heartbeat(facts={}))
+    state.next_reassurance = state.now + state.heartbeat_s

@@ -1,0 +1,43 @@
+"""Tasks that no connected worker may run: they are set aside, and clients are notified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire import messages as m
+from .peers import ClientHandle
+from .refusals import explain_unrunnable
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+    from .tasks import SchedulerTask, TaskClass
+
+#: Keys named in one KeysUnrunnable message.
+MAX_KEYS_NAMED: Final = 20
+
+
+def file_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
+    """File a task that has just become no_worker."""
+    task_class = task.group.task_class
+    if not task_class.unrunnable:
+        delay_s = state.unrunnable_after_s
+        task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
+    task_class.unrunnable[task] = None
+
+
+def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
+    """Undo `file_unrunnable`."""
+    task_class = task.group.task_class
+    del task_class.unrunnable[task]
+    if not task_class.unrunnable:
+        state.deadlines.cancel(task_class.unrunnable_notice)
+
+
+def _notify_clients(state: SchedulerState, task_class: TaskClass) -> None:
+    reason = explain_unrunnable(state, task_class)
+    by_client: dict[ClientHandle, list[str]] = {}
+    for task in task_class.unrunnable:
+        for client in task.wanted_by:
+            by_client.setdefault(client, []).append(task.key)
+    for client, keys in by_client.items():
+        state.send_client(client, m.KeysUnrunnable(keys=keys[:MAX_KEYS_NAMED], reason=reason))
