@@ -3,11 +3,12 @@
 It owns the core, the one lock that guards it, the store, and one thread per slot. Any thread may
 call `handle`: the thread of a slot reports its finished tasks, takes the next ones and goes on,
 without waiting for the event loop. So a chain of tasks that was assigned ahead runs on one thread.
-The loop is woken only when there is something to send, and only once until it calls `drain`.
+What a slot reports, its thread also sends, if nothing waits to be sent before it; the loop is woken
+only if it must do something, and only once until it calls `drain`.
 
-The core's actions of `before` are done under the lock, before `drain` can take the messages of the
-same event; the loop does those of `after` when it has sent them. User code runs outside the lock,
-and so do the destructors of values that are dropped.
+The core's actions of `before` are done under the lock, before the messages of the same event can be
+taken; the loop does those of `after` when they are sent. User code runs outside the lock, and so do
+the destructors of values that are dropped.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Executor:
         store: has at least the values of records in state memory or released.
         wake: called on any thread, without the lock, when there is something to `drain`; not again
             until `drain` was called.
+        send: called on the thread of a slot, without the lock, to send messages; returns False if
+            only the loop can send them.
         crashed: called with the error on the thread of a slot that ends because weft's own code
             failed.
         started: the file in which to note the attempts being executed, if any.
@@ -79,6 +82,7 @@ class Executor:
         store: Store,
         *,
         wake: Callable[[], object],
+        send: Callable[[list[Message]], bool],
         crashed: Callable[[BaseException], object],
         started: StartedRecord | None = None,
     ) -> None:
@@ -86,9 +90,13 @@ class Executor:
         self.store = store
         self._context = context
         self._wake = wake
+        self._send = send
         self._crashed = crashed
         self._started = started
         self._lock = threading.Lock()
+        #: Held from the taking of messages out of the out-box until they are sent, so that they
+        #: leave in order. Taken before `_lock`.
+        self.sending = threading.Lock()
         self._load_lock = threading.Lock()
         #: `_wake` was called and `drain` was not.
         self._wake_pending = False
@@ -129,8 +137,8 @@ class Executor:
     def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
         """Take the messages for the scheduler, and the actions to be done after they are sent.
 
-        Unless `writable`, the messages stay, and only actions are a reason to `wake` until the next
-        call.
+        The caller holds `sending` until it has sent them. Unless `writable`, the messages stay, and
+        only actions are a reason to `wake` until the next call.
         """
         messages: list[Message] = []
         state = self.state
@@ -192,14 +200,30 @@ class Executor:
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
-            wake = not self._wake_pending and bool(
-                state.after or (state.to_scheduler and self._writable)
-            )
+            sends = bool(state.to_scheduler) and self._writable and not self._wake_pending
+            wake = (sends and slot is None) or (bool(state.after) and not self._wake_pending)
             if wake:
                 self._wake_pending = True
         if wake:
             self._wake()
+        elif sends:
+            self._send_here()
         return more
+
+    def _send_here(self) -> None:
+        """Send the messages in this thread, or have the loop do it."""
+        state = self.state
+        with self.sending:
+            with self._lock:
+                if self._wake_pending or not state.to_scheduler:
+                    return  # the loop sends them, or another thread has just done so
+                messages, state.to_scheduler = state.to_scheduler, []
+            if self._send(messages):
+                return
+            with self._lock:
+                state.to_scheduler[:0] = messages
+                self._wake_pending = True
+        self._wake()
 
     # --- On a slot's thread -----------------------------------------------------------------------
 

@@ -231,6 +231,7 @@ class WorkerServer:
             ),
             Store(config.memory_limit),
             wake=self._wake,
+            send=self._send_past_loop,
             crashed=self._crashed,
             started=self._started,
         )
@@ -322,6 +323,7 @@ class WorkerServer:
             self.address,
             connection.address,
         )
+        connection.allow_bypass()
         self._connection = connection
         self.registered.set()
 
@@ -433,14 +435,15 @@ class WorkerServer:
         executor = self._executor
         if executor is None:
             return
-        connection = self._connection
-        writable = connection is None or connection.writable
-        messages, after = executor.drain(writable)
-        if messages and connection is not None:
-            try:
-                connection.send(messages)
-            except LocalProtocolError:  # none was sent
-                self._send_one_by_one(connection, messages)
+        with executor.sending:
+            connection = self._connection
+            writable = connection is None or connection.writable
+            messages, after = executor.drain(writable)
+            if messages and connection is not None:
+                try:
+                    connection.send(messages)
+                except LocalProtocolError:  # none was sent
+                    self._send_one_by_one(connection, messages)
         if after and self._peers is not None:
             for action in after:
                 if isinstance(action, EndWorker):
@@ -449,6 +452,16 @@ class WorkerServer:
                     self._peers.do(action)
         if self._is_over and writable:  # else the last reports are not sent yet
             self.stop(self._stop_reason)
+
+    def _send_past_loop(self, messages: list[Message]) -> bool:
+        """Send messages on the thread of a slot; return False if the loop has to do it."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            return True  # as `_drain`: they are of a session that is over
+        try:
+            return connection.send_past_loop(messages)
+        except LocalProtocolError:
+            return False
 
     def _send_one_by_one(self, connection: Connection, messages: list[Message]) -> None:
         """Send messages of which at least one cannot be encoded; a task that it reports fails."""

@@ -91,6 +91,21 @@ class Connection(abc.ABC):
             LocalProtocolError: a message is beyond a limit; none of them was sent.
         """
 
+    def allow_bypass(self) -> bool:
+        """Prepare `send_past_loop`; return whether this kind of connection can ever do it."""
+        return False
+
+    def send_past_loop(self, messages: Sequence[Message]) -> bool:
+        """Write messages on any thread, without the loop; return False if that is not possible.
+
+        It is possible if nothing that was sent before waits to be written. The caller makes sure
+        that threads call this and `send` in the order in which the messages are to arrive.
+
+        Raises:
+            LocalProtocolError: a message is beyond a limit; none of them was sent.
+        """
+        return False
+
     @abc.abstractmethod
     def pause_reading(self) -> None:
         """Stop delivering, except what has been read already, until `resume_reading`.

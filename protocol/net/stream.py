@@ -26,6 +26,7 @@ from ..wire.handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
 from ..wire.message import Message
 from ..wire.payload import Buffer
 from ..wire.session import Silence
+from .bypass import Bypass, open_bypass
 from .connection import Connection, Handler
 from .unfinished import MIN_RATE, Trickle, UnfinishedFrames
 
@@ -98,6 +99,10 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._writes_lines = False
+        #: Held from the numbering of a frame until it is written or with the transport.
+        self._sending = threading.Lock()
+        #: Opened by `allow_bypass`; None for TLS, and after the end.
+        self._bypass: Bypass | None = None
         #: None before `begin` and after the handshake.
         self._handshake: ClientHandshake | ServerHandshake | None = None
         self._scratch = memoryview(bytearray(PREAUTH_BYTES))
@@ -300,23 +305,60 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         if self.closed or not messages:
             return
         assert self.authenticated
-        assert self._transport is not None
+        with self._sending:
+            parts = self._encode(messages)
+            self._write_rest()
+            self._write(parts)
+
+    def allow_bypass(self) -> bool:
+        """See `Connection.allow_bypass`."""
+        if self._bypass is None and self._transport is not None and not self.closed:
+            self._bypass = open_bypass(self._transport)
+        return self._bypass is not None
+
+    def send_past_loop(self, messages: Sequence[Message]) -> bool:
+        """See `Connection.send_past_loop`."""
+        with self._sending:
+            bypass = self._bypass
+            if bypass is None or self.closed or not bypass.is_clear:
+                return False
+            if not bypass.write(self._encode(messages)):
+                self._loop.call_soon_threadsafe(self._on_rest)
+        return True
+
+    def _encode(self, messages: Sequence[Message]) -> list[Buffer]:
+        """Return the parts of the next frames, counted as sent."""
         frames = self.wire.encode(messages)
-        parts: list[Buffer] = []
-        for frame in frames:
-            parts += frame
         self.frames_out += len(frames)
-        if len(parts) == 1:
+        if len(frames) == 1 and len(frames[0]) == 1:
+            parts = frames[0]
             self.bytes_out += len(parts[0])
-            self._transport.write(parts[0])
-            return
+            return parts
         # Memory views, because asyncio's TLS slices what it has not yet written.
-        views = list(map(_view, parts))
+        views: list[Buffer] = [_view(part) for frame in frames for part in frame]
         self.bytes_out += sum(map(len, views))
-        if self._writes_lines:
-            self._transport.writelines(views)
+        return views
+
+    def _write(self, parts: Sequence[Buffer]) -> None:
+        assert self._transport is not None
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        elif self._writes_lines:
+            self._transport.writelines(parts)
         else:
-            _write_one_by_one(self._transport, views)
+            _write_one_by_one(self._transport, parts)
+
+    def _on_rest(self) -> None:
+        with self._sending:
+            if not self.closed:
+                self._write_rest()
+
+    def _write_rest(self) -> None:
+        """Give the transport what a bypass could not write. For the loop's thread."""
+        bypass = self._bypass
+        if bypass is not None and bypass.rest:
+            rest, bypass.rest = bypass.rest, []
+            self._write(rest)
 
     def pause_writing(self) -> None:
         """Called by asyncio."""
@@ -334,7 +376,9 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         """See `Connection.close`."""
         if self.closed:
             return
-        self.closed = True
+        with self._sending:
+            self._write_rest()
+            self.closed = True
         self._cancel_deadline()
         if self._transport is not None:
             self._deadline = self._loop.call_later(_CLOSE_TIMEOUT_S, self._abort_transport)
@@ -380,6 +424,10 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             if not self.authenticated:
                 self._owner.on_failed(self, error)
         self.writable = False
+        with self._sending:
+            bypass, self._bypass = self._bypass, None
+            if bypass is not None:
+                bypass.close()
         self._cancel_deadline()
         if self._progress is not None:
             self._progress.cancel()
@@ -444,8 +492,8 @@ def _writes_lines(transport: asyncio.Transport) -> bool:
     return _HAS_WRITELINES
 
 
-def _write_one_by_one(transport: asyncio.Transport, parts: Sequence[bytes | memoryview]) -> None:
-    small: list[bytes | memoryview] = []
+def _write_one_by_one(transport: asyncio.Transport, parts: Sequence[Buffer]) -> None:
+    small: list[Buffer] = []
     nbytes = 0
     for part in parts:
         if transport.is_closing():

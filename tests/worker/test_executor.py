@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import operator
 import pickle
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,11 +57,14 @@ class Bench:
         self.state = WorkerState(nthreads, "tcp://me")
         self.woken = threading.Event()
         self.crashes: list[BaseException] = []
+        #: Takes messages in the threads of slots; as long as it refuses, `listen` gets them.
+        self.take: Callable[[list[Message]], bool] = lambda messages: False
         self.executor = Executor(
             self.state,
             WorkerContext("w1", "tcp://me", "id1"),
             Store(),
             wake=self.woken.set,
+            send=lambda messages: self.take(messages),
             crashed=self.crashes.append,
             started=started,
         )
@@ -90,8 +96,9 @@ class Bench:
         """Take the executor's messages, waiting until there are some."""
         assert self.woken.wait(10)
         self.woken.clear()
-        messages, _ = self.executor.drain()
-        self.told += messages
+        with self.executor.sending:
+            messages, _ = self.executor.drain()
+            self.told += messages
         return messages
 
     def listen_for(self, n: int) -> None:
@@ -483,6 +490,58 @@ def test_an_exception_of_a_task_has_one_note_with_key_and_worker(bench):
 
 
 # --- Chunks ---------------------------------------------------------------------------------------
+
+
+def test_a_slot_s_thread_sends_its_reports_itself(bench):
+    sent = queue.SimpleQueue()
+
+    def take(messages: list[Message]) -> bool:
+        sent.put((threading.current_thread().name, messages))
+        return True
+
+    bench.take = take
+    bench.run(abs, -3)
+    thread, (message,) = sent.get(timeout=10)
+    assert thread == "weft-w1-0"
+    assert message.results == [pickle.dumps(3, 5)]
+    assert not bench.woken.is_set()
+
+
+def test_reports_arrive_once_and_in_order_whoever_sends_them(make_bench):
+    """A link of a chain is reported after the link that it needs, whichever threads ran them."""
+    bench = make_bench(4)
+    n_chains, n_links = 8, 40
+    n_offers = itertools.count()
+
+    def take(messages: list[Message]) -> bool:
+        if next(n_offers) % 3 == 0:
+            return False  # the loop has to do it
+        bench.told += messages
+        return True
+
+    bench.take = take
+    for chain in range(n_chains):
+        previous: list[str] = []
+        for link in range(n_links):
+            key = f"chain-{chain}-{link}"
+            task = bench.task(operator.add, 1, Ref(previous[0]) if previous else 0, key=key)
+            bench.send(task)
+            previous = [key]
+    n = n_chains * n_links
+    while True:
+        with bench.executor.sending:
+            reported = [a for m in bench.told for a in m.attempts]
+        if len(reported) >= n:
+            break
+        bench.woken.wait(0.1)  # notified of some of the reports only
+        bench.woken.clear()
+        with bench.executor.sending:
+            bench.told += bench.executor.drain()[0]
+    assert sorted(reported) == list(range(1, n + 1))
+    for chain in range(n_chains):
+        first = chain * n_links + 1
+        of_chain = [a for a in reported if first <= a < first + n_links]
+        assert of_chain == list(range(first, first + n_links))
 
 
 def test_a_long_task_does_not_hold_back_those_behind_it(make_bench, gate):

@@ -221,7 +221,15 @@ def send_worse(worker, monkeypatch, spoil):
             spoil(message)
         return messages, fetches
 
+    send = worker.executor._send
+
+    def send_worse(messages):
+        for message in messages:
+            spoil(message)
+        return send(messages)
+
     monkeypatch.setattr(worker.executor, "drain", drain_worse)
+    monkeypatch.setattr(worker.executor, "_send", send_worse)
 
 
 def fail_with(text):

@@ -1,0 +1,82 @@
+"""A second handle of a connection's socket, with which any thread writes past the event loop.
+
+Waking the loop's thread takes longer than sending a short message. A thread that has something to
+send writes it itself if nothing waits before it; what the socket does not take at once goes to the
+loop. The connection's lock makes the writers take turns, so that frames keep their order.
+
+The handle is a duplicate: the transport closes its own whenever the connection ends, and a number
+that was closed may be in use again for another file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from ..wire.payload import Buffer
+
+__all__ = ["Bypass", "open_bypass"]
+
+#: Most parts of one write; the system's limit is 1024.
+_MAX_PARTS: Final = 64
+
+
+class Bypass:
+    """Writes to the socket of a transport. The caller holds the connection's lock."""
+
+    def __init__(self, transport: asyncio.Transport, sock: socket.socket) -> None:
+        self._transport = transport
+        self._sock = sock
+        #: Parts that the socket did not take and that the transport was not given yet, in order.
+        self.rest: list[Buffer] = []
+
+    @property
+    def is_clear(self) -> bool:
+        """True if nothing that was sent earlier waits to be written."""
+        return not self.rest and not self._transport.get_write_buffer_size()
+
+    def write(self, parts: Sequence[Buffer]) -> bool:
+        """Write parts, if `is_clear`; return whether the socket took them all, else see `rest`.
+
+        After the end of the connection they are dropped: the loop's thread notices the end when it
+        reads.
+        """
+        try:
+            if len(parts) == 1:
+                n = self._sock.send(parts[0])
+            else:
+                n = self._sock.sendmsg(parts[:_MAX_PARTS])
+        except (BlockingIOError, InterruptedError):
+            n = 0
+        except OSError:
+            return True
+        if len(parts) == 1 and n == len(parts[0]):
+            return True
+        for i, part in enumerate(parts):
+            view = memoryview(part)
+            nbytes = view.nbytes
+            if n < nbytes:
+                self.rest = [view.cast("B")[n:] if n else part, *parts[i + 1 :]]
+                return False
+            n -= nbytes
+        return True
+
+    def close(self) -> None:
+        """Close this handle; the transport's own is not affected."""
+        self.rest = []
+        self._sock.close()
+
+
+def open_bypass(transport: asyncio.Transport) -> Bypass | None:
+    """Return a bypass of a transport; None if the socket carries other bytes, as with TLS."""
+    own = transport.get_extra_info("socket")
+    if own is None or transport.get_extra_info("ssl_object") is not None:
+        return None
+    with contextlib.suppress(OSError):  # no more file descriptors
+        sock = socket.socket(own.family, own.type, own.proto, socket.dup(own.fileno()))
+        sock.setblocking(False)
+        return Bypass(transport, sock)
+    return None
