@@ -15,6 +15,7 @@ from ...protocol.errors import ConfigError, ConnectTimeout
 from ...protocol.net.probing import why_nobody_answers
 from ...protocol.trust import connection_file as connection_files
 from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
+from ...protocol.wire.levels import Level
 
 _log = logging.getLogger("weft.worker")
 
@@ -56,9 +57,12 @@ def wait_for_scheduler(
         where = address
     while True:
         try:
-            return connection_files.find(connection_file, address, os.environ)
+            found = connection_files.find(connection_file, address, os.environ)
         except NoSchedulerFound as error:
             what = str(error)
+        else:
+            found.demand(Level.WORKER, "a worker")
+            return found
         if not is_said:
             is_said = True
             problem = why_nobody_answers(where) if where else ""

@@ -198,8 +198,16 @@ def _scheduler_security(host: str, protocol: str | None, token_file: Path | None
         new_cluster_id,
         new_token,
     )
+    from ...protocol.wire.levels import Level, level_of
 
     token = read_token_file(token_file) if token_file is not None else new_token()
+    level = level_of(token.encode())
+    if level < Level.ADMIN:
+        raise ConfigError(
+            f"{token_file} has a token of role {level.label}, from which the others cannot be "
+            "derived; a scheduler needs the token of role admin",
+            "--token-file",
+        )
     cluster_id = new_cluster_id()
     certificate = key = None
     if protocol == "tls" or (protocol is None and needs_tls(host)):

@@ -103,7 +103,8 @@ def worker(
 
     ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; by default it is read
     from the connection file. The token comes from the connection file, or from the file that
-    $WEFT_TOKEN_FILE names.
+    $WEFT_TOKEN_FILE names; one of role worker is enough, as 'weft token --role worker' writes it,
+    and of any other the workers get no more.
 
     A supervisor process watches the workers, starts those again that die, and reports why. Set
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
@@ -114,6 +115,7 @@ def worker(
     workers for good (they run another minor version of Python, for instance).
     """
     from ...protocol.trust import connection_file as connection_files
+    from ...protocol.wire.levels import Level
     from ..settings import (
         decide_counts,
         make_local_directory,
@@ -129,7 +131,9 @@ def worker(
 
     def find() -> tuple[tuple[str, ...], Security]:
         found = connection_files.find(path, address, os.environ)
-        return found.addresses, found.to_security()
+        found.demand(Level.WORKER, "a worker")
+        # Code of users runs in workers: they get no token that can do more.
+        return found.addresses, found.to_security().lowered(Level.WORKER)
 
     listen_address = _data_address(host, _wait_for_scheduler(path, address, connect_timeout))
 

@@ -19,7 +19,6 @@ import dataclasses
 import json
 import os
 import re
-import secrets
 import socket
 import stat
 import time
@@ -32,8 +31,6 @@ from ..errors import ConfigError
 from ..wire.levels import Level, demand_text, level_of
 from .connection_fields import ConnectionFields, address_key, malformed
 from .secret_files import (
-    CLOEXEC,
-    NOFOLLOW,
     POSIX,
     MissingFile,
     check_directory,
@@ -41,6 +38,7 @@ from .secret_files import (
     make_directory,
     read_secret_file,
     read_token_file,
+    write_secret_file,
 )
 from .security import Security, needs_tls
 
@@ -140,6 +138,15 @@ class ConnectionFile:
         if has < level:
             raise ConfigError(f"{self.source}: {demand_text(what, level, has)}")
 
+    def to_text(self) -> str:
+        """Return the content of the file."""
+        content = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "source"
+        }
+        return json.dumps(content, indent=2) + "\n"
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write to `path` with mode 0600, atomically: readers see the old or the new content.
 
@@ -150,30 +157,11 @@ class ConnectionFile:
             ConfigError: the directory or the existing file belongs to another user or scheduler.
         """
         path = Path(path)
-        content = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "source"
-        }
+        text = self.to_text()
         # Nothing is written that could not be read back.
-        _parse(json.loads(json.dumps(content)), str(path))
+        _parse(json.loads(text), str(path))
         _check_destination(path, self.pid, self.host)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
-        try:
-            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=2)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write the connection file {path}: {error.strerror}"
-            ) from error
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+        write_secret_file(path, text, "connection file")
 
     def remove(self, path: str | os.PathLike[str]) -> bool:
         """Remove `path` if it is still the file of this scheduler; return whether it was.

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 import stat
 from pathlib import Path
 from typing import Final
@@ -93,6 +94,31 @@ def read_secret_file(
             f"the {what} {path} is larger than {max_bytes} bytes, so it is not one; check the path"
         )
     return data
+
+
+def write_secret_file(path: Path, text: str, what: str) -> None:
+    """Write a file with mode 0600, atomically: readers see the old or the new content.
+
+    Its directory is made with mode 0700 if it is missing.
+
+    Raises:
+        ConfigError: it cannot be written, or other users could replace files in its directory.
+    """
+    make_directory(path.parent)
+    check_directory(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
+    try:
+        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"cannot write the {what} {path}: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _check_mounted(status: os.stat_result, subject: str) -> None:

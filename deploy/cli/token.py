@@ -1,0 +1,127 @@
+"""`weft token`: derives the token of one role and writes a connection file with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ...protocol.errors import ConfigError
+from .group import scheduler_options, weft
+from .hints import Command
+
+if TYPE_CHECKING:
+    from ...protocol.trust.connection_file import ConnectionFile
+
+#: As `protocol/wire/levels.py` has them, the highest first; tests compare the two.
+ROLES: Final = ("admin", "client", "worker", "view")
+
+
+@weft.command(cls=Command, short_help="Write a connection file for one role, or print it.")
+@scheduler_options
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    required=True,
+    help="What the token permits; see above.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write, with mode 0600. Default: standard output.",
+)
+@click.option(
+    "--bare",
+    is_flag=True,
+    help="Only the token, for $WEFT_TOKEN_FILE, or for the credentials_file of Prometheus.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Derive the token from the one in this file, without a scheduler; with --bare.",
+)
+def token(
+    address: str | None,
+    connection_file: Path | None,
+    role: str,
+    output: Path | None,
+    bare: bool,
+    token_file: Path | None,
+) -> None:
+    """Write a connection file for one role, or print it.
+
+    \b
+    admin    may do everything, shutdown() too: the scheduler's own file has it
+    client   submits tasks and reads results
+    worker   runs workers
+    view     reads: 'weft info', and the pages; /metrics takes this one only
+
+    Each role may do what the roles below it may. The token of a role is derived from that of the
+    role above it, and not the other way round: give each machine, user and program the file of the
+    least role that it needs. Tokens cannot be taken back one by one: a scheduler with another token
+    of its own accepts none of the old ones.
+    """
+    if token_file is not None:
+        if not bare or address is not None or connection_file is not None:
+            raise ConfigError("it needs --bare, and no scheduler", "--token-file")
+        _give_bare(_from_token_file(token_file, role), output)
+        return
+    made = _from_scheduler(connection_file, address, role)
+    if bare:
+        _give_bare(made.token, output)
+    elif not made.cluster_id:
+        raise ConfigError(
+            f"{made.source} has only a token, and a connection file needs more: use --bare, or "
+            "the scheduler's connection file"
+        )
+    elif output is None:
+        click.echo(made.to_text(), nl=False)
+    else:
+        _check_existing(output, role)
+        made.write(output)
+
+
+def _from_token_file(path: Path, role: str) -> str:
+    from ...protocol.trust.secret_files import read_token_file
+    from ...protocol.trust.security import Security
+
+    return Security(read_token_file(path).encode()).token_for(role)
+
+
+def _from_scheduler(path: Path | None, address: str | None, role: str) -> ConnectionFile:
+    from dataclasses import replace
+
+    from ...protocol.trust import connection_file as connection_files
+
+    found = connection_files.find(None if path is None else str(path), address, os.environ)
+    try:
+        return replace(found, token=found.to_security().token_for(role))
+    except ConfigError as error:
+        raise ConfigError(f"{found.source}: {error}") from None
+
+
+def _give_bare(derived: str, output: Path | None) -> None:
+    from ...protocol.trust.secret_files import write_secret_file
+
+    if output is None:
+        click.echo(derived)
+    elif os.path.lexists(output):
+        raise ConfigError(f"{output} exists and will not be replaced; remove it first")
+    else:
+        write_secret_file(output, derived + "\n", "token file")
+
+
+def _check_existing(path: Path, role: str) -> None:
+    """Refuse to replace the file of a higher role: the scheduler's own is not to be had again."""
+    from ...protocol.trust.connection_file import ConnectionFile
+    from ...protocol.wire.levels import Level, level_of
+
+    if path.exists():
+        level = level_of(ConnectionFile.read(path).token.encode())
+        if level > Level[role.upper()]:
+            raise ConfigError(
+                f"{path} has a token of role {level.label}, which would be lost; choose another "
+                "path, or remove it first"
+            )
