@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.deploy.daemons import address_of, daemon, environment, file_of, scheduler
+from tests.deploy.daemons import address_of, daemon, environment, file_of, run, scheduler
 from tests.docs.pages import Page, with_checks
 from weft.deploy.cli.command import weft
 
@@ -24,10 +24,13 @@ PAGES = [Page(name) for name in ("README.md", "docs/client.md", "docs/embedded.m
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """A cluster as the pages describe it: the daemons of this user, and `cluster.json` here."""
+    """A cluster as the pages describe it: the daemons of this user, and their files here."""
     with ExitStack() as stack:
         started = stack.enter_context(scheduler(folder=folder))
         shutil.copy(file_of(started), folder / "cluster.json")
+        options = ("--connection-file", "cluster.json", "--output", "client.json")
+        done = run("token", "--role", "client", *options, folder=folder)
+        assert done.returncode == 0, done.stderr
         stack.enter_context(daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=folder))
         yield address_of(started)
 
