@@ -345,6 +345,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             blobs.append(None)
         else:
             function.workers[ws] = None
+            ws.functions[function] = None
             blobs.append(function.blob)
     located = draft.located
     state.counters.tasks_assigned += len(draft.keys)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.rotation import level_of
 from .checking import differences, tasks_in, unless
+from .eligibility import may_run
 from .peers import WorkerHandle
-from .placement import may_run
 from .tasks import NO_WORKER, QUEUED, SchedulerTask, State, TaskClass
 
 if TYPE_CHECKING:

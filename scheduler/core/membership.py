@@ -13,17 +13,15 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted
+from .eligibility import join_classes, leave_classes
 from .epochs import note_members
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .placement import extend_class, fill_class
 from .recovery import count_death, lose_worker, notify_workers_of_loss
 from .refusals import forget_refusal, remember_refusal
 from .submission import unwant
-from .tasks import NO_WORKER, TaskClass
-from .transitions import enqueue, move, release_unneeded
-from .unrunnable import file_unrunnable
+from .transitions import release_unneeded
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
 MAX_REASON_CHARS: Final = 500
 #: Threads of one worker.
 MAX_NTHREADS: Final = 1 << 16
+#: Clients are sent the size of the cluster at most so often, while many workers join or leave.
+SIZE_PAUSE_S: Final = 0.05
 
 
 # -- registration ---------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _other_python(state: SchedulerState, peer: int, message: Any) -> tuple[str, 
     """
     if isinstance(message, m.RegisterSupervisor):
         return None
-    ws = next((ws for ws in state.workers.values() if not ws.is_leaving), None)
+    ws = next(iter(state.staying.values()), None)
     return None if ws is None else _different_pythons(message.facts, ws.facts)
 
 
@@ -137,7 +137,7 @@ def _serves_no_client(state: SchedulerState, facts: dict[str, Any]) -> bool:
 
     It would be the first worker, and those clients would be refused and lose their tasks.
     """
-    if any(not ws.is_leaving for ws in state.workers.values()):
+    if state.staying:
         return False
     wanting = [client for client in state.clients.values() if client.wants]
     return bool(wanting) and all(_different_pythons(c.facts, facts) for c in wanting)
@@ -148,6 +148,9 @@ def _refuse_other_clients(state: SchedulerState, facts: dict[str, Any]) -> None:
 
     They registered while there was no worker. One that connects again is refused with the reason.
     """
+    first = next(iter(state.staying.values()), None)
+    if first is not None and _python_minor(first.facts) == _python_minor(facts):
+        return  # it was compared with all of them
     for client in list(state.clients.values()):
         pythons = _different_pythons(client.facts, facts)
         if pythons is None:
@@ -175,7 +178,7 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     client.facts = message.facts
     state.clients_by_peer[peer] = client
     state.log("info", f"client {client.name} connected")
-    state.send(peer, _cluster_changed(state))
+    state.send(peer, _cluster_size(state))
 
 
 def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -186,8 +189,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     old = state.workers_by_address.get(ws.address)
     if old is not None:
         state.supersede(old.peer)
-    names = {other.name for other in state.workers.values() if not other.is_leaving}
-    if ws.name in names:
+    while ws.name in state.staying:
         ws.name = f"{ws.name}-{ws.worker_id[:6]}"
     state.workers[ws.peer] = ws
     state.workers_by_id[ws.worker_id] = ws
@@ -199,38 +201,44 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.log(
         "info", f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"
     )
-    _cluster_change(state, ws)
+    state.staying[ws.name] = ws
+    state.nthreads += ws.nthreads
+    join_classes(state, ws)
+    _note_size(state)
 
 
-def _cluster_changed(state: SchedulerState) -> m.ClusterChanged:
-    nthreads = [ws.nthreads for ws in state.workers.values() if not ws.is_leaving]
-    return m.ClusterChanged(n_workers=len(nthreads), nthreads=sum(nthreads))
+def _cluster_size(state: SchedulerState) -> m.ClusterChanged:
+    return m.ClusterChanged(n_workers=len(state.staying), nthreads=state.nthreads)
 
 
-def _cluster_change(state: SchedulerState, joined: WorkerHandle | None = None) -> None:
-    """Bring each class's members up to date: O(classes) if a worker joined, else times workers.
-
-    Queue what can run now, set aside what cannot.
-    """
-    for task_class in list(state.classes.values()):
-        if joined is not None:
-            extend_class(state, task_class, joined)
+def _note_size(state: SchedulerState) -> None:
+    """Send clients the new size of the cluster: at once if it is the first change for a while."""
+    if state.size_due is None:
+        delay_s = state.size_sent_at + SIZE_PAUSE_S - state.now
+        if delay_s > 0:
+            state.size_due = state.call_after(delay_s, _send_size)
         else:
-            fill_class(state, task_class)
-        if task_class.members and task_class.unrunnable:
-            for task in list(task_class.unrunnable):
-                enqueue(state, task)
-        elif not task_class.members and len(task_class.queue):
-            _file_all_unrunnable(state, task_class)
-    changed = _cluster_changed(state)
+            _send_size(state)
+
+
+def _send_size(state: SchedulerState) -> None:
+    state.size_due = None
+    state.size_sent_at = state.now
+    size = _cluster_size(state)
     for client in state.clients_by_peer.values():
-        state.send_client(client, changed)
+        state.send_client(client, size)
 
 
-def _file_all_unrunnable(state: SchedulerState, task_class: TaskClass) -> None:
-    for task in task_class.queue.items():
-        move(state, task, NO_WORKER)
-        file_unrunnable(state, task)
+def _retire(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Let a worker that leaves, or is gone, get nothing more."""
+    if state.staying.get(ws.name) is not ws:
+        return
+    del state.staying[ws.name]
+    state.nthreads -= ws.nthreads
+    state.idle.pop(ws, None)
+    state.loaded.pop(ws, None)
+    leave_classes(state, ws)
+    _note_size(state)
 
 
 # -- ends -----------------------------------------------------------------------------------------
@@ -263,13 +271,7 @@ def _remove_worker(
         del state.workers_by_id[ws.worker_id]
     if state.workers_by_address.get(ws.address) is ws:
         del state.workers_by_address[ws.address]
-    state.idle.pop(ws, None)
-    state.loaded.pop(ws, None)
-    state.takers.pop(ws, None)
-    for task_class in ws.classes:
-        del task_class.members[ws]
-        task_class.open.pop(ws, None)
-    ws.classes.clear()
+    _retire(state, ws)
     if left_because is not None:
         state.counters.workers_left += 1
         state.log(
@@ -284,7 +286,6 @@ def _remove_worker(
     lose_worker(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
-    _cluster_change(state)
 
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
@@ -292,14 +293,12 @@ def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.Worker
     if ws.is_leaving:
         return
     ws.is_leaving = True
-    state.idle.pop(ws, None)
-    state.loaded.pop(ws, None)
     if ws.processing:
         # It comes after all earlier messages, so the answer leaves only running tasks there.
         ws.return_asked = True
         state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
     state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets no more tasks")
-    _cluster_change(state)
+    _retire(state, ws)
 
 
 def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:

@@ -62,6 +62,7 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
     elif holder is not None:
         # It may well have them, and be reached by others: no reason to make them again.
         ws.unreachable[holder] = state.now
+        holder.unreachable_from[ws] = None
     located = m.LocatedKeys(keys=[], attempts=[], nbytes=[], holders=[])
     lacking = []
     for key in message.keys:

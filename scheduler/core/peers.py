@@ -11,7 +11,7 @@ from ...protocol.wire.messages import RegisterWorker
 
 if TYPE_CHECKING:
     from .deadlines import Deadline
-    from .tasks import SchedulerTask, TaskClass
+    from .tasks import Function, SchedulerTask, TaskClass
 
 #: A worker gets more while its unstarted and running work is shorter than this (per thread).
 BACKLOG_NS: Final = 30_000_000
@@ -34,6 +34,7 @@ class WorkerHandle:
         "classes",
         "facts",
         "free_resources",
+        "functions",
         "has_what",
         "host",
         "is_leaving",
@@ -52,6 +53,7 @@ class WorkerHandle:
         "return_asked",
         "supervisor_id",
         "unreachable",
+        "unreachable_from",
         "worker_id",
         "zombies",
     )
@@ -75,6 +77,10 @@ class WorkerHandle:
         self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
         #: {worker: when}: peers that this worker could not fetch from lately
         self.unreachable: dict[WorkerHandle, float] = {}
+        #: {worker: None}: the inverse
+        self.unreachable_from: dict[WorkerHandle, None] = {}
+        #: {function: None} that it was sent; the inverse of `Function.workers`
+        self.functions: dict[Function, None] = {}
         #: sum of `estimate_ns` over `processing`, exact
         self.occupancy_ns = 0
         #: {task: None}: all and only tasks in memory with self among their replicas

@@ -1,4 +1,4 @@
-"""The choice of a worker for a task, and the workers that may run a class of tasks.
+"""The choice of a worker for a task.
 
 `decide_worker` is earliest start: the time until a worker has worked off what it holds, plus the
 time to bring the missing inputs there. As in dask's worker objective; it differs in looking only at
@@ -9,13 +9,10 @@ reference.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .peers import WorkerHandle
 from .tasks import SchedulerTask, TaskClass
-
-if TYPE_CHECKING:
-    from .state import SchedulerState
 
 #: Cost of fetching anything at all from a peer.
 LATENCY_NS: Final = 500_000
@@ -94,65 +91,3 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
 def _has_resources(ws: WorkerHandle, task_class: TaskClass) -> bool:
     free = ws.free_resources
     return all(free.get(name, 0.0) >= amount for name, amount in task_class.resources)
-
-
-# -- workers that may run a class ----------------------------------------------------------------
-def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> bool:
-    """Return whether a worker satisfies a class's restrictions (and resources, at full amounts)."""
-    for name, amount in task_class.resources:
-        if ws.resources.get(name, 0.0) < amount:
-            return False
-    wanted = task_class.workers
-    if not wanted or not strictly:
-        return True
-    return ws.name in wanted or ws.address in wanted or ws.host in wanted
-
-
-def extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle) -> None:
-    """Let a worker that joins run a class, if it may: O(1), unless it ends a loose restriction."""
-    is_loose = task_class.allow_other_workers
-    first = next(iter(task_class.members), None)
-    has_others = is_loose and first is not None and not may_run(first, task_class)
-    if may_run(ws, task_class):
-        if has_others:
-            fill_class(state, task_class)
-            return
-    elif (
-        not is_loose
-        or not (first is None or has_others)
-        or not may_run(ws, task_class, strictly=False)
-    ):
-        return
-    task_class.members[ws] = None
-    ws.classes[task_class] = None
-    if task_class.resources:
-        state.takers[ws] = None
-        return
-    others = task_class.open
-    is_behind_idle = not others or not next(reversed(others)).processing
-    others[ws] = None
-    if not is_behind_idle:
-        others.move_to_end(ws, last=False)
-
-
-def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
-    """Find a class's members anew, after a cluster change (O(workers)).
-
-    Loose restrictions (`allow_other_workers`) bind only while a worker satisfies them.
-    """
-    for ws in task_class.members:
-        ws.classes.pop(task_class, None)
-    staying = [ws for ws in state.workers.values() if not ws.is_leaving]
-    members = [ws for ws in staying if may_run(ws, task_class)]
-    if not members and task_class.allow_other_workers:
-        members = [ws for ws in staying if may_run(ws, task_class, strictly=False)]
-    task_class.members = dict.fromkeys(members)
-    task_class.open.clear()
-    for ws in members:
-        ws.classes[task_class] = None
-    if task_class.resources:
-        state.takers.update(task_class.members)
-        return
-    with_room = [ws for ws in members if ws.has_room_for(task_class)]
-    task_class.open.update((ws, None) for ws in with_room if not ws.processing)
-    task_class.open.update((ws, None) for ws in with_room if ws.processing)

@@ -28,15 +28,19 @@ EXIT_REPORT_WAIT_S: Final = 60.0
 
 
 def notify_workers_of_loss(state: SchedulerState, lost: WorkerHandle) -> None:
-    """Let no worker wait for data of a lost one.
+    """Let no worker wait for data of a lost one: those that run tasks which read some are notified.
 
     Its process need not have ended: one that is suspended, or whose machine is out of reach, keeps
     its connections and is silent.
     """
-    if lost.has_what:
-        for ws in state.workers.values():
-            if ws.processing:
-                state.send(ws.peer, m.HoldersGone(addresses=[lost.address]))
+    readers: dict[WorkerHandle, None] = {}
+    for task in lost.has_what:
+        for dependent in task.dependents or ():
+            if dependent.worker is not None:
+                readers[dependent.worker] = None
+    readers.pop(lost, None)
+    for ws in readers:
+        state.send(ws.peer, m.HoldersGone(addresses=[lost.address]))
 
 
 def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -45,8 +49,12 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     It is out of `state.workers` already.
     """
     processing = dict(ws.processing)
-    for other in state.workers.values():
-        other.unreachable.pop(ws, None)
+    for other in ws.unreachable_from:
+        del other.unreachable[ws]
+    for other in ws.unreachable:
+        del other.unreachable_from[ws]
+    ws.unreachable_from.clear()
+    ws.unreachable.clear()
     take_back(state, list(processing.values()))
     lost: list[SchedulerTask] = []
     moved: dict[ClientHandle, list[str]] = {}
@@ -62,8 +70,9 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     for client, keys in moved.items():
         # They may be waiting for an answer of the lost worker, which need not come.
         send_states(state, client, keys)
-    for function in state.functions.values():
-        function.workers.pop(ws, None)
+    for function in ws.functions:
+        del function.workers[ws]
+    ws.functions.clear()
     end_relays(state, ws)
     report = state.exit_reports.pop(ws.worker_id, None)
     if (processing or held) and ws.supervisor_id:

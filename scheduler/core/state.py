@@ -215,6 +215,13 @@ class SchedulerState:
         self.workers: dict[int, WorkerHandle] = {}
         self.workers_by_id: dict[str, WorkerHandle] = {}
         self.workers_by_address: dict[str, WorkerHandle] = {}
+        #: {name: worker} of those that do not leave, and the sum of their threads
+        self.staying: dict[str, WorkerHandle] = {}
+        self.nthreads = 0
+        #: when clients were last sent the size of the cluster, and when they are to be sent it
+        #: next; None = it has not changed since
+        self.size_sent_at = float("-inf")
+        self.size_due: Deadline | None = None
         #: {client_id: client}, also those lost less than a lease ago
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}

@@ -14,8 +14,8 @@ from ...protocol.rotation import level_of
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
+from .eligibility import fill_class
 from .peers import RESOURCE_DIGITS, ClientHandle
-from .placement import fill_class
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
 from .shrinking import keep_small
 from .tasks import (

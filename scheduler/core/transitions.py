@@ -459,6 +459,7 @@ def drop_function(state: SchedulerState, function: Function) -> None:
     del state.functions[function.function_id]
     state.prefixes.give_back(function.prefix)
     for ws in function.workers:
+        del ws.functions[function]
         outbox = state.outboxes.get(ws.peer)
         last = outbox[-1] if outbox else None
         if type(last) is m.DropFunctions and len(last.functions) < MAX_ITEMS:

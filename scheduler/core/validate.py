@@ -16,8 +16,8 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.payload import blob_nbytes
 from .checking import differences, tasks_in, unless
 from .class_invariants import CLASS_INVARIANTS
+from .eligibility import may_run
 from .peers import ClientHandle, WorkerHandle
-from .placement import may_run
 from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
 from .tasks import (
@@ -430,6 +430,20 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         for other in ws.unreachable
         if not _is_registered(s, other)
     ],
+    "unreachable_from is the inverse of unreachable": lambda s: differences(
+        [(other, ws) for ws in s.workers.values() for other in ws.unreachable_from],
+        [(ws, other) for ws in s.workers.values() for other in ws.unreachable],
+    ),
+    "functions of a worker are those that have it among their workers": lambda s: differences(
+        [(f, ws) for ws in s.workers.values() for f in ws.functions],
+        [(f, ws) for f in s.functions.values() for ws in f.workers],
+    ),
+    "staying are the workers that do not leave, by name": lambda s: differences(
+        s.staying.items(), [(ws.name, ws) for ws in s.workers.values() if not ws.is_leaving]
+    ),
+    "nthreads is the sum over staying": lambda s: unless(
+        s.nthreads == sum(ws.nthreads for ws in s.staying.values()), s.nthreads
+    ),
     # Clients and other peers.
     "clients are filed by id": lambda s: [c for id, c in s.clients.items() if c.client_id != id],
     "the lease of a client ends iff it is not connected": lambda s: [

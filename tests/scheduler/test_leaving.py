@@ -79,6 +79,7 @@ def test_a_retry_of_a_task_on_a_leaving_worker_goes_elsewhere(board):
 
 def test_clients_do_not_count_a_leaving_worker_and_its_name_is_free(board):
     client, worker = board.client(), board.worker("w", nthreads=2)
+    board.tick(1.0)
     out = board.send(worker, LEAVING)
     assert out[client] == [m.ClusterChanged(n_workers=0, nthreads=0)]
     board.worker("w", worker_id="another", address="tcp://another")

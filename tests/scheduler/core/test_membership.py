@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from weft.protocol.wire import messages as m
@@ -9,7 +11,9 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Unknown
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.eligibility import fill_class
 from weft.scheduler.core.info import describe_worker
+from weft.scheduler.core.membership import SIZE_PAUSE_S
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
 from ..builders import Board, assigned, graph, sent_keys
@@ -411,3 +415,72 @@ def test_a_worker_that_does_not_know_a_fetch_has_none_of_its_data(board):
     (fetch,) = out[worker]
     out = board.send(worker, m.Unsupported(unknown_code=20, request=fetch.request))
     assert m.KeysData(request=4, keys=[], results=[], missing=["a"]) in out[client]
+
+
+# -- the size of the cluster ----------------------------------------------------------------------
+def test_many_workers_that_join_at_once_are_few_messages_to_clients(board):
+    client = board.client()
+    board.tick()
+    sizes = []
+    for i in range(100):
+        board.worker(f"w{i}", nthreads=2)
+        sizes += changes(board.out, client)
+    assert sizes == [(1, 2)]
+    assert changes(board.tick(SIZE_PAUSE_S), client) == [(100, 200)]
+    assert changes(board.tick(1.0), client) == []
+    assert changes(board.close(next(iter(board.state.workers))), client) == [(99, 198)]
+
+
+def test_names_stay_unique_if_a_worker_has_the_name_that_another_would_get(board):
+    for name, worker_id in (("w", "1"), ("w-2", "3"), ("w", "2")):
+        board.worker(name, worker_id=worker_id, address=f"tcp://{worker_id}")
+    assert [*board.state.staying] == ["w", "w-2", "w-2-2"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_members_that_are_kept_up_to_date_are_those_that_are_found_anew(seed):
+    """Workers join, leave and are lost; classes come and go, with restrictions of all kinds."""
+    rng = random.Random(seed)
+    board = Board()
+    client = board.client()
+    n_submitted = 0
+    for i in range(60):
+        kind = rng.choice(["join", "join", "lose", "leave", "submit", "release", "tick"])
+        workers = list(board.state.workers)
+        if kind == "join" and len(workers) < 8:
+            resources = {name: 1.0 for name in ("gpu", "mem") if rng.random() < 0.4}
+            host = rng.choice(["here", "there"])
+            board.worker(
+                f"w{rng.randrange(4)}",
+                worker_id=f"id{i}",
+                address=f"tcp://{i}",
+                host=host,
+                resources=resources,
+            )
+        elif kind == "lose" and workers:
+            board.close(rng.choice(workers))
+        elif kind == "leave" and workers:
+            board.send(rng.choice(workers), m.WorkerLeaving(reason="stopped"))
+        elif kind == "submit":
+            keys = [f"t{n_submitted + n}" for n in range(rng.randint(1, 3))]
+            n_submitted += len(keys)
+            places = ["w0", "w1", "here", "there", f"tcp://{rng.randrange(60)}"]
+            options = {
+                "workers": rng.sample(places, rng.choice([0, 1, 2])),
+                "allow_other_workers": rng.random() < 0.5,
+                "resources": {"gpu": 1.0} if rng.random() < 0.3 else {},
+            }
+            board.send(client, graph(" ".join(keys), **options))
+        elif kind == "release" and board.state.tasks:
+            keys = rng.sample([*board.state.tasks], rng.randint(1, min(4, len(board.state.tasks))))
+            board.send(client, m.ReleaseKeys(keys=keys))
+        else:
+            board.tick(0.2)
+        for task_class in board.state.classes.values():
+            kept = {*task_class.members}, {*task_class.open}
+            is_open = bool(task_class.queue)
+            fill_class(board.state, task_class)
+            found = {*task_class.members}, {*task_class.open}
+            assert kept[0] == found[0]
+            assert is_open or kept[1] <= found[1], "stuck ones are open again when found anew"
+        board.tick()

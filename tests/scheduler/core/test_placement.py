@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.wire.messages import RegisterWorker
+from weft.scheduler.core.eligibility import may_run
 from weft.scheduler.core.peers import WorkerHandle
 from weft.scheduler.core.placement import (
     BANDWIDTH_BYTES_PER_NS,
     LATENCY_NS,
     MAX_REPLICAS_SEEN,
     decide_worker,
-    may_run,
     queue_cost_ns,
     start_cost_ns,
 )

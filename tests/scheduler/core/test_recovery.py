@@ -99,17 +99,17 @@ def test_clients_are_sent_the_other_holder_of_data_that_they_lack(board):
     assert sent_keys(out, client, m.KeysPending) == []
 
 
-def test_workers_with_tasks_are_notified_of_a_lost_holder_of_data(board):
+def test_the_loss_of_a_worker_is_reported_to_those_that_read_its_data_only(board):
     client = board.client()
-    one, two, three = board.worker("one"), board.worker("two"), board.worker("three")
-    board.send(client, graph("a b"))
-    board.finish(one, "a", blob=None, nbytes=1 << 20)
-    out = board.close(one)
-    assert out[two][0] == m.HoldersGone(addresses=["tcp://one"])
-    assert m.HoldersGone(addresses=["tcp://one"]) not in out.get(three, [])
-    # No worker fetches from a worker that had no data.
-    out = board.close(three)
-    assert not [x for x in out.get(two, []) if isinstance(x, m.HoldersGone)]
+    holder, reader, other = (board.worker(name) for name in ("holder", "reader", "other"))
+    board.send(client, graph("a", workers=["holder"]))
+    board.finish(holder, "a", blob=None)
+    board.send(client, graph(":a -> b", workers=["reader"]))
+    board.send(client, graph("c", workers=["other"]))
+    out = board.close(holder)
+    gone = m.HoldersGone(addresses=["tcp://holder"])
+    assert gone in out[reader]
+    assert gone not in out.get(other, [])
 
 
 def test_a_copy_of_data_that_is_not_in_memory_any_more_is_dropped(board):

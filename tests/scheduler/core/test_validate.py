@@ -258,6 +258,14 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {"gone": m.WorkerExited(worker_id="gone", reason="", running=[])}
     ),
     "unreachable lists registered workers": lambda b: b.w.unreachable.update({Broken().w: 0.0}),
+    "unreachable_from is the inverse of unreachable": lambda b: b.w.unreachable_from.update(
+        {b.w: None}
+    ),
+    "functions of a worker are those that have it among their workers": lambda b: (
+        b.w.functions.clear()
+    ),
+    "staying are the workers that do not leave, by name": lambda b: b.state.staying.clear(),
+    "nthreads is the sum over staying": lambda b: setattr(b.state, "nthreads", 99),
     # Clients and other peers.
     "clients are filed by id": lambda b: setattr(b.alice, "client_id", "other"),
     "the lease of a client ends iff it is not connected": lambda b: setattr(

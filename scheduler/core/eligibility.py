@@ -1,0 +1,107 @@
+"""The workers that may run the tasks of each class.
+
+A worker that joins costs O(classes), one that leaves O(classes that it might run); nothing is done
+per other worker, except where a loose restriction (`allow_other_workers`) begins or ceases to bind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .peers import WorkerHandle
+from .tasks import NO_WORKER, TaskClass
+from .transitions import enqueue, move
+from .unrunnable import file_unrunnable
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> bool:
+    """Return whether a worker satisfies a class's restrictions (and resources, at full amounts)."""
+    for name, amount in task_class.resources:
+        if ws.resources.get(name, 0.0) < amount:
+            return False
+    wanted = task_class.workers
+    if not wanted or not strictly:
+        return True
+    return ws.name in wanted or ws.address in wanted or ws.host in wanted
+
+
+def join_classes(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Let a worker that joins run all classes that it may; queue what can run now."""
+    for task_class in list(state.classes.values()):
+        _extend_class(state, task_class, ws)
+        if task_class.members and task_class.unrunnable:
+            for task in list(task_class.unrunnable):
+                enqueue(state, task)
+
+
+def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Take a worker out of all classes; set aside what no other worker may run.
+
+    It is out of `state.workers` already, or leaving.
+    """
+    classes = list(ws.classes)
+    ws.classes.clear()
+    state.takers.pop(ws, None)
+    for task_class in classes:
+        del task_class.members[ws]
+        task_class.open.pop(ws, None)
+        if not task_class.members:
+            if task_class.allow_other_workers:
+                fill_class(state, task_class)
+            if not task_class.members:
+                for task in task_class.queue.items():
+                    move(state, task, NO_WORKER)
+                    file_unrunnable(state, task)
+
+
+def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle) -> None:
+    """Let a worker that joins run a class, if it may: O(1), unless it ends a loose restriction."""
+    is_loose = task_class.allow_other_workers
+    first = next(iter(task_class.members), None)
+    has_others = is_loose and first is not None and not may_run(first, task_class)
+    if may_run(ws, task_class):
+        if has_others:
+            fill_class(state, task_class)
+            return
+    elif (
+        not is_loose
+        or not (first is None or has_others)
+        or not may_run(ws, task_class, strictly=False)
+    ):
+        return
+    task_class.members[ws] = None
+    ws.classes[task_class] = None
+    if task_class.resources:
+        state.takers[ws] = None
+        return
+    others = task_class.open
+    is_behind_idle = not others or not next(reversed(others)).processing
+    others[ws] = None
+    if not is_behind_idle:
+        others.move_to_end(ws, last=False)
+
+
+def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
+    """Find the members of a class anew (O(workers)): it is new, or its loose restriction changes.
+
+    Loose restrictions (`allow_other_workers`) bind only while a worker satisfies them.
+    """
+    for ws in task_class.members:
+        ws.classes.pop(task_class, None)
+    staying = [ws for ws in state.workers.values() if not ws.is_leaving]
+    members = [ws for ws in staying if may_run(ws, task_class)]
+    if not members and task_class.allow_other_workers:
+        members = [ws for ws in staying if may_run(ws, task_class, strictly=False)]
+    task_class.members = dict.fromkeys(members)
+    task_class.open.clear()
+    for ws in members:
+        ws.classes[task_class] = None
+    if task_class.resources:
+        state.takers.update(task_class.members)
+        return
+    with_room = [ws for ws in members if ws.has_room_for(task_class)]
+    task_class.open.update((ws, None) for ws in with_room if not ws.processing)
+    task_class.open.update((ws, None) for ws in with_room if ws.processing)
