@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ..protocol.errors import (
     CommError,
@@ -43,6 +43,7 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, Welcome
+from .core.epochs import KeepMembers, Members, next_epoch
 from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
@@ -67,6 +68,20 @@ _ACCEPTED: Final = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER)
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
+class Keeper(Protocol):
+    """Keeps what the next scheduler of the cluster needs. Called from the loop's thread."""
+
+    def keep_epoch(self, epoch: int) -> None:
+        """Store an epoch, durably: peers learn it after this.
+
+        Raises:
+            ConfigError: it cannot be stored.
+        """
+
+    def keep_members(self, members: Members) -> None:
+        """Store the members of the cluster, soon, without holding up the loop."""
+
+
 @dataclass(slots=True)
 class SchedulerConfig:
     """The configuration of a scheduler.
@@ -84,6 +99,9 @@ class SchedulerConfig:
         max_outbox_nbytes: approximate size of the messages that may wait for a peer that does not
             read, beside those that its connection has taken; then it is cut off.
         facts: sent to every peer that registers.
+        last_epoch: of the cluster's schedulers before this one, 0 = there was none.
+        expected: the workers and clients of that epoch.
+        keeper: stores the same of this one; None = nothing is kept.
     """
 
     addresses: Sequence[str]
@@ -96,6 +114,9 @@ class SchedulerConfig:
     max_outbox_nbytes: int = 256 << 20
     allowed_deaths: int = 3
     facts: dict[str, Any] = field(default_factory=dict)
+    last_epoch: int = 0
+    expected: Members = field(default_factory=Members)
+    keeper: Keeper | None = None
 
 
 class SchedulerServer:
@@ -103,9 +124,9 @@ class SchedulerServer:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
-        #: an epoch is the start's time in ns: unique, and larger than any earlier one
         self.state = SchedulerState(
-            time.time_ns(),
+            next_epoch(time.time_ns(), config.last_epoch),
+            expected=config.expected,
             client_lease_s=config.client_lease_s,
             heartbeat_s=config.heartbeat_s,
             allowed_deaths=config.allowed_deaths,
@@ -141,8 +162,10 @@ class SchedulerServer:
         return [listener.address for listener in self._listeners]
 
     async def start(self) -> None:
-        """Listen. Raises what `listen` raises; nothing is left open then."""
+        """Listen. Raises what `listen` and the keeper raise; nothing is left open then."""
         self._loop = asyncio.get_running_loop()
+        if self._config.keeper is not None:
+            self._config.keeper.keep_epoch(self.state.epoch)
         try:
             for address in self._config.addresses:
                 listener = await listen(
@@ -424,6 +447,8 @@ class SchedulerServer:
             self._begin_stop(action.reason)
         elif type(action) is ReturnMemory:
             return_memory()
+        elif type(action) is KeepMembers and self._config.keeper is not None:
+            self._config.keeper.keep_members(action.members)
 
 
 def _describe(event: Event) -> str:
