@@ -5,6 +5,7 @@ because worker processes import this module while a clock runs.
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 
@@ -26,6 +27,83 @@ def spin(n: int) -> int:
     for i in range(n):
         total += i * i % 7
     return total
+
+
+def work(seconds: float) -> None:
+    """Compute in pure Python until this thread has used so much time of a processor."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def inc_in(seconds: float, x: int) -> int:
+    work(seconds)
+    return x + 1
+
+
+def add_in(seconds: float, a: int, b: int) -> int:
+    work(seconds)
+    return a + b
+
+
+def total_in(seconds: float, *values: int) -> int:
+    """Return one more than the sum, kept small."""
+    work(seconds)
+    return (sum(values) + 1) % 1_000_003
+
+
+def largest_in(seconds: float, *values: int) -> int:
+    """Return one more than the largest."""
+    work(seconds)
+    return max(values, default=0) + 1
+
+
+def ends_of(array: Any) -> float:
+    return float(array[0]) + float(array[-1])
+
+
+def second_of(_first: Any, second: Any) -> Any:
+    return second
+
+
+def record(path: str, number: int) -> None:
+    """Append a number to a file, in one step for all processes that do."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, number.to_bytes(8, "big"))
+    finally:
+        os.close(file)
+
+
+def recorded(path: str, number: int) -> list[int]:
+    """Return how often each of the numbers below `number` is in a file of `record`."""
+    counts = [0] * number
+    with open(path, "rb") as file:
+        while data := file.read(8):
+            counts[int.from_bytes(data, "big")] += 1
+    return counts
+
+
+def recorded_inc(path: str, seconds: float, x: int) -> int:
+    work(seconds)
+    record(path, x)
+    return x + 1
+
+
+def recorded_block(path: str, number: int, n_bytes: int) -> bytes:
+    """Return bytes that begin with the number."""
+    record(path, number)
+    return number.to_bytes(8, "big") + bytes(n_bytes - 8)
+
+
+def number_of(block: bytes) -> int:
+    return int.from_bytes(block[:8], "big")
+
+
+def wait_for_file(path: str) -> None:
+    """Keep a thread of a worker until there is a file."""
+    while not os.path.exists(path):
+        time.sleep(0.005)
 
 
 def block(value: float, n_bytes: int) -> Any:

@@ -23,6 +23,12 @@ def _bytes_per_task(cells: Cells) -> float | None:
     return values[0] if values else None
 
 
+def _made_again(cells: Cells) -> float | None:
+    cell = cells.get(("recovery", "weft"))
+    values = cell.extra.get("n_again_or_lost") if cell else None
+    return max(values) if values else None
+
+
 GOALS = (
     Goal("map", "60 000", 60_000, _weft("map"), at_least=True),
     Goal(
@@ -46,6 +52,14 @@ GOALS = (
         at_least=True,
     ),
     Goal("big-map", "1 200 B/task", 1_200, _bytes_per_task),
+    Goal(
+        "argument",
+        "1.2 x dask",
+        1.2,
+        lambda cells: quotient(cells, ("argument", "weft"), ("argument", "dask")),
+    ),
+    Goal("recovery-again", "0", 0, _made_again),
+    Goal("resets", "0", 0, _weft("resets")),
     Goal("import", "0.15", 0.15, _weft("import")),
     Goal("first-result", "1", 1.0, _weft("first-result")),
 )
@@ -72,6 +86,17 @@ def _closing(cells: Cells, spread: str, options: argparse.Namespace) -> Iterator
     )
 
 
+def _rows() -> Iterator[tuple[str, Row]]:
+    for name, workload in WORKLOADS.items():
+        yield name, Row(title=f"{workload.title}, {workload.unit}", workload=name)
+        if name == "recovery":
+            title = "... held results made again or lost, tasks"
+            yield (
+                "recovery-again",
+                Row(title=title, workload=name, extra="n_again_or_lost", factor=None),
+            )
+
+
 TABLE = Table(
     name="clusters",
     title="weft benchmarks",
@@ -81,10 +106,7 @@ TABLE = Table(
     sections=(
         Section(
             systems=tuple(SYSTEMS),
-            rows={
-                name: Row(title=f"{workload.title}, {workload.unit}", workload=name)
-                for name, workload in WORKLOADS.items()
-            },
+            rows=dict(_rows()),
         ),
     ),
     goals=GOALS,

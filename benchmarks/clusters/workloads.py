@@ -8,6 +8,7 @@ futures is not timed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import statistics
 import subprocess
@@ -19,8 +20,13 @@ from typing import Any
 import psutil
 
 from ..framework.work import Sample, Workload, check
-from ..tasks import add, add3, inc
+from ..tasks import add, add3, ends_of, inc
+from .faults import run_recovery, run_resets
+from .granularity import run_metg, run_random_in, run_tree_in
 from .systems import SYSTEMS, System
+
+#: Calls of one run of `run_argument`.
+N_ARGUMENTS = 3
 
 
 def run_map(system: System, n: int) -> Sample:
@@ -98,6 +104,23 @@ def run_as_completed(system: System, n: int) -> Sample:
         total += result
     elapsed = time.perf_counter() - start
     return Sample(n / elapsed, check(total, n * (n + 1) // 2))
+
+
+def run_argument(system: System, n: int) -> Sample:
+    """A call with one argument of n MB, each time of other content: the median of some, in s."""
+    import numpy as np
+
+    array = np.random.default_rng(0).random(n * 125_000)
+    durations = []
+    total = 0.0
+    for i in range(N_ARGUMENTS):
+        array = array + 1.0
+        expected = ends_of(array)
+        start = time.perf_counter()
+        found = system.call(ends_of, array)
+        durations.append(time.perf_counter() - start)
+        total += check(found, expected) - expected + i
+    return Sample(sorted(durations)[N_ARGUMENTS // 2], int(total), {"max_s": max(durations)})
 
 
 def run_big_map(system: System, n: int) -> Sample:
@@ -230,6 +253,27 @@ def _graph(title: str, run: Callable[[Any, int], Sample], size: int, quick: int)
     return dataclasses.replace(_rate(title, run, size, quick), refusals=_NO_GRAPHS)
 
 
+def _in(title: str, run: Callable[..., Sample], size: int, quick: int, seconds: float) -> Workload:
+    """Return a graph whose tasks take so many seconds."""
+    return _graph(title, functools.partial(run, seconds=seconds), size, quick)
+
+
+def _fault(
+    title: str, run: Callable[[Any, int], Sample], size: int, quick: int, unit: str
+) -> Workload:
+    """Return a workload that starts a cluster of daemons, and breaks it."""
+    return Workload(
+        title=title,
+        run=run,
+        size=size,
+        quick_size=quick,
+        unit=unit,
+        needs_open=False,
+        systems=("weft",),
+        patience=2.0,
+    )
+
+
 def _scheduler_alone(title: str, run: Callable[[Any, int], Sample]) -> Workload:
     return dataclasses.replace(
         _rate(title, run, 200_000, 2_000), needs_open=False, systems=("weft",)
@@ -265,6 +309,34 @@ WORKLOADS: dict[str, Workload] = {
         too_slow=("dask", "dask-best", "ray", "processes"),
         small="map",
         patience=3.0,
+    ),
+    "argument": Workload(
+        title="one argument of {n} MB",
+        run=run_argument,
+        size=160,
+        quick_size=4,
+        unit="s",
+        systems=("weft", "dask", "ray", "processes"),
+        needs=("numpy",),
+    ),
+    "metg": Workload(
+        title="METG(50 %), stencil of {n} tasks",
+        run=run_metg,
+        size=16 * 60,
+        quick_size=16 * 3,
+        unit="us",
+        systems=("weft", "dask", "dask-best", "ray"),
+        patience=2.0,
+    ),
+    "tree-100us": _in("tree of {n} leaves, each task 100 us", run_tree_in, 1_024, 64, 1e-4),
+    "tree-1ms": _in("tree of {n} leaves, each task 1 ms", run_tree_in, 1_024, 16, 1e-3),
+    "random-100us": _in("random graph of {n}, each task 100 us", run_random_in, 2_000, 100, 1e-4),
+    "random-1ms": _in("random graph of {n}, each task 1 ms", run_random_in, 2_000, 30, 1e-3),
+    "recovery": _fault(
+        "new scheduler with {n} tasks, 1 % of them held", run_recovery, 100_000, 400, "s"
+    ),
+    "resets": _fault(
+        "map of {n}, all lines reset: finished tasks run again", run_resets, 20_000, 2_000, "tasks"
     ),
     "scheduler": _scheduler_alone("scheduler alone, map of {n}", run_scheduler),
     "scheduler-graph": _scheduler_alone("scheduler alone, neighbours {n}", run_scheduler_graph),

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.proxy import Proxy
 from tests.deploy.daemons import Daemon, address_of, file_of
 from tests.leaks import wait_until
-
-from .proxy import Proxy
 
 N_WORKERS = 3
 N_THREADS = 2

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import psutil
 
 from .cluster import Cluster, Host
-from .proxy import some_directions
 
 #: {kind: how often, relative to the others}
 KINDS = {
@@ -35,6 +34,8 @@ SUSPENDED_S = (5.0, 40.0)
 STALLED_S = (0.5, 40.0)
 REFUSED_S = (0.5, 5.0)
 RESTARTED_S = (0.0, 3.0)
+#: The directions of a connection that are held up: one of them, or more often both.
+DIRECTIONS = ([0], [1], [0, 1], [0, 1])
 
 
 class Troubles:
@@ -107,7 +108,7 @@ class Troubles:
         if kind.endswith("reset"):
             n = proxy.reset(party, which)
             return f"{party}, {n} connections" if n else ""
-        seconds, directions = rng.uniform(*STALLED_S), some_directions(rng)
+        seconds, directions = rng.uniform(*STALLED_S), rng.choice(DIRECTIONS)
         n = proxy.stall(party, which, directions, seconds)
         return f"{party}, {n} connections, {seconds:.1f} s, directions {directions}" if n else ""
 

@@ -1,9 +1,11 @@
-"""A TCP proxy whose connections can be reset or held up, one by one or all of a port."""
+"""A TCP proxy whose connections can be reset or held up, one by one or all of a port.
+
+It is used by the benchmarks of lost connections and by `tests/trouble`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import struct
 import threading
@@ -181,8 +183,3 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def some_directions(rng: random.Random) -> list[int]:
-    """Draw which directions of a connection are held up: one of them, or both."""
-    return rng.choice(([0], [1], [0, 1], [0, 1]))
