@@ -43,7 +43,6 @@ def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
 
 
 _BY_DESIGN: Final = "by design"
-_OWN_TASK = "submit it as a task; `workers=` names one worker for each call"
 _NO_TASKS_IN_TASKS = "tasks cannot submit tasks; submit from the client, with futures as arguments"
 _LOOKING = "see `client.scheduler_info()`, `weft info` and the metrics page"
 _PLUGINS = "install what tasks need on the workers' machines, or set it up in the task itself"
@@ -71,7 +70,6 @@ CLIENT: Final = _table(
         "make a new `LocalCluster`, or restart `weft worker` from outside",
     ),
     ("retire_workers", "end the worker's process; results that only it had are computed again"),
-    ("run run_on_scheduler", _OWN_TASK),
     (
         "upload_file",
         "call `cloudpickle.register_pickle_by_value(module)` before the first use of the module, "
@@ -88,16 +86,10 @@ CLIENT: Final = _table(
     ),
     ("set_metadata get_metadata", _SHARED_STATE),
     ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
-    ("ncores", "use `client.nthreads()`"),
     ("list_workers", 'use `client.scheduler_info()["workers"]`'),
     (
-        "who_has has_what processing nbytes call_stack story get_versions dump_cluster_state "
-        "benchmark_hardware",
+        "dump_cluster_state benchmark_hardware",
         _LOOKING,
-    ),
-    (
-        "get_scheduler_logs get_worker_logs",
-        "processes log to stderr; `LocalCluster(silence_logs=False)` shows all of it",
     ),
     (
         "log_event get_events subscribe_topic unsubscribe_topic",

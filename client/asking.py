@@ -1,9 +1,14 @@
-"""Questions of a client to the scheduler, page by page; each of them is in scheduler/README.md."""
+"""Questions of a client to its cluster, page by page.
+
+`scheduler/core/questions.py` has the questions to the scheduler. Those to workers and supervisors
+(`worker/answering.py`, `worker/family/supervisor_link.py`) are passed on by the scheduler.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Final
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from ..protocol.errors import (
     ClientClosed,
@@ -15,14 +20,20 @@ from ..protocol.errors import (
     WeftError,
 )
 from ..protocol.wire.messages import Answer, AskFailed, Denied, Unsupported
+from ..protocol.wire.messages.questions import NO_ANSWER
+from ..protocol.wire.payload import Blob
 from .core.events import AskScheduler
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter, ThreadWaiter
+
+T = TypeVar("T")
 
 #: A scheduler that has not answered a page after this is taken for hanging.
 TIMEOUT_S: Final = 60.0
 #: Keys asked about at once; the scheduler's limit.
 N_KEYS: Final = 1000
+#: Processes that are asked at the same time.
+_N_AT_ONCE: Final = 50
 
 
 async def ask(
@@ -30,8 +41,11 @@ async def ask(
     name: str,
     arguments: dict[str, Any] | None = None,
     timeout: float | None = TIMEOUT_S,
+    *,
+    to: str = "",
+    process: str = "",
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the pages of the scheduler's answer, in any event loop.
+    """Yield the pages of an answer, in any event loop.
 
     What a page holds may change before the next one is asked for. After a lost connection the
     question goes on, also with another scheduler.
@@ -41,19 +55,21 @@ async def ask(
         name: of the question.
         arguments: of the question, plain data.
         timeout: seconds for each page.
+        to: the id of the worker or supervisor that is asked; "" = the scheduler.
+        process: its name, for errors.
 
     Raises:
-        NoAnswer: no page came in time.
-        QuestionFailed: the scheduler does not know the question, or an argument is not valid.
+        NoAnswer: no page came in time, or the process is gone.
+        QuestionFailed: it does not know the question, or an argument is not valid.
         NotPermitted: the client's token does not permit this question.
         ClientClosed, CommClosed: the client ended meanwhile.
     """
     page = ""
     while True:
         waiter = AsyncWaiter(1, wants_data=False)
-        question = AskScheduler(waiter, name, arguments or {}, page)
+        question = AskScheduler(waiter, name, arguments or {}, page, to)
         is_done = await engine.wait_async(waiter, question, timeout)
-        answer = checked(engine, name, waiter.answer, is_done, timeout)
+        answer = checked(engine, question, is_done, timeout, process)
         yield answer.info
         page = answer.next_page
         if not page:
@@ -66,17 +82,37 @@ def ask_blocking(
     arguments: dict[str, Any] | None = None,
     timeout: float | None = TIMEOUT_S,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the pages as `ask` does, in a thread that may block."""
+    """Yield the pages of the scheduler's answer as `ask` does, in a thread that may block."""
     page = ""
     while True:
         waiter = ThreadWaiter(1, wants_data=False)
         question = AskScheduler(waiter, name, arguments or {}, page)
         is_done = engine.wait(waiter, question, timeout)
-        answer = checked(engine, name, waiter.answer, is_done, timeout)
+        answer = checked(engine, question, is_done, timeout)
         yield answer.info
         page = answer.next_page
         if not page:
             return
+
+
+async def ask_once(
+    engine: Engine,
+    name: str,
+    arguments: dict[str, Any],
+    blobs: Sequence[Blob],
+    *,
+    to: str,
+    process: str,
+) -> Answer:
+    """Return the answer of a worker to a question that must not be asked twice, however late.
+
+    Raises:
+        WeftError: see `ask`.
+    """
+    waiter = AsyncWaiter(1, wants_data=False)
+    question = AskScheduler(waiter, name, arguments, "", to, [*blobs], is_repeated=False)
+    is_done = await engine.wait_async(waiter, question, None)
+    return checked(engine, question, is_done, None, process)
 
 
 async def ask_about(engine: Engine, name: str, keys: Sequence[str]) -> AsyncIterator[Any]:
@@ -86,22 +122,62 @@ async def ask_about(engine: Engine, name: str, keys: Sequence[str]) -> AsyncIter
             yield info
 
 
-def checked(engine: Engine, name: str, answer: Any, is_done: bool, timeout: float | None) -> Answer:
+async def ask_each(
+    processes: Iterable[T], question: Callable[[T], Awaitable[Any]]
+) -> dict[T, Any | WeftError]:
+    """Ask many processes at the same time; return the answer, or the error, of each.
+
+    Raises:
+        NotPermitted, ClientClosed, CommClosed: none of them can be asked.
+    """
+    turns = asyncio.Semaphore(_N_AT_ONCE)
+
+    async def ask_one(process: T) -> Any:
+        async with turns:
+            try:
+                return await question(process)
+            except QuestionFailed as error:
+                return error
+
+    processes = list(processes)
+    tasks = [asyncio.ensure_future(ask_one(process)) for process in processes]
+    try:
+        answers = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return dict(zip(processes, answers, strict=True))
+
+
+def checked(
+    engine: Engine,
+    question: AskScheduler,
+    is_done: bool,
+    timeout: float | None,
+    process: str = "",
+) -> Answer:
     """Return the answer to one page.
 
     Raises:
         WeftError: see `ask`.
     """
+    waiter = question.watcher
+    assert isinstance(waiter, (AsyncWaiter, ThreadWaiter))
+    answer = waiter.answer
     if isinstance(answer, Answer):
         return answer
     if isinstance(answer, AskFailed):
-        raise QuestionFailed(answer.text)
+        failed = NoAnswer if answer.kind == NO_ANSWER else QuestionFailed
+        raise failed(answer.text, process)
+    whom = process or "the scheduler"
     if isinstance(answer, Unsupported):
-        raise UnsupportedRequest(f"the question {name!r}", "the scheduler")
+        raise UnsupportedRequest(f"the question {question.name!r}", "the scheduler")
     if isinstance(answer, Denied):
-        raise NotPermitted(f"the question {name!r} to the scheduler", answer.needed, answer.level)
+        what = f"the question {question.name!r} to {whom}"
+        raise NotPermitted(what, answer.needed, answer.level)
     if not is_done:
-        raise NoAnswer(f"the scheduler did not answer {name!r} within {timeout:g} s")
+        raise NoAnswer(f"it did not answer {question.name!r} within {timeout:g} s", whom)
     raise error_of_end(engine)
 
 

@@ -30,6 +30,7 @@ from .core.tasks import FutureState, SubmitOptions
 from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
+from .inspection import ClusterInspection
 from .locating import Cluster, Location, check_options
 from .openable import Openable
 from .shell.current import closed, find_current, made_current, opened
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from ..protocol.wire.keys import Key
 
 
-class Client(Openable, ClusterClient):
+class Client(Openable, ClusterClient, ClusterInspection):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -489,27 +490,6 @@ class Client(Openable, ClusterClient):
         return None
 
     # --- The cluster ------------------------------------------------------------------------------
-
-    def wait_for_workers(self, n_workers: int = 1, timeout: Duration | None = None) -> Any:
-        """Wait until the cluster has at least `n_workers`.
-
-        Raises:
-            WorkerStartTimeout: the cluster had fewer after `timeout`.
-        """
-        timeout_s = seconds_or_none(timeout, "timeout")
-        return cluster_info.wait_for_workers(self._running(), n_workers, timeout_s)
-
-    def scheduler_info(self, n_workers: int = -1) -> Any:
-        """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
-        return self._run(cluster_info.scheduler_info(self._running(), n_workers))
-
-    def nthreads(self, workers: str | Iterable[str] | None = None) -> Any:
-        """Return `{address: number of threads}` of workers.
-
-        Args:
-            workers: their names, hosts or addresses; None = all.
-        """
-        return self._run(cluster_info.nthreads(self._running(), workers))
 
     @property
     def futures(self) -> dict[Key, FutureState]:

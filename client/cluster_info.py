@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
 from typing import Any, Final
 
 from ..protocol.errors import NotPermitted, WorkerStartTimeout
@@ -94,17 +93,6 @@ async def describe_workers(engine: Engine, n_workers: int = -1) -> dict[str, dic
 async def describe_clients(engine: Engine) -> list[str]:
     """Return the names of all clients that are connected, or expected back."""
     return [client["name"] async for page in ask(engine, "clients") for client in page["clients"]]
-
-
-async def nthreads(engine: Engine, workers: Iterable[str] | str | None = None) -> dict[str, int]:
-    """See `Client.nthreads`."""
-    found = await describe_workers(engine)
-    wanted = None if workers is None else {workers} if isinstance(workers, str) else {*workers}
-    return {
-        address: worker["nthreads"]
-        for address, worker in found.items()
-        if wanted is None or not wanted.isdisjoint((address, worker["name"], worker["host"]))
-    }
 
 
 async def shut_down(engine: Engine) -> None:

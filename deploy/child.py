@@ -31,6 +31,7 @@ from typing import IO, Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
 from ..protocol.host.exits import describe_exit
+from ..protocol.host.log_ring import keep_latest
 from .titles import ROOM, set_title
 
 _MAX_TAIL_CHARS: Final = 4000
@@ -311,6 +312,7 @@ class Parent:
             data += part
         config: dict[str, Any] = json.loads(data)
         logging.basicConfig(level=config.get("log_level", logging.WARNING), format=LOG_FORMAT)
+        keep_latest()
         return config
 
     def ready(self, **facts: Any) -> None:

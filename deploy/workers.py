@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ..protocol.errors import ConfigError, InternalError, NotAdmitted, WeftError
+from ..protocol.host.log_ring import keep_latest
 from ..protocol.trust.security import Security
 from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
@@ -103,6 +104,7 @@ def _start_log(plain: dict[str, Any]) -> None:
 
 def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> int:
     """Be a worker process."""
+    keep_latest()
     if temporary := plain.get("temporary_directory"):
         os.environ["TMPDIR"] = temporary  # for processes that tasks start
         tempfile.tempdir = temporary

@@ -43,7 +43,9 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, Welcome
+from .answering import answer_of_process
 from .core.epochs import KeepMembers, Members, next_epoch
+from .core.questions import AskShell
 from .core.shrinking import ReturnMemory
 from .core.state import (
     Action,
@@ -449,6 +451,15 @@ class SchedulerServer:
             return_memory()
         elif type(action) is KeepMembers and self._config.keeper is not None:
             self._config.keeper.keep_members(action.members)
+        elif type(action) is AskShell:
+            peer = action.peer
+            answer_of_process(action.question, lambda message: self._answer(peer, message))
+
+    def _answer(self, peer: int, message: Message) -> None:
+        """Send a peer the answer to a question about this process."""
+        if self._bug is None and peer in self.state.roles:
+            self.state.send(peer, message)
+            self._schedule_flush()
 
 
 def _describe(event: Event) -> str:

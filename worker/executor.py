@@ -105,6 +105,13 @@ class Executor:
         #: One per slot: True = there is a chunk, False = end.
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
         self._threads: list[threading.Thread] = []
+        #: {thread: the context of its slot, whose key is that of the task that runs there}.
+        self._contexts: dict[int, WorkerContext] = {}
+
+    @property
+    def context(self) -> WorkerContext:
+        """The worker's description, without a task."""
+        return self._context
 
     def start(self) -> None:
         """Start the threads. They are daemons: a task that never ends does not keep the process."""
@@ -183,6 +190,16 @@ class Executor:
                     found.append((key, record.attempt, record.nbytes))
         return found
 
+    def records(self) -> list[WorkerTask]:
+        """Return the current record of each key."""
+        with self._lock:
+            return list(self.state.by_key.values())
+
+    def running(self) -> list[tuple[str, int]]:
+        """Return the key and the thread of each task that runs now."""
+        contexts = list(self._contexts.items())
+        return [(one.task_key, thread) for thread, one in contexts if one.task_key]
+
     def _handle(self, event: Event, slot: int | None) -> bool:
         """Return whether slot `slot` has something in its chunk."""
         state = self.state
@@ -231,6 +248,7 @@ class Executor:
         try:
             context = copy.copy(self._context)
             set_worker(context)
+            self._contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
             while inbox.get():
                 self._run_chunks(slot, context)
@@ -343,6 +361,10 @@ class Executor:
                 )
             packed = name_packed(packed, task.key, note)
         return ["exception", task.key, *packed]
+
+
+#: The code of a slot's thread around a task.
+OWN_CODE = frozenset({Executor._run_chunks.__code__, Executor._run_slot.__code__})
 
 
 def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:

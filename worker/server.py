@@ -42,6 +42,7 @@ from ..protocol.wire.address import parse_address
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import (
+    Ask,
     AttemptsErred,
     AttemptsFinished,
     Bye,
@@ -53,6 +54,7 @@ from ..protocol.wire.messages import (
     Welcome,
 )
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
+from .answering import Answering
 from .config import WorkerConfig
 from .context import WorkerContext
 from .core.events import EndWorker, Event, Leave, SchedulerLost, SchedulerSent
@@ -118,6 +120,7 @@ class WorkerServer:
         self._executor: Executor | None = None
         self._listener: Listener | None = None
         self._server: DataServer | None = None
+        self._answering: Answering | None = None
         self._peers: Peers | None = None
         self._started: StartedRecord | None = None
         self._beating: asyncio.TimerHandle | None = None
@@ -235,6 +238,7 @@ class WorkerServer:
             crashed=self._crashed,
             started=self._started,
         )
+        self._answering = Answering(self._executor)
         self._server = late.server = DataServer(self._executor, self._started)
         self._peers = Peers(security, self._executor.store, self._handle)
         self._executor.start()
@@ -261,6 +265,8 @@ class WorkerServer:
         await self._runner.leave(self._stop_reason, _GOODBYE_S)
         if self._peers is not None:
             await self._peers.close()
+        if self._answering is not None:
+            self._answering.close()
         if self._server is not None:
             await self._server.close()
         if self._listener is not None:
@@ -276,9 +282,13 @@ class WorkerServer:
         executor.stop()
         deadline = self._loop.time() + self.config.stop_timeout_s
         # The end of a thread wakes no waiter, so there is no event to wait for.
-        while not (ended := executor.join(0.0)) and self._loop.time() < deadline:  # noqa: ASYNC110
+        while not (ended := self._have_ended(executor)) and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         return ended
+
+    def _have_ended(self, executor: Executor) -> bool:
+        assert self._answering is not None
+        return executor.join(0.0) and self._answering.join()
 
     # --- The session with the scheduler -----------------------------------------------------------
 
@@ -344,6 +354,9 @@ class WorkerServer:
         if isinstance(message, FetchKeys):
             assert self._server is not None
             self._server.serve(connection, message.request, message.keys)
+        elif isinstance(message, Ask):
+            assert self._answering is not None
+            self._answering.on_ask(connection, message)
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):

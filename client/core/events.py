@@ -8,7 +8,7 @@ sends, the others after it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...protocol.wire.failure import Failure
@@ -63,13 +63,18 @@ class WatchCluster:
 class AskScheduler:
     """Notify `watcher` of the answer to one page of a question.
 
-    It is the message: an `Answer`, `AskFailed` or `Denied`.
+    It is the message: an `Answer`, `AskFailed`, `Denied` or `Unsupported`; None at the end.
     """
 
     watcher: Watcher
     name: str
     arguments: dict[str, Any]
     page: str = ""
+    #: the id of the process that the scheduler passes it on to; "" = none
+    to: str = ""
+    blobs: list[Blob | None] = field(default_factory=list)
+    #: ask again after a lost connection, when it is unknown whether it was answered
+    is_repeated: bool = True
 
 
 @dataclass(slots=True)

@@ -89,6 +89,7 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
             on_cancel(core, operation)
             is_due = True  # waiting submissions that read a cancelled key fail now
         elif cls is AskScheduler:
+            close_submissions(core)  # which the question may be about
             ask_scheduler(core, operation)
         elif cls is WatchCluster:
             watch_cluster(core, operation.watcher, operation.n_workers)

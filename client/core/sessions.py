@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure
-from ...protocol.wire.messages import SubmitTasks
+from ...protocol.wire.messages import Ask, AskFailed, SubmitTasks
+from ...protocol.wire.messages.questions import BAD_ARGUMENT
 from .borrowing import settle_all_loans, settle_late_loans
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
@@ -14,7 +15,7 @@ from .reconciling import ask, look_at_answers
 from .submitting import discard_submissions
 from .tasks import CANCELLED, ERROR, GONE, HELD, LOST, PENDING, SENT, Status
 from .transitions import move
-from .watching import fail, touch
+from .watching import fail, fail_questions, take_answer, touch
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -52,6 +53,8 @@ def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> Non
         for watcher, _ in core.shutdowns.values():
             touch(core, watcher, None)
         core.shutdowns.clear()
+    if core.is_linked:
+        fail_questions(core)
     core.is_linked = False
     core.unanswered = None
     core.to_scheduler.clear()
@@ -64,7 +67,7 @@ def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> Non
 
 
 def on_unsendable(core: ClientState, event: Unsendable, _now: float) -> None:
-    """Fail the tasks of a message that the protocol forbids."""
+    """Fail the tasks, or the question, of a message that the protocol forbids."""
     if isinstance(event.message, SubmitTasks):
         for key in event.message.keys:
             state = core.table.states.get(key)
@@ -72,6 +75,10 @@ def on_unsendable(core: ClientState, event: Unsendable, _now: float) -> None:
                 if state.phase != GONE:
                     move(core, state, GONE)
                 fail(core, state, ERROR, ["not-sent", key, event.reason])
+    elif isinstance(event.message, Ask):
+        text = f"it could not be sent: {event.reason}"
+        failed = AskFailed(request=event.message.request, kind=BAD_ARGUMENT, text=text)
+        take_answer(core, failed)
     else:
         core.after.append(Warn(f"a message could not be sent: {event.reason}"))
 

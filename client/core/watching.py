@@ -18,6 +18,7 @@ from ...protocol.wire.messages import (
     ShutdownCluster,
     Unsupported,
 )
+from ...protocol.wire.messages.questions import NO_ANSWER
 from .events import AskScheduler
 from .tasks import (
     CANCELLED,
@@ -180,8 +181,21 @@ def send_question(core: ClientState, request: int, question: AskScheduler) -> No
             name=question.name,
             arguments=question.arguments,
             page=question.page,
+            to=question.to,
+            blobs=question.blobs,
         )
     )
+
+
+def fail_questions(core: ClientState) -> None:
+    """Fail the questions that were sent and must not be asked twice: the connection was lost."""
+    text = (
+        "the connection to the scheduler was lost before the answer came; whether the function has "
+        "run is not known"
+    )
+    for request, question in [q for q in core.questions.items() if not q[1].is_repeated]:
+        del core.questions[request]
+        touch(core, question.watcher, AskFailed(request=request, kind=NO_ANSWER, text=text))
 
 
 def take_answer(core: ClientState, message: Answer | AskFailed | Denied | Unsupported) -> None:

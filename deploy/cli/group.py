@@ -80,7 +80,10 @@ def scheduler_options(function: F) -> F:
 
 def start_log(level: str) -> None:
     """Write the lines of the log to standard error, from this level on."""
+    from ...protocol.host.log_ring import keep_latest
+
     logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
+    keep_latest()
 
 
 def fail(text: str, code: int) -> NoReturn:

@@ -17,6 +17,7 @@ from .eligibility import join_classes, leave_classes
 from .epochs import note_members
 from .liveness import note_alive
 from .losses import note_exit, note_loss
+from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .recovery import count_death, lose_worker, notify_workers_of_loss
 from .refusals import forget_refusal, remember_refusal
@@ -259,7 +260,11 @@ def on_closed(state: SchedulerState, peer: int) -> None:
             client.lease = state.call_after(state.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")
     elif role is Role.SUPERVISOR:
-        state.supervisors.pop(peer, None)
+        supervisor = state.supervisors.pop(peer, None)
+        if supervisor is not None:
+            end_questions_to(state, supervisor)
+    if state.passed:
+        end_questions_of(state, peer)
 
 
 def _remove_worker(
@@ -284,6 +289,7 @@ def _remove_worker(
         note_loss(state, ws)
         notify_workers_of_loss(state, ws)
     lose_worker(state, ws)
+    end_questions_to(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
 

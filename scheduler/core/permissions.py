@@ -35,6 +35,8 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.ReplicasAdded: Level.WORKER,
     m.KeysMissing: Level.WORKER,
     m.KeysData: Level.WORKER,
+    m.Answer: Level.WORKER,
+    m.AskFailed: Level.WORKER,
     m.WorkerLeaving: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,

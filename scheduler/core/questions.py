@@ -3,36 +3,38 @@
 A question is a function `(state, arguments, page) -> (info, next page)`. It does work for at most
 about 1 ms, whatever the size of the tables, and keeps nothing: the text `page` says where to go on,
 by an order that survives changes between two pages (numbers that only grow, or the asked keys). So
-no question walks over all tasks; what workers hold is asked of the workers (`passing`).
+no question walks over all tasks: a dict cannot be read from the middle, and skipping its beginning
+takes 15 ms for a million entries. What workers hold is asked of the workers (`passing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
+from .asked import BadArgument, Info, Page, position_of
 from .info import describe_client, describe_cluster, describe_worker
+from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
+from .task_questions import (
+    ask_holders,
+    ask_processing,
+    ask_sizes,
+    ask_states,
+    ask_story,
+    ask_tasks,
+)
 
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-Info: TypeAlias = dict[str, Any]
-#: A page of an answer, and the name of the next one, "" after the last.
-Page: TypeAlias = tuple[Info, str]
-
 #: Workers or clients of one page.
 N_PEERS: Final = 50
-#: Keys that may be asked about at once.
-MAX_KEYS: Final = 1000
-
-
-class BadArgument(ValueError):
-    """An argument of a question, or its page, is not valid."""
 
 
 class Question(NamedTuple):
@@ -43,12 +45,29 @@ class Question(NamedTuple):
     least_level: Level = Level.VIEW
 
 
+@dataclass(slots=True)
+class AskShell:
+    """Answer a question about the process of the scheduler to this peer."""
+
+    peer: int
+    question: m.Ask
+
+
 def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
     """A client or viewer asks for one page of an answer."""
     peer = who.peer if isinstance(who, ClientHandle) else who
     assert peer is not None, "messages come over connections"
+    if message.to:
+        on_ask_other(state, peer, message)
+        return
     question = QUESTIONS.get(message.name)
     request = message.request
+    if question is None and message.name in SHELL_QUESTIONS:
+        if SHELL_QUESTIONS[message.name] > state.levels[peer]:
+            deny(state, peer, message, SHELL_QUESTIONS[message.name])
+        else:
+            state.after.append(AskShell(peer, message))
+        return
     if question is None:
         text = f"there is no question {message.name[:100]!r} to the scheduler"
         state.send(peer, m.AskFailed(request=request, kind=UNKNOWN_QUESTION, text=text))
@@ -63,26 +82,6 @@ def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
         state.send(peer, m.AskFailed(request=request, kind=BAD_ARGUMENT, text=text))
         return
     state.send(peer, m.Answer(request=request, info=info, next_page=next_page))
-
-
-# -- arguments ------------------------------------------------------------------------------------
-def keys_of(arguments: Info) -> list[str]:
-    """Return the argument `keys`."""
-    keys = arguments.get("keys")
-    if type(keys) is not list or not set(map(type, keys)) <= {str}:
-        raise BadArgument("keys= is a list of keys")
-    if len(keys) > MAX_KEYS:
-        raise BadArgument(f"{len(keys)} keys are more than the limit of {MAX_KEYS} at once")
-    return keys
-
-
-def position_of(page: str) -> int:
-    """Return the number that a page is named by; 0 for the first page."""
-    if not page:
-        return 0
-    if not page.isascii() or not page.isdigit() or len(page) > 18:
-        raise BadArgument(f"there is no page {page[:40]!r}")
-    return int(page)
 
 
 # -- the cluster and its peers ---------------------------------------------------------------------
@@ -125,4 +124,16 @@ QUESTIONS: Final[dict[str, Question]] = {
     "cluster": Question(ask_cluster),
     "workers": Question(ask_workers),
     "clients": Question(ask_clients),
+    "tasks": Question(ask_tasks),
+    "states": Question(ask_states),
+    "story": Question(ask_story),
+    "holders": Question(ask_holders),
+    "sizes": Question(ask_sizes),
+    "processing": Question(ask_processing),
+}
+
+#: {question: the least level of token} of those that the scheduler's process answers
+SHELL_QUESTIONS: Final[dict[str, Level]] = {
+    "logs": Level.CLIENT,
+    "versions": Level.VIEW,
 }

@@ -43,7 +43,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import MAX_CODE, Message, Unknown
-from . import assignment, completion, liveness, membership, missing, relays, submission
+from . import assignment, completion, liveness, membership, missing, passing, relays, submission
 from .counters import Counters
 from .deadlines import Deadline, Deadlines
 from .epochs import NS_PER_ATTEMPT, KeepMembers, Members
@@ -53,7 +53,7 @@ from .losses import Loss, report_all
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, deny
 from .prefixes import Prefixes
-from .questions import on_ask
+from .questions import AskShell, on_ask
 from .refusals import Refusal
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
@@ -140,7 +140,7 @@ class LogLine:
     text: str
 
 
-Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory | KeepMembers
+Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory | KeepMembers | AskShell
 
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
@@ -267,6 +267,9 @@ class SchedulerState:
         self.relays: dict[int, relays.FetchRelay] = {}
         self.relay_workers: dict[int, WorkerHandle] = {}
 
+        #: {asked worker or supervisor: {request to it: question}} under way; none is empty
+        self.passed: dict[WorkerHandle | SupervisorHandle, dict[int, passing.Passed]] = {}
+
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = 1
@@ -329,6 +332,8 @@ class SchedulerState:
                 m.ReplicasAdded: missing.on_replicas_added,
                 m.KeysMissing: missing.on_keys_missing,
                 m.KeysData: relays.on_worker_data,
+                m.Answer: passing.on_answer,
+                m.AskFailed: passing.on_answer,
                 m.WorkerLeaving: membership.on_worker_leaving,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
@@ -336,6 +341,8 @@ class SchedulerState:
             },
             Role.SUPERVISOR: {
                 m.WorkersAlive: liveness.on_workers_alive,
+                m.Answer: passing.on_answer,
+                m.AskFailed: passing.on_answer,
                 m.WorkerExited: membership.on_worker_exited,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_supervisor_bye,
@@ -501,6 +508,7 @@ def _on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> 
 def _on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> None:
     """A peer of another release does not know a message: its part of a request is missing."""
     relays.on_unsupported(state, who, message.request)
+    passing.on_unsupported(state, who, message.request)
     code = message.unknown_code
     if code <= MAX_CODE and code not in state.not_known:
         state.not_known[code] = None

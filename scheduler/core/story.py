@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 #: The ring forgets its oldest entries beyond this many keys, or characters of keys, in all.
@@ -19,13 +20,15 @@ MAX_CHARS: Final = 16 << 20
 class Story:
     """The last transitions: `(time, what, keys)`."""
 
-    __slots__ = ("_entries", "n_chars", "n_keys")
+    __slots__ = ("_entries", "n_chars", "n_gone", "n_keys")
 
     def __init__(self) -> None:
         self._entries: deque[tuple[float, str, Sequence[str], int]] = deque()
         #: sums over all entries
         self.n_keys = 0
         self.n_chars = 0
+        #: entries that were forgotten: the number of the first one that is left
+        self.n_gone = 0
 
     def note(self, now: float, what: str, keys: Sequence[str]) -> None:
         """Remember that `what` happened to `keys` (a list that does not change any more)."""
@@ -37,6 +40,7 @@ class Story:
         self.n_chars += n_chars
         while (self.n_keys > MAX_KEYS or self.n_chars > MAX_CHARS) and len(self._entries) > 1:
             _, _, gone, n_chars = self._entries.popleft()
+            self.n_gone += 1
             self.n_keys -= len(gone)
             self.n_chars -= n_chars
 
@@ -44,8 +48,28 @@ class Story:
         """Forget the oldest entries, until at most `n_keys` keys are left."""
         while self.n_keys > n_keys:
             _, _, gone, n_chars = self._entries.popleft()
+            self.n_gone += 1
             self.n_keys -= len(gone)
             self.n_chars -= n_chars
+
+    def search(
+        self, wanted: set[str], start: int, n_keys: int, n_lines: int
+    ) -> tuple[list[tuple[float, str, str]], int]:
+        """Return `(time, key, what)` of wanted keys, oldest first, from entry `start` on.
+
+        It ends after about `n_keys` keys were looked at or `n_lines` found; the second value is the
+        number of the next entry then, 0 after the last.
+        """
+        found: list[tuple[float, str, str]] = []
+        number = max(start, self.n_gone)
+        for now, what, keys, _ in islice(self._entries, number - self.n_gone, None):
+            if n_keys <= 0 or len(found) >= n_lines:
+                return found, number
+            number += 1
+            n_keys -= len(keys) + 1
+            if not wanted.isdisjoint(keys):
+                found += [(now, key, what) for key in keys if key in wanted]
+        return found, 0
 
     def of(self, key: str) -> list[str]:
         """Return one task's story, oldest first."""

@@ -17,6 +17,7 @@ from ...protocol.wire.payload import blob_nbytes
 from .checking import differences, tasks_in, unless
 from .class_invariants import CLASS_INVARIANTS
 from .eligibility import may_run
+from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
@@ -503,6 +504,15 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     ],
     "the worker of a relay is registered": lambda s: [
         ws for ws in s.relay_workers.values() if not _is_registered(s, ws)
+    ],
+    "questions are passed on to registered processes": lambda s: [
+        p for p in s.passed if s.workers.get(p.peer) is not p and s.supervisors.get(p.peer) is not p
+    ],
+    "the peer whose question is passed on is connected": lambda s: [
+        q for under_way in s.passed.values() for q in under_way.values() if q.peer not in s.roles
+    ],
+    "an asked process has few questions, and at least one": lambda s: [
+        p for p, under_way in s.passed.items() if not 0 < len(under_way) <= MAX_UNANSWERED
     ],
     "ahead is empty between events": lambda s: s.ahead,
     "touched is empty between events": lambda s: s.touched,

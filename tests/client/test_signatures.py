@@ -18,6 +18,7 @@ from weft.protocol.errors import (
     ConfigError,
     InvalidDuration,
     TaskCancelled,
+    UnknownWorker,
     WorkerStartTimeout,
 )
 
@@ -98,7 +99,8 @@ def test_nthreads_lists_the_requested_workers(client, scheduler):
     assert [*client.scheduler_info(n_workers=1)["workers"]] == [address]
     assert client.scheduler_info(n_workers=0)["workers"] == {}
     assert client.nthreads([address]) == client.nthreads(address) == client.nthreads()
-    assert client.nthreads(["nobody"]) == {}
+    with pytest.raises(UnknownWorker, match="name or host nobody; connected workers: there"):
+        client.nthreads(["nobody"])
 
 
 def test_client_futures_lists_the_futures_that_are_alive(client, wait_until):

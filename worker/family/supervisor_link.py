@@ -15,18 +15,23 @@ from typing import Final
 
 from ...protocol.errors import CommError, WeftError
 from ...protocol.host.facts import process_facts
+from ...protocol.host.log_ring import page_of_latest
 from ...protocol.net.connection import Connection
 from ...protocol.net.session import Finder, SessionRunner
 from ...protocol.trust.security import Security
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
+    Answer,
+    Ask,
+    AskFailed,
     RegisterSupervisor,
     Stop,
     Welcome,
     WorkerExited,
     WorkersAlive,
 )
+from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
 
 _log: Final = logging.getLogger("weft.supervisor")
@@ -165,6 +170,8 @@ class SupervisorLink:
         for message in messages:
             if isinstance(message, Stop):
                 self._on_stop(message.reason)
+            elif isinstance(message, Ask):
+                connection.send([_answer(message)])
 
     def on_writable(self, connection: Connection) -> None:
         """See `SessionOwner`; all that is sent is small."""
@@ -187,3 +194,16 @@ class SupervisorLink:
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
         self._on_over(end)
+
+
+def _answer(question: Ask) -> Message:
+    """Answer a question to the supervisor: so far only that for its log."""
+    request = question.request
+    if question.name != "logs":
+        text = f"there is no question {question.name[:100]!r} to a supervisor"
+        return AskFailed(request=request, kind=UNKNOWN_QUESTION, text=text)
+    try:
+        info, next_page = page_of_latest(question.arguments, question.page)
+    except ValueError as error:
+        return AskFailed(request=request, kind=BAD_ARGUMENT, text=f"question 'logs': {error}")
+    return Answer(request=request, info=info, next_page=next_page)

@@ -1,8 +1,9 @@
 """Questions about the cluster and to its processes, and their answers, page by page.
 
-The scheduler, a worker's data port and a supervisor each have a table of the questions that they
-answer. An answer that is too long for one message is asked for in pages: each `Answer` names the
-next page, and the receiver of the questions keeps nothing between two pages.
+The scheduler, workers and supervisors each have a table of the questions that they answer; those to
+workers and supervisors go through the scheduler, which checks the level of the token. An answer
+that is too long for one message is asked for in pages: each `Answer` names the next page, and the
+scheduler keeps nothing between two pages.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Ask(Message):
     arguments: Info = field(default_factory=dict)
     page: Text = ""
     blobs: Blobs = field(default_factory=list)  #: pickles that belong to the arguments
+    #: the id of the worker or supervisor to which the scheduler passes it on; "" = the receiver
+    to: Text = ""
 
 
 @message(99)

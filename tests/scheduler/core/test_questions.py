@@ -7,7 +7,10 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
-from weft.scheduler.core.questions import N_PEERS, QUESTIONS
+from weft.scheduler.core import task_questions
+from weft.scheduler.core.asked import MAX_KEYS
+from weft.scheduler.core.questions import N_PEERS, QUESTIONS, AskShell
+from weft.scheduler.core.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.turns import SLICE_COST, cost_of
 
 from ..builders import Board, graph
@@ -112,7 +115,7 @@ def test_a_question_without_end_leaves_nothing_behind(board, viewer):
     before = {name: repr(value) for name, value in vars(board.state).items()}
     for name in QUESTIONS:
         for _ in range(3):
-            ask(board, viewer, name)
+            ask(board, viewer, name, keys=["a"])
     after = {name: repr(value) for name, value in vars(board.state).items()}
     assert {name for name in after if after[name] != before[name]} <= {"now", "outboxes"}
 
@@ -136,3 +139,187 @@ def test_a_question_may_need_a_higher_token(board, viewer, monkeypatch):
     (denied,) = board.send(viewer, m.Ask(request=9, name="cluster"))[viewer]
     assert denied == m.Denied(denied_code=98, request=9, needed="client", level="view")
     assert pages(board, board.client(), "cluster")
+
+
+# --- Tasks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def busy(board: Board) -> Board:
+    """Return a board with tasks in several states; their keys name them."""
+    alice = board.client("alice")
+    worker = board.worker("w")
+    board.send(alice, graph("failed", "memory -> processing", "waiting0 -> waiting"))
+    board.raise_(worker, "failed")
+    board.finish(worker, "memory")
+    board.send(alice, graph("aside", workers=["nowhere"]))
+    return board
+
+
+def test_holders_of_results_are_listed(busy, viewer):
+    (info,) = pages(busy, viewer, "holders", keys=["memory", "unknown", "processing"])
+    assert info == {
+        "keys": ["memory", "unknown", "processing"],
+        "holders": [[0], [], []],
+        "workers": ["tcp://w"],
+    }
+
+
+def test_holders_come_in_pages_of_bounded_size(board, viewer, monkeypatch):
+    monkeypatch.setattr(task_questions, "N_HOLDERS", 4)
+    worker, client = board.worker("w", nthreads=9), board.client()
+    keys = [f"k{i}" for i in range(5)]
+    board.send(client, graph(*keys))
+    for key in keys:
+        board.finish(worker, key)
+    found = pages(board, viewer, "holders", keys=keys)
+    assert [page["keys"] for page in found] == [["k0", "k1"], ["k2", "k3"], ["k4"]]
+    assert all(page["holders"] == [[0]] * len(page["keys"]) for page in found)
+
+
+def test_sizes_are_those_of_results_in_memory(busy, viewer):
+    (info,) = pages(busy, viewer, "sizes", keys=["memory", "unknown", "processing"])
+    assert info == {"keys": ["memory"], "nbytes": [busy.task("memory").nbytes]}
+
+
+def test_states_say_where_tasks_run(busy, viewer):
+    (info,) = pages(busy, viewer, "states", keys=["memory", "processing", "gone"])
+    assert info == {
+        "keys": ["memory", "processing"],
+        "states": ["memory", "processing"],
+        "processing": [["processing", "id of w"]],
+    }
+
+
+@pytest.mark.parametrize("keys", [None, "a", [1], ["a"] * (MAX_KEYS + 1)])
+def test_wrong_keys_are_refused(board, viewer, keys):
+    answer = ask(board, viewer, "states", keys=keys)
+    assert isinstance(answer, m.AskFailed)
+    assert answer.kind == "bad-argument"
+
+
+def processing(found: list[dict[str, object]]) -> dict[str, list[str]]:
+    keys: dict[str, list[str]] = {}
+    for page in found:
+        for address, some in page["processing"]:
+            keys.setdefault(address, []).extend(some)
+    return keys
+
+
+def many_processing(board: Board) -> list[str]:
+    client = board.client()
+    for name in ("a", "b", "c"):
+        board.worker(name, nthreads=5)
+    board.send(client, graph(*(f"k{i}" for i in range(15))))
+    keys = [task.key for ws in board.state.workers.values() for task in ws.processing.values()]
+    assert len(keys) == 15
+    return keys
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 100])
+def test_processing_tasks_come_in_pages(board, viewer, monkeypatch, n):
+    monkeypatch.setattr(task_questions, "N_PROCESSING", n)
+    keys = many_processing(board)
+    found = processing(pages(board, viewer, "processing"))
+    assert [key for some in found.values() for key in some] == keys
+    assert list(found) == ["tcp://a", "tcp://b", "tcp://c"]
+    assert pages(board, viewer, "processing", workers=["id of b"])[0]["processing"][0][0] == (
+        "tcp://b"
+    )
+
+
+def test_tasks_that_end_between_two_pages_hide_no_others(board, viewer, monkeypatch):
+    monkeypatch.setattr(task_questions, "N_PROCESSING", 3)
+    keys = many_processing(board)
+    first = ask(board, viewer, "processing")
+    (worker, *_), seen = list(board.state.workers), processing([first.info])["tcp://a"]
+    for key in seen[1:]:
+        board.finish(worker, key)
+    board.close(list(board.state.workers)[1])
+    rest = []
+    page = first.next_page
+    while page:
+        answer = ask(board, viewer, "processing", page)
+        rest.append(answer.info)
+        page = answer.next_page
+    found = processing(rest)
+    assert [*seen, *found["tcp://a"]][:5] == keys[:5]
+    assert set(found["tcp://c"]) >= set(keys[10:])
+
+
+def test_a_story_comes_in_pages(board, viewer, monkeypatch):
+    monkeypatch.setattr(task_questions, "N_LOOKED_AT", 1)
+    monkeypatch.setattr(task_questions, "N_LINES", 1)
+    worker, client = board.worker("w"), board.client("alice")
+    board.send(client, graph("a", "b"))
+    board.now += 1.5
+    board.finish(worker, "a")
+    board.finish(worker, "b")
+    found = pages(board, viewer, "story", keys=["a"])
+    lines = [line for page in found for line in page["story"]]
+    assert lines == [
+        [1.5, "a", "submitted by alice"],
+        [1.5, "a", "assigned to w"],
+        [0.0, "a", "finished on w"],
+    ]
+    assert len(found) > 1
+
+
+def test_a_story_that_is_forgotten_between_two_pages_goes_on_with_what_is_left(board):
+    story = board.state.story
+    story.note(1.0, "first", ["a"])
+    found, following = story.search({"a"}, 0, 1, 1)
+    assert (found, following) == ([(1.0, "a", "first")], 0)
+    story.note(2.0, "second", ["a"])
+    _, following = story.search({"a"}, 0, 1, 1)
+    assert following == 1
+    story.note(3.0, "third", [f"k{i}" for i in range(MAX_STORY_KEYS)])
+    story.note(4.0, "fourth", ["a"])
+    assert story.search({"a"}, following, 10**9, 9) == ([(4.0, "a", "fourth")], 0)
+
+
+def test_tasks_are_described_with_the_reason_for_their_state(busy, viewer):
+    keys = ["failed", "memory", "processing", "waiting", "aside", "unknown"]
+    (info,) = pages(busy, viewer, "tasks", keys=keys)
+    found = {task["key"]: task for task in info["tasks"]}
+    assert {key: task["state"] for key, task in found.items()} == {
+        "failed": "erred",
+        "memory": "memory",
+        "processing": "processing",
+        "waiting": busy.task("waiting").state,
+        "aside": "no_worker",
+    }
+    assert found["memory"]["holders"] == ["w"]
+    assert found["memory"]["dependents"] == ["processing"]
+    assert found["processing"]["inputs"] == ["memory"]
+    assert found["processing"]["worker"] == "w"
+    assert "no connected worker is named nowhere" in found["aside"]["why"]
+    assert found["failed"]["why"].startswith("exception: ")
+    assert all(task["wanted_by"] == ["alice"] for task in found.values())
+
+
+def test_waiting_tasks_name_what_they_wait_for(board, viewer):
+    client = board.client()
+    board.send(client, graph("a b c d -> e"))
+    (info,) = pages(board, viewer, "tasks", keys=["e", "a"])
+    waiting, queued = info["tasks"]
+    assert waiting["why"] == "it needs a (no_worker), b (no_worker), c (no_worker) and 1 more"
+    assert queued["why"] == "the cluster has no workers"
+    board.worker("w")
+    board.send(client, graph("f", resources={"GPU": 1.0}))
+    board.worker("gpu", resources={"GPU": 1.0})
+    board.send(client, graph("g", resources={"GPU": 1.0}))
+    (info,) = pages(board, viewer, "tasks", keys=["g"])
+    assert info["tasks"][0]["why"] == (
+        "all its inputs are there; it waits for one of 1 workers (GPU: 1), with 0 other tasks of "
+        "the same requirements"
+    )
+
+
+def test_questions_about_the_process_go_to_the_shell(board, viewer):
+    client = board.client()
+    question = m.Ask(request=3, name="logs", arguments={"n": 1})
+    assert board.send(client, question) == {}
+    assert board.actions == [AskShell(client, question)]
+    (denied,) = board.send(viewer, question)[viewer]
+    assert denied == m.Denied(denied_code=98, request=3, needed="client", level="view")

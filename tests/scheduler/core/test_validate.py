@@ -11,6 +11,7 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.prefixes import Prefix
 from weft.scheduler.core.refusals import MAX_REFUSED
@@ -302,6 +303,15 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "each relay has its worker": lambda b: b.state.relay_workers.update({5: b.w}),
     "a relay waits for each of its requests": lambda b: relay(b, {}, b.w),
     "the worker of a relay is registered": lambda b: relay(b, {5: []}, Broken().w),
+    "questions are passed on to registered processes": lambda b: b.state.passed.update(
+        {Broken().w: {1: Passed(b.w.peer, 1, "logs")}}
+    ),
+    "the peer whose question is passed on is connected": lambda b: b.state.passed.update(
+        {b.w: {1: Passed(99, 1, "logs")}}
+    ),
+    "an asked process has few questions, and at least one": lambda b: b.state.passed.update(
+        {b.w: {}}
+    ),
     "ahead is empty between events": lambda b: b.state.ahead.update({b.task("waiting"): None}),
     "touched is empty between events": lambda b: b.state.touched.update({b.w: None}),
     "n_exceptions lists known tasks": lambda b: b.state.n_exceptions.update({b.stranger(): 1}),

@@ -1,0 +1,332 @@
+"""What the cluster holds and does: the answers to `who_has`, `call_stack` and the like.
+
+Workers are asked at the same time, each through the scheduler. A worker that does not answer in
+time, or dies meanwhile, has an error in the place of its answer; the other answers are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ..protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
+from ..protocol.wire.keys import Key, key_of, text_of
+from .asking import ask, ask_about, ask_each
+from .cluster_info import describe_workers
+from .core.tasks import FutureState
+from .future import Future
+from .shell.engine import Engine
+
+#: A worker that has not answered after this is reported as silent: perhaps its task holds the
+#: interpreter lock.
+TIMEOUT_S: Final = 10.0
+#: Names of workers in an error.
+_N_NAMED: Final = 10
+
+
+async def find_workers(
+    engine: Engine, workers: str | Iterable[str] | None
+) -> dict[str, dict[str, Any]]:
+    """Return `{address: description}` of workers, named by address, name or host; None = all.
+
+    Raises:
+        UnknownWorker: no connected worker has this name.
+        TypeError: `workers` is something else.
+    """
+    wanted = names_of(workers)
+    found = await describe_workers(engine)
+    if wanted is None:
+        return found
+    chosen = {
+        address: worker
+        for address, worker in found.items()
+        if not wanted.isdisjoint((address, worker["name"], worker["host"]))
+    }
+    known = {name for a, w in chosen.items() for name in (a, w["name"], w["host"])}
+    unknown = sorted(wanted - known)
+    if unknown:
+        names = [worker["name"] for worker in found.values()]
+        there = ", ".join(names[:_N_NAMED]) or "none"
+        if len(names) > _N_NAMED:
+            there += f" and {len(names) - _N_NAMED} more"
+        raise UnknownWorker(
+            f"no connected worker has the address, name or host {' or '.join(unknown)}; connected "
+            f"workers: {there}"
+        )
+    return chosen
+
+
+def names_of(workers: str | Iterable[str] | None) -> set[str] | None:
+    """Return the names in `workers=`.
+
+    Raises:
+        TypeError: it is neither a str nor an iterable of them.
+    """
+    if workers is None:
+        return None
+    if isinstance(workers, str):
+        return {workers}
+    names = set(workers) if isinstance(workers, Iterable) else {workers}
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"workers= is the address, name or host of a worker, or several; not {name!r}"
+            )
+    return names
+
+
+def keys_of(engine: Engine, futures: Any, call: str) -> list[str]:
+    """Return the keys, as text, of futures and keys in a container or an iterable.
+
+    Raises:
+        ForeignFuture: one is of another client.
+        TypeError: there are other objects.
+    """
+    if isinstance(futures, (Future, FutureState, str)):
+        futures = [futures]
+    elif isinstance(futures, tuple) and not any(isinstance(x, (Future, tuple)) for x in futures):
+        futures = [futures]  # the key of a part of a collection
+    elif isinstance(futures, dict):
+        futures = futures.values()
+    elif not isinstance(futures, Iterable):
+        raise TypeError(f"{call} takes futures and keys, not {type(futures).__name__}")
+    keys: dict[str, None] = {}
+    for item in futures:
+        if isinstance(item, Future):
+            if item._engine is not engine:
+                raise ForeignFuture(
+                    f"{call} takes futures of this client, {engine.name}; that of {item.key!r} is "
+                    f"of another one, {item._engine.name}: use that client, or pass the key"
+                )
+            keys[item._state.key] = None
+        elif isinstance(item, list):
+            keys |= dict.fromkeys(keys_of(engine, item, call))
+        else:
+            keys[text_of(item)] = None
+    return list(keys)
+
+
+# --- Where results are ----------------------------------------------------------------------------
+
+
+async def who_has(engine: Engine, futures: Any) -> dict[Key, tuple[str, ...]]:
+    """See `Client.who_has`."""
+    found: dict[Key, tuple[str, ...]] = {}
+    if futures is None:
+        for address, keys in (await has_what(engine, None)).items():
+            if not isinstance(keys, QuestionFailed):
+                for key in keys:
+                    found[key] = (*found.get(key, ()), address)
+        return found
+    async for page in ask_about(engine, "holders", keys_of(engine, futures, "who_has")):
+        addresses = page["workers"]
+        for key, places in zip(page["keys"], page["holders"], strict=True):
+            found[key_of(key)] = tuple(addresses[place] for place in places)
+    return found
+
+
+async def has_what(engine: Engine, workers: str | Iterable[str] | None) -> dict[str, Any]:
+    """See `Client.has_what`."""
+
+    async def ask_one(address: str) -> tuple[Key, ...]:
+        keys: list[Key] = []
+        async for page in _ask_worker(engine, found[address], "held"):
+            keys += map(key_of, page["keys"])
+        return tuple(keys)
+
+    found = await find_workers(engine, workers)
+    return await ask_each(found, ask_one)
+
+
+async def nbytes(engine: Engine, keys: Any, summary: bool) -> dict[Any, int]:
+    """See `Client.nbytes`."""
+    sizes: dict[str, int] = {}
+    if keys is None:
+
+        async def ask_one(address: str) -> None:
+            async for page in _ask_worker(engine, found[address], "held"):
+                sizes.update(zip(page["keys"], page["nbytes"], strict=True))
+
+        found = await find_workers(engine, None)
+        await ask_each(found, ask_one)
+    else:
+        async for page in ask_about(engine, "sizes", keys_of(engine, keys, "nbytes")):
+            sizes.update(zip(page["keys"], page["nbytes"], strict=True))
+    if not summary:
+        return {key_of(key): n for key, n in sizes.items()}
+    totals: dict[str, int] = {}
+    for key, n in sizes.items():
+        name = name_in(key_of(key))
+        totals[name] = totals.get(name, 0) + n
+    return totals
+
+
+def name_in(key: Key) -> str:
+    """Return the name of the function or collection in a key: "inc" of "inc-1a2b"."""
+    while isinstance(key, tuple):
+        if not key:
+            return ""
+        key = key[0]
+    name, dash, rest = str(key).rpartition("-")
+    is_made = bool(dash) and bool(rest) and not set(rest) - set("0123456789abcdef")
+    return name if is_made and name else str(key)
+
+
+async def processing(engine: Engine, workers: str | Iterable[str] | None) -> dict[str, Any]:
+    """See `Client.processing`."""
+    found = await find_workers(engine, workers)
+    keys: dict[str, list[Key]] = {address: [] for address in found}
+    arguments = {} if workers is None else {"workers": [w["id"] for w in found.values()]}
+    async for page in ask(engine, "processing", arguments):
+        for address, some in page["processing"]:
+            keys.setdefault(address, []).extend(map(key_of, some))
+    return {address: tuple(of_one) for address, of_one in keys.items()}
+
+
+# --- What happens ---------------------------------------------------------------------------------
+
+
+async def story(engine: Engine, keys: tuple[Any, ...]) -> list[tuple[Key, str, float]]:
+    """See `Client.story`."""
+    now = time.time()
+    wanted = keys_of(engine, list(keys), "story")
+    lines: list[tuple[float, Key, str]] = []
+    async for page in ask_about(engine, "story", wanted):
+        lines += [(now - age_s, key_of(key), what) for age_s, key, what in page["story"]]
+    lines.sort(key=lambda line: line[0])
+    return [(key, what, when) for when, key, what in lines]
+
+
+async def call_stack(engine: Engine, futures: Any, keys: Any) -> dict[str, Any]:
+    """See `Client.call_stack`."""
+    wanted: list[str] | None = None
+    if futures is not None or keys is not None:
+        given = [keys_of(engine, one, "call_stack") for one in (futures, keys) if one is not None]
+        wanted = [key for some in given for key in some]
+    found = await find_workers(engine, None)
+    if wanted is not None:
+        running: set[str] = set()
+        async for page in ask_about(engine, "states", wanted):
+            running |= {worker for _, worker in page["processing"]}
+        found = {a: worker for a, worker in found.items() if worker["id"] in running}
+
+    async def ask_one(address: str) -> dict[Key, tuple[str, ...]]:
+        stacks: dict[Key, tuple[str, ...]] = {}
+        async for page in _ask_worker(engine, found[address], "call_stack"):
+            for key, frames in page["stacks"]:
+                if wanted is None or key in wanted:
+                    stacks[key_of(key)] = tuple(frames)
+        return stacks
+
+    answers = await ask_each(found, ask_one)
+    return {address: answer for address, answer in answers.items() if answer}
+
+
+async def scheduler_logs(engine: Engine, n: int | None) -> list[tuple[str, str]]:
+    """See `Client.get_scheduler_logs`."""
+    rows = [row async for page in ask(engine, "logs", _last(n)) for row in page["records"]]
+    return [line_of(row) for row in rows]
+
+
+async def worker_logs(
+    engine: Engine, n: int | None, workers: str | Iterable[str] | None, nanny: bool
+) -> dict[str, Any]:
+    """See `Client.get_worker_logs`."""
+    arguments = _last(n)
+    found = await find_workers(engine, workers)
+
+    async def ask_one(address: str) -> list[tuple[str, str]]:
+        worker = found[address]
+        pages = (
+            _ask_supervisor(engine, worker, "logs", arguments)
+            if nanny
+            else _ask_worker(engine, worker, "logs", arguments)
+        )
+        return [line_of(row) async for page in pages for row in page["records"]]
+
+    return await ask_each(found, ask_one)
+
+
+def line_of(row: list[Any]) -> tuple[str, str]:
+    """Return level and line of a log record, as `[when, level, logger, text]`."""
+    when, level, logger, text = row
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    return level, f"{clock},{int(when % 1 * 1000):03d} - {logger} - {level} - {text}"
+
+
+async def versions(engine: Engine, check: bool, packages: Iterable[str] | None) -> dict[str, Any]:
+    """See `Client.get_versions`."""
+    from ..protocol.host.versions import process_versions
+
+    names = list(packages or ())
+    if isinstance(packages, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError("packages= is a list of names of packages")
+    arguments = {"packages": names}
+    found = await find_workers(engine, None)
+
+    async def ask_one(address: str) -> dict[str, Any]:
+        info: dict[str, Any] = {}
+        async for page in _ask_worker(engine, found[address], "versions", arguments):
+            info |= page
+        return info
+
+    scheduler: dict[str, Any] = {}
+    async for page in ask(engine, "versions", arguments):
+        scheduler |= page
+    answers = {
+        "scheduler": scheduler,
+        "workers": await ask_each(found, ask_one),
+        "client": process_versions(names),
+    }
+    if check:
+        _check_versions(answers)
+    return answers
+
+
+def _check_versions(answers: dict[str, Any]) -> None:
+    """Raise ValueError if a package has not the same version in all processes."""
+    processes = {"client": answers["client"], "scheduler": answers["scheduler"]}
+    processes |= {a: w for a, w in answers["workers"].items() if not isinstance(w, QuestionFailed)}
+    mine = answers["client"]["packages"]
+    lines = []
+    for name in mine:
+        by_version: dict[str, list[str]] = {}
+        for process, found in processes.items():
+            version = found["packages"].get(name) or "none"
+            by_version.setdefault(version, []).append(process)
+        if len(by_version) > 1:
+            parts = [f"{version} on {', '.join(of)}" for version, of in by_version.items()]
+            lines.append(f"{name}: {'; '.join(parts)}")
+    if lines:
+        raise ValueError(
+            "processes of this cluster have different versions of packages; install the same ones "
+            "on all machines:\n  " + "\n  ".join(lines)
+        )
+
+
+# --- Asking one process ---------------------------------------------------------------------------
+
+
+def _ask_worker(
+    engine: Engine, worker: dict[str, Any], name: str, arguments: dict[str, Any] | None = None
+) -> Any:
+    process = f"worker {worker['name']}"
+    return ask(engine, name, arguments, TIMEOUT_S, to=worker["id"], process=process)
+
+
+def _ask_supervisor(
+    engine: Engine, worker: dict[str, Any], name: str, arguments: dict[str, Any]
+) -> Any:
+    process = f"the supervisor of worker {worker['name']}"
+    if not worker["nanny"]:
+        raise QuestionFailed("it has none, because it lives in the program's own process", process)
+    return ask(engine, name, arguments, TIMEOUT_S, to=worker["nanny"], process=process)
+
+
+def _last(n: int | None) -> dict[str, Any]:
+    if n is None:
+        return {}
+    if type(n) is not int or n < 0:
+        raise ValueError(f"n= is a whole number >= 0, or None for all, not {n!r}")
+    return {"n": n}

@@ -1,0 +1,229 @@
+"""The methods of `Client` that show its cluster, and `run`: names and shapes are those of dask."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..protocol.durations import seconds_or_none
+from . import cluster_info
+from .shell.engine import Engine
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
+
+
+class ClusterInspection(abc.ABC):
+    """A base class of `Client`. The methods block; those of an asynchronous client are awaited.
+
+    Workers are named by their address, name or host. A worker that does not answer within 10 s, or
+    dies meanwhile, has a `NoAnswer` in the place of its answer.
+    """
+
+    @abc.abstractmethod
+    def _running(self) -> Engine: ...
+
+    @abc.abstractmethod
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
+
+    # --- The cluster ------------------------------------------------------------------------------
+
+    def wait_for_workers(self, n_workers: int = 1, timeout: Duration | None = None) -> Any:
+        """Wait until the cluster has at least `n_workers`.
+
+        Raises:
+            WorkerStartTimeout: the cluster had fewer after `timeout`.
+        """
+        timeout_s = seconds_or_none(timeout, "timeout")
+        return cluster_info.wait_for_workers(self._running(), n_workers, timeout_s)
+
+    def scheduler_info(self, n_workers: int = -1) -> Any:
+        """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
+        return self._run(cluster_info.scheduler_info(self._running(), n_workers))
+
+    def nthreads(self, workers: str | Iterable[str] | None = None) -> Any:
+        """Return `{address: number of threads}` of workers.
+
+        Args:
+            workers: their names, hosts or addresses; None = all.
+
+        Raises:
+            UnknownWorker: no connected worker has this name.
+        """
+        from .inspecting import find_workers
+
+        async def nthreads(engine: Engine) -> dict[str, int]:
+            found = await find_workers(engine, workers)
+            return {address: worker["nthreads"] for address, worker in found.items()}
+
+        return self._run(nthreads(self._running()))
+
+    def ncores(self, workers: str | Iterable[str] | None = None) -> Any:
+        """Return what `nthreads` returns."""
+        return self.nthreads(workers)
+
+    def get_versions(self, check: bool = False, packages: Iterable[str] | None = None) -> Any:
+        """Return the versions of Python and packages: of the scheduler, each worker, the client.
+
+        Args:
+            check: raise ValueError if a package has not the same version everywhere.
+            packages: names of packages beside those that weft always looks at.
+        """
+        from .inspecting import versions
+
+        return self._run(versions(self._running(), check, packages))
+
+    # --- Tasks and results ------------------------------------------------------------------------
+
+    def who_has(self, futures: Any = None) -> Any:
+        """Return `{key: addresses of the workers that hold its result}`.
+
+        Args:
+            futures: futures or keys; None = all results, as the workers list them.
+
+        Raises:
+            ForeignFuture: a future is of another client.
+        """
+        from .inspecting import who_has
+
+        return self._run(who_has(self._running(), futures))
+
+    def has_what(self, workers: str | Iterable[str] | None = None) -> Any:
+        """Return `{address: keys of the results that this worker holds}`.
+
+        Args:
+            workers: their names, hosts or addresses; None = all.
+        """
+        from .inspecting import has_what
+
+        return self._run(has_what(self._running(), workers))
+
+    def processing(self, workers: str | Iterable[str] | None = None) -> Any:
+        """Return `{address: keys of the tasks that this worker was given and has not finished}`.
+
+        Args:
+            workers: their names, hosts or addresses; None = all.
+        """
+        from .inspecting import processing
+
+        return self._run(processing(self._running(), workers))
+
+    def nbytes(self, keys: Any = None, summary: bool = True) -> Any:
+        """Return the sizes of results on the cluster, in bytes, each result counted once.
+
+        Args:
+            keys: keys or futures; None = all.
+            summary: `{name of the function: bytes}`; False = `{key: bytes}`.
+        """
+        from .inspecting import nbytes
+
+        return self._run(nbytes(self._running(), keys, summary))
+
+    def story(self, *keys: Any) -> Any:
+        """Return what happened to tasks lately: `[(key, what, seconds since 1970), ...]`.
+
+        The scheduler remembers the latest 100 000 events of all tasks.
+
+        Args:
+            keys: keys or futures.
+        """
+        from .inspecting import story
+
+        return self._run(story(self._running(), keys))
+
+    def call_stack(self, futures: Any = None, keys: Any = None) -> Any:
+        """Return `{address: {key: frames}}` of tasks that run now, outermost frame first.
+
+        Args:
+            futures: futures or keys of tasks; None = all that run.
+            keys: the same.
+        """
+        from .inspecting import call_stack
+
+        return self._run(call_stack(self._running(), futures, keys))
+
+    # --- Logs -------------------------------------------------------------------------------------
+
+    def get_scheduler_logs(self, n: int | None = None) -> Any:
+        """Return the latest log lines of the scheduler, oldest first: `[(level, line), ...]`.
+
+        Args:
+            n: how many; None = all that are kept, about 1 MiB.
+        """
+        from .inspecting import scheduler_logs
+
+        return self._run(scheduler_logs(self._running(), n))
+
+    def get_worker_logs(
+        self,
+        n: int | None = None,
+        workers: str | Iterable[str] | None = None,
+        nanny: bool = False,
+    ) -> Any:
+        """Return `{address: [(level, line), ...]}`: the latest log lines of workers.
+
+        They have what weft and the tasks log with `logging`, from the level on at which the worker
+        logs. With `Client(processes=False)` there are none: it is the program's own logging.
+
+        Args:
+            n: how many of each; None = all that are kept, about 1 MiB.
+            workers: their names, hosts or addresses; None = all.
+            nanny: the log of each worker's supervisor instead.
+        """
+        from .inspecting import worker_logs
+
+        return self._run(worker_logs(self._running(), n, workers, nanny))
+
+    # --- Calls outside of scheduling --------------------------------------------------------------
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        workers: str | Iterable[str] | None = None,
+        wait: bool = True,
+        nanny: bool = False,
+        on_error: str = "raise",
+        **kwargs: Any,
+    ) -> Any:
+        """Call a function on workers, at once, in a thread beside their tasks.
+
+        It is for looking and for setting up, not for work: it is not placed, not counted and not
+        run again. A coroutine function runs on an event loop of its own in that thread.
+        `weft.get_worker()` works in it.
+
+        Args:
+            function: the function to call.
+            args: its positional arguments; futures are not replaced by their results.
+            workers: names, hosts or addresses; None = all.
+            wait: for the results; False returns None for each as soon as the call has begun.
+            nanny: accepted for compatibility with dask; only False is allowed.
+            on_error: "raise" the first error when all workers have answered; "return" errors in
+                the places of results; "ignore": leave failed workers out.
+            kwargs: its keyword arguments.
+
+        Returns:
+            `{address: result}`.
+
+        Raises:
+            UnknownWorker: no connected worker has this name.
+            NoAnswer: a worker died, or lost its connection, before it answered.
+            NotPermitted: the client's token is of a lower role than client.
+        """
+        from ..protocol.values.serialize import function_name
+        from .running import prepare, run
+
+        blob = prepare(function, args, kwargs, nanny, on_error)
+        name = function_name(function)
+        return self._run(run(self._running(), blob, name, workers, wait, on_error))
+
+    def run_on_scheduler(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: the scheduler runs no functions of users.
+
+        Raises:
+            NotSupported: always; the text says what to use.
+        """
+        from .running import refuse_on_scheduler
+
+        raise refuse_on_scheduler()

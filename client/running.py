@@ -1,0 +1,116 @@
+"""`Client.run`: a function that is called on workers, outside of scheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..protocol.errors import NoAnswer, NotSupported, QuestionFailed, WeftError
+from ..protocol.values.exceptions import add_note, unpack_exception
+from ..protocol.values.serialize import dumps, function_name, loads
+from .asking import ask_each, ask_once
+from .future import Future
+from .inspecting import find_workers
+from .shell.engine import Engine
+
+_ON_ERROR = ("raise", "return", "ignore")
+
+
+def prepare(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    nanny: bool,
+    on_error: str,
+) -> Any:
+    """Return the pickle of a call, in the caller's thread.
+
+    Raises:
+        TypeError, ValueError, NotSupported: an argument of `run` is not valid.
+        SerializationError: the function or an argument cannot be pickled.
+    """
+    if not callable(function):
+        raise TypeError(f"run needs a function, not {type(function).__name__}")
+    if on_error not in _ON_ERROR:
+        raise ValueError(f'on_error= is "raise", "return" or "ignore", not {on_error!r}')
+    if nanny:
+        raise NotSupported(
+            "supervisors run no functions of users: they watch the workers and must answer at "
+            "once. Leave nanny= out, and the function runs on the workers"
+        )
+    for argument in (*args, *kwargs.values()):
+        if isinstance(argument, Future):
+            raise TypeError(
+                f"run passes its arguments as they are, and {argument.key!r} is a future: pass "
+                "future.result(), or use submit"
+            )
+    return dumps((function, args, kwargs), f"the call of {function_name(function)}")
+
+
+async def run(
+    engine: Engine,
+    blob: Any,
+    name: str,
+    workers: str | Iterable[str] | None,
+    wait: bool,
+    on_error: str,
+) -> dict[str, Any]:
+    """Call the function on workers; see `Client.run`."""
+    found = await find_workers(engine, workers)
+
+    async def run_one(address: str) -> Any:
+        worker = found[address]
+        process = f"worker {worker['name']}"
+        arguments = {"name": name, "wait": wait}
+        answer = await ask_once(engine, "run", arguments, [blob], to=worker["id"], process=process)
+        failure = answer.info.get("failure")
+        if failure is not None:
+            return _Raised(unpack_exception(failure))
+        if not answer.blobs or answer.blobs[0] is None:
+            return None
+        try:
+            return loads(answer.blobs[0])
+        except Exception as error:
+            add_note(error, f"weft: the answer of {process} to client.run could not be read here")
+            return _Raised(error)
+
+    answers = await ask_each(found, run_one)
+    errors = {
+        address: answer.error if isinstance(answer, _Raised) else answer
+        for address, answer in answers.items()
+        if isinstance(answer, (_Raised, QuestionFailed))
+    }
+    if errors and on_error == "raise":
+        raise _first(errors, len(answers))
+    if on_error == "ignore":
+        return {a: answer for a, answer in answers.items() if a not in errors}
+    return {**answers, **errors}
+
+
+class _Raised:
+    """The exception of a call, which is told apart from one that it has returned."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _first(errors: dict[str, BaseException], n_workers: int) -> BaseException:
+    """Return the first error of the function itself, or else of a worker that did not answer."""
+    own = [error for error in errors.values() if not isinstance(error, NoAnswer)]
+    first = (own or list(errors.values()))[0]
+    if n_workers > 1:
+        add_note(
+            first,
+            f"weft: it failed on {len(errors)} of {n_workers} workers; run(..., on_error='return') "
+            "returns the answer or the error of each",
+        )
+    return first
+
+
+def refuse_on_scheduler() -> WeftError:
+    """Return the error of `Client.run_on_scheduler`."""
+    return NotSupported(
+        "the scheduler runs no functions of users: it never unpickles, so that a client can "
+        "neither stop nor change it. client.run(function) runs on the workers; "
+        "client.scheduler_info(), client.story(key) and `weft info` show the scheduler's state"
+    )

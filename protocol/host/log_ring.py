@@ -1,0 +1,122 @@
+"""The latest log records of this process, kept for `weft logs` and `client.get_worker_logs`.
+
+A ring is a handler of `logging`: it has what the process logs, of weft's own loggers and of users'
+code, at the levels that the process logs at. It is bounded in bytes, and costs a few microseconds
+per record.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import deque
+from typing import Any, Final
+
+__all__ = ["LogRing", "keep_latest", "latest", "page_of_latest"]
+
+#: Bytes of the records that a process keeps, about.
+MAX_NBYTES: Final = 1 << 20
+#: A longer text is cut.
+MAX_TEXT_CHARS: Final = 16 << 10
+#: Bytes that a record takes beside its texts.
+_RECORD_BYTES: Final = 200
+#: Records, and characters of their texts, in one page of an answer.
+_PAGE_RECORDS: Final = 200
+_PAGE_CHARS: Final = 64 << 10
+
+#: A record: seconds since 1970, level, logger, text.
+Row = tuple[float, str, str, str]
+
+
+class LogRing(logging.Handler):
+    """Keeps the latest records."""
+
+    def __init__(self, max_nbytes: int = MAX_NBYTES) -> None:
+        super().__init__()
+        self._max_nbytes = max_nbytes
+        self._rows: deque[Row] = deque()
+        self._nbytes = 0
+        #: Number of records that came and were dropped again.
+        self._n_gone = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record, and drop the oldest ones beyond the limit. The handler's lock is held."""
+        try:
+            text = record.getMessage()
+        except Exception as error:  # of user code: a wrong number of arguments, a failing __str__
+            text = f"{record.msg!r} (its arguments cannot be formatted: {type(error).__name__})"
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        if len(text) > MAX_TEXT_CHARS:
+            text = f"{text[:MAX_TEXT_CHARS]} [...]"
+        row = (record.created, record.levelname, record.name, text)
+        self._rows.append(row)
+        self._nbytes += _nbytes(row)
+        while self._nbytes > self._max_nbytes:
+            self._nbytes -= _nbytes(self._rows.popleft())
+            self._n_gone += 1
+
+    def page(self, n: int | None, page: str) -> tuple[dict[str, Any], str]:
+        """Return a page of the last `n` records (None = of all), oldest first.
+
+        Raises:
+            ValueError: `page` is not the name of a page.
+        """
+        self.acquire()
+        try:
+            rows, n_gone = list(self._rows), self._n_gone
+        finally:
+            self.release()
+        first = 0 if n is None else max(0, len(rows) - n)
+        if page:
+            first, end = (int(part) - n_gone for part in page.split("-"))
+        else:
+            end = len(rows)
+        found: list[list[Any]] = []
+        chars = 0
+        for row in rows[max(first, 0) : max(end, 0)]:
+            if len(found) >= _PAGE_RECORDS or chars > _PAGE_CHARS:
+                following = n_gone + max(first, 0) + len(found)
+                return {"records": found}, f"{following}-{n_gone + end}"
+            found.append(list(row))
+            chars += len(row[3])
+        return {"records": found}, ""
+
+
+def _nbytes(row: Row) -> int:
+    return _RECORD_BYTES + len(row[2]) + len(row[3])
+
+
+_ring: LogRing | None = None
+
+
+def keep_latest() -> None:
+    """Keep the records of this process from now on. For processes that are weft's own.
+
+    A forked process begins with an empty ring.
+    """
+    global _ring  # noqa: PLW0603 - as the root logger, which it belongs to
+    root = logging.getLogger()
+    if _ring is not None:
+        root.removeHandler(_ring)
+    _ring = LogRing()
+    root.addHandler(_ring)
+
+
+def latest() -> LogRing | None:
+    """Return the ring of this process; None if the process is not weft's own."""
+    return _ring
+
+
+def page_of_latest(arguments: dict[str, Any], page: str) -> tuple[dict[str, Any], str]:
+    """Answer the question `logs` for this process.
+
+    Raises:
+        ValueError: an argument or the page is not valid.
+    """
+    n = arguments.get("n")
+    if n is not None and (type(n) is not int or n < 0):
+        raise ValueError("n= is a whole number >= 0")
+    if _ring is None:
+        return {"records": []}, ""
+    return _ring.page(n, page)

@@ -1,0 +1,166 @@
+"""Questions that the scheduler passes on to a worker or a supervisor, and the answers back.
+
+A client reaches only the scheduler for sure, and only the scheduler can check a client's token: a
+worker knows no higher one than its own. So questions to workers come this way, `run` among them.
+What is kept is one record per question under way. It ends with the answer, with the connection of
+the asked process, or with that of the asking peer. The content of blobs is not read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import MAX_RELAYED_BYTES
+from ...protocol.wire.levels import Level
+from ...protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
+from ...protocol.wire.payload import blob_nbytes
+from .peers import SupervisorHandle, WorkerHandle
+from .permissions import deny
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: A process with so many unanswered questions is asked no more, lest they pile up for one that
+#: hangs.
+MAX_UNANSWERED: Final = 100
+
+#: {question: the least level of token} of those that are passed on
+PASSED: Final[dict[str, Level]] = {
+    "held": Level.VIEW,
+    "versions": Level.VIEW,
+    "call_stack": Level.CLIENT,
+    "logs": Level.CLIENT,
+    "run": Level.CLIENT,
+}
+
+
+@dataclass(slots=True)
+class Passed:
+    """A question under way."""
+
+    peer: int  #: that asks
+    request: int  #: of that peer
+    name: str
+
+
+def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """A peer asks the process `message.to`."""
+    level = PASSED.get(message.name)
+    if level is None:
+        text = f"there is no question {message.name[:100]!r} to workers and supervisors"
+        _fail(state, peer, message.request, UNKNOWN_QUESTION, text)
+        return
+    if level > state.levels[peer]:
+        deny(state, peer, message, level)
+        return
+    asked = _find(state, message.to)
+    if asked is None:
+        text = "it is not connected to the scheduler"
+        _fail(state, peer, message.request, NO_ANSWER, text)
+        return
+    n_unanswered = len(state.passed.get(asked, ()))
+    if n_unanswered >= MAX_UNANSWERED:
+        text = f"{n_unanswered} questions to it are unanswered, so it is asked no more"
+        _fail(state, peer, message.request, NO_ANSWER, text)
+        return
+    nbytes = sum(blob_nbytes(blob) for blob in message.blobs if blob is not None)
+    if nbytes > MAX_RELAYED_BYTES:
+        text = f"{nbytes} bytes are more than the limit of {MAX_RELAYED_BYTES >> 20} MiB"
+        _fail(state, peer, message.request, BAD_ARGUMENT, text)
+        return
+    request = state.next_request
+    state.next_request = request + 1
+    passed = Passed(peer, message.request, message.name)
+    state.passed.setdefault(asked, {})[request] = passed
+    state.send(
+        asked.peer,
+        m.Ask(
+            request=request,
+            name=message.name,
+            arguments=message.arguments,
+            page=message.page,
+            blobs=message.blobs,
+        ),
+    )
+
+
+def on_answer(
+    state: SchedulerState, asked: WorkerHandle | SupervisorHandle, message: m.Answer | m.AskFailed
+) -> None:
+    """An asked process answers."""
+    passed = _take(state, asked, message.request)
+    if passed is None:
+        return  # the peer that asked is gone
+    if isinstance(message, m.AskFailed):
+        _fail(state, passed.peer, passed.request, message.kind, message.text)
+        return
+    nbytes = sum(blob_nbytes(blob) for blob in message.blobs if blob is not None)
+    if nbytes > MAX_RELAYED_BYTES:
+        text = (
+            f"its answer of {nbytes} bytes is beyond the limit of {MAX_RELAYED_BYTES >> 20} MiB; "
+            "submit a task, whose result comes straight from the worker"
+        )
+        _fail(state, passed.peer, passed.request, NO_ANSWER, text)
+        return
+    state.send(
+        passed.peer,
+        m.Answer(
+            request=passed.request,
+            info=message.info,
+            next_page=message.next_page,
+            blobs=message.blobs,
+        ),
+    )
+
+
+def on_unsupported(state: SchedulerState, who: object, request: int) -> None:
+    """An asked process does not know questions at all."""
+    if isinstance(who, (WorkerHandle, SupervisorHandle)):
+        passed = _take(state, who, request)
+        if passed is not None:
+            text = "it runs a release of weft that answers no questions"
+            _fail(state, passed.peer, passed.request, UNKNOWN_QUESTION, text)
+
+
+def end_questions_to(state: SchedulerState, asked: WorkerHandle | SupervisorHandle) -> None:
+    """The connection of an asked process has ended: nothing it was asked will be answered."""
+    for passed in state.passed.pop(asked, {}).values():
+        text = "its connection to the scheduler ended before it answered"
+        if passed.name == "run":
+            text += "; whether the function has run there is not known"
+        _fail(state, passed.peer, passed.request, NO_ANSWER, text)
+
+
+def end_questions_of(state: SchedulerState, peer: int) -> None:
+    """The connection of a peer that may have asked has ended."""
+    for asked, under_way in list(state.passed.items()):
+        for request in [n for n, passed in under_way.items() if passed.peer == peer]:
+            del under_way[request]
+        if not under_way:
+            del state.passed[asked]
+
+
+def _find(state: SchedulerState, process: str) -> WorkerHandle | SupervisorHandle | None:
+    found = state.workers_by_id.get(process)
+    if found is not None:
+        return found
+    handles = state.supervisors.values()
+    return next((handle for handle in handles if handle.supervisor_id == process), None)
+
+
+def _take(
+    state: SchedulerState, asked: WorkerHandle | SupervisorHandle, request: int
+) -> Passed | None:
+    under_way = state.passed.get(asked)
+    if under_way is None:
+        return None
+    passed = under_way.pop(request, None)
+    if not under_way:
+        del state.passed[asked]
+    return passed
+
+
+def _fail(state: SchedulerState, peer: int, request: int, kind: str, text: str) -> None:
+    state.send(peer, m.AskFailed(request=request, kind=kind, text=text))

@@ -1,0 +1,188 @@
+"""Questions about tasks, by key; and about the tasks that workers have been given."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
+from .refusals import explain_unrunnable
+from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
+
+if TYPE_CHECKING:
+    from .peers import WorkerHandle
+    from .state import SchedulerState
+
+#: Holders that are listed in one page, about.
+N_HOLDERS: Final = 2000
+#: Keys of processing tasks in one page.
+N_PROCESSING: Final = 1500
+#: Keys that one page of a story looks at, and its lines.
+N_LOOKED_AT: Final = 15_000
+N_LINES: Final = 500
+#: Tasks that are described in one page.
+N_DESCRIBED: Final = 20
+#: Other tasks, workers and clients that are named in the description of a task.
+N_NAMED: Final = 20
+_MAX_TEXT_CHARS: Final = 2000
+
+
+def ask_holders(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the workers that hold the results of keys; [] of one that is not in memory."""
+    keys = keys_of(arguments)
+    start = i = position_of(page)
+    places: dict[WorkerHandle, int] = {}
+    holders: list[list[int]] = []
+    left = N_HOLDERS
+    for key in keys[start:]:
+        if left <= 0:
+            break
+        task = state.tasks.get(key)
+        replicas = () if task is None else task.replicas
+        holders.append([places.setdefault(ws, len(places)) for ws in replicas])
+        left -= 1 + len(replicas)
+        i += 1
+    info = {
+        "keys": keys[start:i],
+        "holders": holders,
+        "workers": [ws.address for ws in places],
+    }
+    return info, str(i) if i < len(keys) else ""
+
+
+def ask_sizes(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the bytes of the results of keys, those that are in memory."""
+    found = [task for key in keys_of(arguments) if (task := state.tasks.get(key)) is not None]
+    kept = [task for task in found if task.state == MEMORY]
+    return {"keys": [task.key for task in kept], "nbytes": [task.nbytes for task in kept]}, ""
+
+
+def ask_states(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return {key: state} of the keys that the scheduler knows, and where the processing are."""
+    found = [task for key in keys_of(arguments) if (task := state.tasks.get(key)) is not None]
+    places = {t.key: t.worker.worker_id for t in found if t.worker is not None}
+    return {
+        "keys": [task.key for task in found],
+        "states": [task.state for task in found],
+        "processing": [[key, worker] for key, worker in places.items()],
+    }, ""
+
+
+def ask_processing(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the keys that workers have been given and have not finished, by worker.
+
+    `workers` are the ids of the wanted ones; without it, of all. The page names a worker by its
+    connection and the last attempt there: attempts only grow.
+    """
+    wanted = arguments.get("workers")
+    if wanted is not None and (type(wanted) is not list or not set(map(type, wanted)) <= {str}):
+        raise BadArgument("workers= is a list of ids")
+    ids = None if wanted is None else set(wanted)
+    peer_text, _, attempt_text = page.partition(".")
+    first, attempt = position_of(peer_text), position_of(attempt_text)
+    rows: list[list[Any]] = []
+    left = N_PROCESSING
+    for peer in filter((first - 1).__lt__, state.workers):
+        ws = state.workers[peer]
+        if ids is not None and ws.worker_id not in ids:
+            continue
+        if left <= 0:
+            return {"processing": rows}, f"{peer}.0"
+        after = attempt if peer == first else 0
+        attempts = list(islice(filter(after.__lt__, ws.processing), left))
+        rows.append([ws.address, [ws.processing[attempt].key for attempt in attempts]])
+        left -= 1 + len(attempts)
+        if attempts and left <= 0 and attempts[-1] != next(reversed(ws.processing)):
+            return {"processing": rows}, f"{peer}.{attempts[-1]}"
+    return {"processing": rows}, ""
+
+
+def ask_story(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return what happened to keys lately: [[seconds ago, key, what], ...], oldest first."""
+    wanted = set(keys_of(arguments))
+    found, following = state.story.search(wanted, position_of(page), N_LOOKED_AT, N_LINES)
+    lines = [[state.now - when, key, what] for when, key, what in found]
+    return {"story": lines}, str(following) if following else ""
+
+
+def ask_tasks(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Describe tasks by key; keys that the scheduler does not know are left out."""
+    keys = keys_of(arguments)
+    start = position_of(page)
+    end = start + N_DESCRIBED
+    found = [task for key in keys[start:end] if (task := state.tasks.get(key)) is not None]
+    tasks = [_describe(state, task) for task in found]
+    return {"tasks": tasks}, str(end) if end < len(keys) else ""
+
+
+def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
+    group = task.group
+    worker = task.worker
+    return {
+        "key": task.key,
+        "function": group.prefix.name,
+        "state": task.state,
+        "why": _why(state, task),
+        "worker": "" if worker is None else worker.name,
+        "worker_address": "" if worker is None else worker.address,
+        "attempt": task.attempt,
+        "nbytes": task.nbytes if task.state == MEMORY else None,
+        "holders": [ws.name for ws in task.replicas[:N_NAMED]],
+        "n_holders": len(task.replicas),
+        "inputs": _keys(task.dependencies),
+        "n_inputs": len(task.dependencies),
+        "dependents": _keys(task.dependents or ()),
+        "n_dependents": len(task.dependents or ()),
+        "wanted_by": [client.name for client in task.wanted_by[:N_NAMED]],
+        "n_exceptions": state.n_exceptions.get(task, 0),
+        "deaths": [reason[:_MAX_TEXT_CHARS] for reason in state.deaths.get(task, ())[:N_NAMED]],
+        "restrictions": group.task_class.restrictions,
+        "args_nbytes": number_of(task.args),
+    }
+
+
+def _keys(tasks: Any) -> list[str]:
+    return [task.key for task in islice(tasks, N_NAMED)]
+
+
+def _why(state: SchedulerState, task: SchedulerTask) -> str:
+    """Return the reason for the state of a task, for display."""
+    kind = task.state
+    if kind == WAITING:
+        missing = task.waiting_on or {}
+        named = ", ".join(f"{one.key} ({one.state})" for one in islice(missing, 3))
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        return f"it needs {named}{more}"
+    if kind == QUEUED:
+        return _why_queued(task)
+    if kind == NO_WORKER:
+        return explain_unrunnable(state, task.group.task_class)
+    if kind == PROCESSING:
+        assert task.worker is not None
+        n = len(task.worker.processing)
+        return f"one of {n} tasks that were given to worker {task.worker.name}"
+    if kind == MEMORY:
+        return "it has finished"
+    if kind == ERRED:
+        return _why_erred(task)
+    assert kind == RELEASED
+    return "nobody needs its result now; it is kept to compute it again for tasks that depend on it"
+
+
+def _why_queued(task: SchedulerTask) -> str:
+    task_class = task.group.task_class
+    n = len(task_class.members)
+    return (
+        f"all its inputs are there; it waits for one of {n} workers ({task_class.restrictions}), "
+        f"with {len(task_class.queue) - 1} other tasks of the same requirements"
+    )
+
+
+def _why_erred(task: SchedulerTask) -> str:
+    failure = task.failure or ["unknown", task.key]
+    kind, key = failure[0], failure[1]
+    of = "" if key == task.key else f"task {key}, which it needs, failed: "
+    texts = [str(item) for item in failure[2:] if type(item) in (str, int)]
+    if kind == "exception" and len(failure) > 4:
+        texts = [f"{failure[3]}: {failure[4]}"]
+    return f"{of}{kind}: {', '.join(texts)}"[:_MAX_TEXT_CHARS]

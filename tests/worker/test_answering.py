@@ -1,0 +1,127 @@
+"""Questions to a worker: what it holds, which pages it keeps, and what wrong questions get."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.worker.test_server import (  # noqa: F401 - fixtures
+    cluster,
+    security,
+)
+from weft.protocol.values.serialize import dumps
+from weft.protocol.wire.messages import Answer, Ask, AskFailed
+from weft.worker import answering
+from weft.worker.answering import Answering
+
+# ruff: noqa: F811 - fixtures are named as what they give
+
+
+class Line:
+    """The connection that questions come on: it collects the answers."""
+
+    def __init__(self):
+        self.answers = asyncio.Queue()
+
+    def send(self, messages):
+        for message in messages:
+            self.answers.put_nowait(message)
+
+
+@pytest.fixture
+async def asked(cluster, security):
+    """Return a worker that holds the results of five tasks, and a function that asks it."""
+    worker = await cluster.start()
+    tasks = [cluster.scheduler.task(abs, -i, key=f"k{i}", wanted=0) for i in range(5)]
+    cluster.scheduler.send(worker, *tasks)
+    await cluster.scheduler.until_done(5)
+    answers = Answering(worker.executor)
+    line = Line()
+
+    async def ask(name, page="", blobs=(), **arguments):
+        question = Ask(request=7, name=name, arguments=arguments, page=page, blobs=[*blobs])
+        answers.on_ask(line, question)
+        return await asyncio.wait_for(line.answers.get(), 30)
+
+    yield ask
+    answers.close()
+
+
+async def test_held_results_come_in_pages_of_one_moment(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_HELD", 2)
+    first = await asked("held")
+    assert first.info["keys"] == ["k0", "k1"]
+    second = await asked("held", first.next_page)
+    third = await asked("held", second.next_page)
+    assert (second.info["keys"], third.info["keys"]) == (["k2", "k3"], ["k4"])
+    assert third.next_page == ""
+    late = await asked("held", second.next_page)
+    assert isinstance(late, AskFailed)
+    assert "asked for too late" in late.text
+
+
+async def test_a_page_can_be_asked_for_again(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_HELD", 2)
+    first = await asked("held")
+    assert await asked("held", first.next_page) == await asked("held", first.next_page)
+
+
+async def test_few_lists_are_kept(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_HELD", 2)
+    oldest = await asked("held")
+    for _ in range(answering._MAX_LISTS):
+        latest = await asked("held")
+    assert isinstance(await asked("held", oldest.next_page), AskFailed)
+    assert isinstance(await asked("held", latest.next_page), Answer)
+
+
+async def test_lists_that_are_not_asked_for_are_forgotten(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "_KEEP_S", 0.0)
+    first = await asked("held")
+    while isinstance(answer := await asked("held", first.next_page), Answer):
+        continue
+    assert "asked for too late" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("name", "page", "kind"),
+    [
+        ("why", "", "unknown-question"),
+        ("held", "x", "bad-argument"),
+        ("held", "1.x", "bad-argument"),
+        ("held", "9.0", "bad-argument"),
+        ("logs", "x", "bad-argument"),
+        ("run", "", "bad-argument"),
+    ],
+)
+async def test_wrong_questions_fail(asked, monkeypatch, name, page, kind):
+    from weft.protocol.host import log_ring
+
+    monkeypatch.setattr(log_ring, "_ring", log_ring.LogRing())
+    answer = await asked(name, page)
+    assert isinstance(answer, AskFailed)
+    assert (answer.request, answer.kind) == (7, kind)
+
+
+async def test_a_call_that_cannot_be_unpickled_is_an_error_of_the_call(asked):
+    answer = await asked("run", blobs=[b"no pickle"])
+    assert answer.info["failure"][1].endswith("UnpicklingError")
+
+
+async def test_the_result_of_a_call(asked):
+    answer = await asked("run", blobs=[dumps((max, (1, 2), {}))])
+    assert answer == Answer(request=7, info={}, blobs=[dumps(2)])
+
+
+async def test_nothing_is_sent_after_the_end(cluster, security):
+    worker = await cluster.start()
+    answers, line = Answering(worker.executor), Line()
+    answers.on_ask(line, Ask(request=7, name="held"))
+    answers.close()
+    for thread in answers._threads:
+        await asyncio.to_thread(thread.join, 30)
+    assert answers.join()
+    await asyncio.sleep(0)
+    assert line.answers.empty()

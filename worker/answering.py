@@ -1,0 +1,260 @@
+"""Answers questions that the scheduler passes on to this worker: what it holds and runs, its log.
+
+A part of the shell. A question is answered on a thread of its own, so that neither the event loop
+nor a slot waits for it: reading source lines and versions takes milliseconds, and `run` calls the
+user's function. The answer leaves on the connection on which the question came, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import inspect
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ..protocol.errors import LocalProtocolError
+from ..protocol.host.log_ring import page_of_latest
+from ..protocol.host.versions import versions_for
+from ..protocol.net.connection import Connection
+from ..protocol.values.exceptions import name_packed, pack_exception
+from ..protocol.values.serialize import loads
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import Answer, Ask, AskFailed
+from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
+from ..protocol.wire.payload import Blob
+from .context import set_worker
+from .core.tasks import MEMORY, WorkerTask
+from .executor import OWN_CODE, Executor
+from .packing import pack_result
+
+logger = logging.getLogger("weft.worker")
+
+#: Keys in one page: the scheduler passes it on in about 1 ms.
+N_HELD: Final = 2000
+#: Lists of what is held that are kept between two pages, and for how long without a question.
+_MAX_LISTS: Final = 4
+_KEEP_S: Final = 60.0
+#: Innermost frames of one task that are shown.
+_MAX_FRAMES: Final = 100
+
+_Found: TypeAlias = "tuple[dict[str, Any], str, list[Blob | None]]"
+
+
+class _List(NamedTuple):
+    """What was held when the first page was asked for."""
+
+    records: list[WorkerTask]
+    used: float
+
+
+class Answering:
+    """The questions to one worker. `on_ask` and `close` are for the loop's thread."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._loop = asyncio.get_running_loop()
+        self._threads: set[threading.Thread] = set()
+        #: {number: what was held}; any of the threads changes it, under the lock.
+        self._lists: dict[int, _List] = {}
+        self._lock = threading.Lock()
+        self._n_lists = 0
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def on_ask(self, connection: Connection, question: Ask) -> None:
+        """Answer a question, on a thread of its own."""
+        answer = _QUESTIONS.get(question.name)
+        if answer is None:
+            text = f"there is no question {question.name[:100]!r} to a worker"
+            self._send(connection, _failed(question, UNKNOWN_QUESTION, text))
+            return
+        is_awaited = question.arguments.get("wait") is not False
+        if not is_awaited:
+            self._send(connection, Answer(request=question.request, info={}))
+        thread = threading.Thread(
+            target=self._answer,
+            args=(connection if is_awaited else None, question, answer),
+            name=f"weft-question-{question.name}",
+            daemon=True,
+        )
+        self._threads.add(thread)
+        thread.start()
+
+    def close(self) -> None:
+        """Send no more answers, and forget what was kept for the next pages."""
+        self._is_closed = True
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        with self._lock:
+            self._lists.clear()
+
+    def join(self) -> bool:
+        """Return whether all threads have ended. Functions that `run` has started may go on."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    # --- On the thread of a question --------------------------------------------------------------
+
+    def _answer(self, connection: Connection | None, question: Ask, answer: _Answer) -> None:
+        message: Message
+        try:
+            info, next_page, blobs = answer(self, question)
+        except _BadQuestion as error:
+            message = _failed(question, BAD_ARGUMENT, f"question {question.name!r}: {error}")
+        except Exception as error:
+            logger.exception("the question %r could not be answered", question.name)
+            message = _failed(question, NO_ANSWER, f"{type(error).__name__}: {error}")
+        else:
+            message = Answer(request=question.request, info=info, next_page=next_page, blobs=blobs)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
+            self._loop.call_soon_threadsafe(self._finish, connection, message)
+
+    def held(self, question: Ask) -> _Found:
+        """Return the keys whose results are here, with their sizes."""
+        number, start = _numbers(question.page)
+        with self._lock:
+            if not question.page:
+                self._n_lists = number = self._n_lists + 1
+                self._lists[number] = _List(self._executor.records(), time.monotonic())
+                while len(self._lists) > _MAX_LISTS:
+                    del self._lists[next(iter(self._lists))]
+            kept = self._lists.pop(number, None)
+            if kept is None:
+                raise _BadQuestion("its next page was asked for too late; ask again")
+            end = start + N_HELD
+            rows = [record for record in kept.records[start:end] if record.state == MEMORY]
+            is_last = end >= len(kept.records)
+            if not is_last and not self._is_closed:
+                self._lists[number] = kept._replace(used=time.monotonic())
+        info = {
+            "keys": [record.key for record in rows],
+            "nbytes": [record.nbytes for record in rows],
+        }
+        return info, "" if is_last else f"{number}.{end}", []
+
+    def call_stack(self, question: Ask) -> _Found:
+        """Return the frames of the tasks that run now, outermost first, by key."""
+        frames = sys._current_frames()
+        stacks = []
+        for key, thread in self._executor.running():
+            frame = frames.get(thread)
+            if frame is not None:
+                stacks.append([key, _frames_of_task(frame)])
+        return {"stacks": stacks}, "", []
+
+    def logs(self, question: Ask) -> _Found:
+        """Return the latest log records of this process."""
+        with _checked():
+            info, next_page = page_of_latest(question.arguments, question.page)
+        return info, next_page, []
+
+    def versions(self, question: Ask) -> _Found:
+        """Return the versions of Python and of packages in this process."""
+        with _checked():
+            return versions_for(question.arguments), "", []
+
+    def run(self, question: Ask) -> _Found:
+        """Call a function; return its result, or its exception."""
+        if len(question.blobs) != 1 or question.blobs[0] is None:
+            raise _BadQuestion("one pickle of a function and its arguments is expected")
+        context = copy.copy(self._executor.context)
+        set_worker(context)
+        name = f"client.run of {question.arguments.get('name')}"
+        try:
+            function, args, kwargs = loads(question.blobs[0])
+            result = function(*args, **kwargs)
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
+            return {}, "", [pack_result(result, name)]
+        except BaseException as error:  # of user code: SystemExit ends the call only
+            packed = pack_exception(error, name, context.name)
+            note = f"weft: {name} on worker {context.name}"
+            return {"failure": name_packed(packed, name, note)}, "", []
+
+    # --- On the loop's thread again ---------------------------------------------------------------
+
+    def _finish(self, connection: Connection | None, message: Message) -> None:
+        self._threads = {thread for thread in self._threads if thread.is_alive()}
+        if connection is not None:
+            self._send(connection, message)
+        if self._lists and self._forgetting is None and not self._is_closed:
+            self._forgetting = self._loop.call_later(_KEEP_S, self._forget_lists)
+
+    def _forget_lists(self) -> None:
+        self._forgetting = None
+        limit = time.monotonic() - _KEEP_S
+        with self._lock:
+            self._lists = {n: kept for n, kept in self._lists.items() if kept.used > limit}
+            is_left = bool(self._lists)
+        if is_left:
+            self._forgetting = self._loop.call_later(_KEEP_S, self._forget_lists)
+
+    def _send(self, connection: Connection, message: Message) -> None:
+        if self._is_closed:
+            return
+        try:
+            connection.send([message])
+        except LocalProtocolError as error:
+            assert isinstance(message, Answer)
+            text = f"its answer cannot be sent: {error.text}"
+            connection.send([AskFailed(request=message.request, kind=NO_ANSWER, text=text)])
+
+
+_Answer: TypeAlias = Callable[[Answering, Ask], _Found]
+
+#: {name: question}; `scheduler/core/passing.py` has the level of token that each needs.
+_QUESTIONS: Final[dict[str, _Answer]] = {
+    "held": Answering.held,
+    "call_stack": Answering.call_stack,
+    "logs": Answering.logs,
+    "versions": Answering.versions,
+    "run": Answering.run,
+}
+
+
+class _BadQuestion(ValueError):
+    """An argument or the page of a question is not valid."""
+
+
+@contextlib.contextmanager
+def _checked() -> Any:
+    try:
+        yield
+    except ValueError as error:
+        raise _BadQuestion(str(error)) from error
+
+
+def _failed(question: Ask, kind: str, text: str) -> AskFailed:
+    return AskFailed(request=question.request, kind=kind, text=text)
+
+
+def _numbers(page: str) -> tuple[int, int]:
+    number, _, start = page.partition(".")
+    if not page:
+        return 0, 0
+    if not (number.isascii() and number.isdigit() and start.isascii() and start.isdigit()):
+        raise _BadQuestion(f"there is no page {page[:40]!r}")
+    return int(number[:18]), int(start[:18])
+
+
+def _frames_of_task(innermost: FrameType) -> list[str]:
+    """Return the frames of the user's code that a slot's thread is in, outermost first."""
+    frames: list[tuple[FrameType, int]] = []
+    for frame, line in traceback.walk_stack(innermost):
+        if frame.f_code in OWN_CODE:
+            break
+        frames.append((frame, line))
+    frames.reverse()
+    summary = traceback.StackSummary.extract(iter(frames[-_MAX_FRAMES:]))
+    shown = []
+    for one in summary:
+        text = f'File "{one.filename}", line {one.lineno}, in {one.name}'
+        shown.append(f"{text}\n\t{one.line}" if one.line else text)
+    return shown
