@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -42,6 +42,8 @@ _LONG_BYTES: Final = 1 << 20
 _INLINE_BYTES: Final = 4 << 10
 #: A message that would be too long, and cannot be cut, has its blobs from this size on as buffers.
 _SHORT_BYTES: Final = 256
+#: Up to this many messages that are short are packed at once.
+_FEW: Final = 8
 _ARRAY32: Final = struct.Struct(">BI")
 
 _MAX_NUMBER: Final = (1 << 63) - 1
@@ -119,7 +121,7 @@ def _spilled(wire: list[Any], least: int) -> list[Any]:
 
 
 def encode_frames(
-    messages: Iterable[Message],
+    messages: Sequence[Message],
     epoch: int,
     session: int,
     seq: int,
@@ -136,6 +138,10 @@ def encode_frames(
             of the messages should be sent then.
     """
     encoder = _encoder
+    if len(messages) <= _FEW:
+        frame = _short_frame(encoder, messages, (epoch, session, seq, ack), limits)
+        if frame is not None:
+            return [frame]
     buffers = encoder.buffers
     frames: list[list[Buffer]] = []
     group: list[bytes] = []
@@ -189,6 +195,30 @@ def encode_frames(
     finally:
         buffers.clear()
     return frames
+
+
+def _short_frame(
+    encoder: _Encoder,
+    messages: Sequence[Message],
+    numbers: tuple[int, int, int, int],
+    limits: FrameLimits,
+) -> list[Buffer] | None:
+    """Return the one frame of a few short messages; None if it may be more, or is wrong."""
+    wires = []
+    for message in messages:
+        wire = message.short_wire()
+        if wire is None:
+            return None
+        wires.append(wire)
+    try:
+        packed: bytes = encoder.packer.pack((*numbers, wires))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        encoder.packer.reset()
+        return None  # the way of longer messages finds it again, and says what is wrong
+    nbytes = len(packed)
+    if nbytes > TARGET_BYTES or nbytes > limits.payload or not wires:
+        return None
+    return [frame_header(nbytes) + packed]
 
 
 def _is_too_long(
@@ -313,9 +343,12 @@ def decode_frame(frame: Frame) -> Envelope:
     if type(value) is not list or len(value) != 5 or type(value[4]) is not list:
         raise RemoteProtocolError("a payload is [epoch, session, seq, ack, messages]")
     epoch, session, seq, ack, messages = value
-    for number in (epoch, session, seq, ack):
-        if type(number) is not int or not 0 <= number <= _MAX_NUMBER:
-            raise RemoteProtocolError("the numbers of an envelope are from 0 to 2**63 - 1")
+    if (
+        not type(epoch) is type(session) is type(seq) is type(ack) is int
+        or min(epoch, session, seq, ack) < 0
+        or max(epoch, session, seq, ack) > _MAX_NUMBER
+    ):
+        raise RemoteProtocolError("the numbers of an envelope are from 0 to 2**63 - 1")
     buffers = frame.buffers
     return Envelope(epoch, session, seq, ack, [from_wire(wire, buffers) for wire in messages])
 

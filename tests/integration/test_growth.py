@@ -20,10 +20,12 @@ pytestmark = pytest.mark.slow
 #: Knows no field that has a default and stands at the end.
 EARLIER = """
 from weft.protocol.wire import codec, message as schema, messages
+from weft.protocol.wire.generated import encoders_of
 
 def shortened(cls):
-    to_wire, n = cls.to_wire, 1 + cls._n_required
+    to_wire, n = encoders_of(cls)[0], 1 + cls._n_required
     cls.to_wire = lambda self: to_wire(self)[:n]
+    cls.short_wire = lambda self: None
 
 for cls in schema._REGISTRY.values():
     shortened(cls)
@@ -38,15 +40,19 @@ codec.from_wire = of_earlier
 #: heartbeat, and each request for data, a message that no other process knows.
 LATER = """
 from weft.protocol.wire import codec, message as schema, messages
+from weft.protocol.wire.generated import encoders_of
 
 class Question(schema.Message):
     __slots__ = ()
     def to_wire(self):
         return [250, {"new": True}]
+    def short_wire(self):
+        return None
 
 def lengthened(cls):
-    to_wire = cls.to_wire
+    to_wire = encoders_of(cls)[0]
     cls.to_wire = lambda self: [*to_wire(self), [[0, 1]], {"later": [1, 2]}]
+    cls.short_wire = lambda self: None
 
 for cls in schema._REGISTRY.values():
     lengthened(cls)
@@ -127,7 +133,7 @@ def test_a_request_that_the_scheduler_does_not_know_fails_with_a_typed_error(
         weft.Client(connection_file=file_of(started)) as client,
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(m.Ask, "to_wire", lambda self: [251, self.request, "of a later release"])
+            patch.setattr(m.Ask, "short_wire", lambda self: [251, self.request, "of a later one"])
             with pytest.raises(UnsupportedRequest, match=r"'cluster'.*install the same release"):
                 client.scheduler_info()
         assert client.scheduler_info()["workers"] == {}

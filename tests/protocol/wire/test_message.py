@@ -11,11 +11,13 @@ import pytest
 from tests.protocol.strategies import CLASSES, schema_names
 from weft.protocol.errors import RemoteProtocolError
 from weft.protocol.wire import messages
-from weft.protocol.wire.message import (
+from weft.protocol.wire.columns import (
     CHECKS,
-    MAX_FACTS,
     MAX_FACTS_DEPTH,
     MAX_FACTS_NBYTES,
+)
+from weft.protocol.wire.message import (
+    MAX_FACTS,
     MAX_ITEMS,
     MAX_KEY_CHARS,
     MAX_TEXT_CHARS,
