@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from .state import SchedulerState
 
 #: Holders that are listed in one page, about.
-N_HOLDERS: Final = 2000
+N_HOLDERS: Final = 600
 #: Keys of processing tasks in one page.
-N_PROCESSING: Final = 1500
+N_PROCESSING: Final = 900
 #: Keys that one page of a story looks at, and its lines.
-N_LOOKED_AT: Final = 15_000
-N_LINES: Final = 500
+N_LOOKED_AT: Final = 2500
+N_LINES: Final = 300
+#: Tasks that are looked up for one page: those of a million are seldom in the processor's cache.
+N_LOOKED_UP: Final = 400
 #: Tasks that are described in one page.
 N_DESCRIBED: Final = 20
 #: Other tasks, workers and clients that are named in the description of a task.
@@ -52,20 +54,21 @@ def ask_holders(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 def ask_sizes(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return the bytes of the results of keys, those that are in memory."""
-    found = [task for key in keys_of(arguments) if (task := state.tasks.get(key)) is not None]
+    found, next_page = _look_up(state, arguments, page, N_LOOKED_UP)
     kept = [task for task in found if task.state == MEMORY]
-    return {"keys": [task.key for task in kept], "nbytes": [task.nbytes for task in kept]}, ""
+    info = {"keys": [task.key for task in kept], "nbytes": [task.nbytes for task in kept]}
+    return info, next_page
 
 
 def ask_states(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return {key: state} of the keys that the scheduler knows, and where the processing are."""
-    found = [task for key in keys_of(arguments) if (task := state.tasks.get(key)) is not None]
+    found, next_page = _look_up(state, arguments, page, N_LOOKED_UP)
     places = {t.key: t.worker.worker_id for t in found if t.worker is not None}
     return {
         "keys": [task.key for task in found],
         "states": [task.state for task in found],
         "processing": [[key, worker] for key, worker in places.items()],
-    }, ""
+    }, next_page
 
 
 def ask_processing(state: SchedulerState, arguments: Info, page: str) -> Page:
@@ -107,12 +110,19 @@ def ask_story(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 def ask_tasks(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Describe tasks by key; keys that the scheduler does not know are left out."""
+    found, next_page = _look_up(state, arguments, page, N_DESCRIBED)
+    return {"tasks": [_describe(state, task) for task in found]}, next_page
+
+
+def _look_up(
+    state: SchedulerState, arguments: Info, page: str, n: int
+) -> tuple[list[SchedulerTask], str]:
+    """Return the tasks of the next `n` keys, as far as they are known, and the next page."""
     keys = keys_of(arguments)
     start = position_of(page)
-    end = start + N_DESCRIBED
-    found = [task for key in keys[start:end] if (task := state.tasks.get(key)) is not None]
-    tasks = [_describe(state, task) for task in found]
-    return {"tasks": tasks}, str(end) if end < len(keys) else ""
+    end = start + n
+    tasks = [task for key in keys[start:end] if (task := state.tasks.get(key)) is not None]
+    return tasks, str(end) if end < len(keys) else ""
 
 
 def _describe(state: SchedulerState, task: SchedulerTask) -> Info:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_scheduler
+from benchmarks import bench_questions, bench_scheduler
 from benchmarks.clusters import granularity
 from benchmarks.clusters.systems import SYSTEMS, Floor
 from benchmarks.clusters.table import GOALS, TABLE
@@ -23,6 +23,7 @@ from benchmarks.framework.results import Cell, show, spread_of
 from benchmarks.framework.supervise import Child, TimedOut
 from benchmarks.framework.table import TABLES, load
 from benchmarks.framework.work import TooLong, WrongResult
+from weft.scheduler.core.questions import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,6 +131,12 @@ def test_scheduler_alone_finishes_every_task_and_forgets_all(shape: str) -> None
     outcome = bench_scheduler.run(n_tasks=10_000, n_workers=3, shape=shape)
     assert outcome.n_finished == 10_000
     assert outcome.seconds > 0
+
+
+def test_questions_are_all_measured() -> None:
+    pages = bench_questions.measure(bench_questions.Cluster(n_tasks=5000, n_workers=3))
+    assert pages.keys() == {*QUESTIONS, "held (passed on)"}
+    assert all(min(seconds) >= 0 for seconds in pages.values())
 
 
 def test_missing_system_is_a_cell_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
