@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from .child import Child, Parent
 _log = logging.getLogger("weft.scheduler")
 
 _HTTP_RESTART_S: Final = 1.0
+_HTTP_RETRY_S: Final = 0.1
 
 
 @dataclass
@@ -44,18 +46,24 @@ class DaemonConfig:
         dashboard_host: host of the HTTP pages, "" = no pages.
         dashboard_port: 0 = any free one.
         dashboard_fallback: take any free port if that one is taken.
+        dashboard_patience_s: time in which a port that is taken may become free.
         connection_file: returns the path of the file to write, None = no file.
+        on_listening: called once, before a peer is answered.
         on_ready: called once, with the server and the dashboard's URL ("" = none).
         wait_stop: returns when the process is to end, beside SIGINT and SIGTERM.
+        stop_reason: the reason for the end then.
     """
 
     scheduler: SchedulerConfig
     dashboard_host: str = ""
     dashboard_port: int = 0
     dashboard_fallback: bool = False
+    dashboard_patience_s: float = 0.0
     connection_file: Callable[[SchedulerServer], Path] | None = None
+    on_listening: Callable[[SchedulerServer], None] | None = None
     on_ready: Callable[[SchedulerServer, str], None] | None = None
     wait_stop: Callable[[], Coroutine[Any, Any, None]] | None = None
+    stop_reason: str = "the owner of this cluster has closed it, or is gone"
     handle_signals: bool = True
 
 
@@ -69,6 +77,8 @@ class _Daemon:
 
     def on_started(self, server: SchedulerServer) -> None:
         self._server = server
+        if self.config.on_listening is not None:
+            self.config.on_listening(server)
         loop = asyncio.get_running_loop()
         if self.config.handle_signals:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,7 +97,7 @@ class _Daemon:
             await told
         finally:
             # Also after an error of the wait: nothing else would stop this process.
-            await self._server.stop("the owner of this cluster has closed it, or is gone")
+            await self._server.stop(self.config.stop_reason)
 
     async def _accompany(self) -> None:
         """Start the HTTP process, write the connection file, report readiness; keep HTTP alive."""
@@ -146,13 +156,17 @@ class _Daemon:
         return True
 
     async def _start_http_somewhere(self) -> str:
-        try:
-            return await self._start_http()
-        except ConfigError:
-            if not self.config.dashboard_fallback or not self.config.dashboard_port:
-                raise
+        deadline = time.monotonic() + self.config.dashboard_patience_s
+        while True:
+            try:
+                return await self._start_http()
+            except ConfigError:
+                if time.monotonic() < deadline:
+                    await asyncio.sleep(_HTTP_RETRY_S)
+                    continue
+                if not self.config.dashboard_fallback or not self.config.dashboard_port:
+                    raise
             self.config.dashboard_port = 0
-            return await self._start_http()
 
     async def _start_http(self) -> str:
         child = Child("http", session=False)

@@ -50,12 +50,20 @@ FILE_VERSION: Final = 1
 #: Ids of hundreds of thousands of members.
 _MAX_FILE_BYTES: Final = 64 << 20
 _KIND: Final = "state file"
+_TEMPORARY: Final = "state-"
 
 
 class DirectoryInUse(ConfigError):
     """Another running scheduler uses the state directory.
 
     Stop that scheduler, or give this one a state directory of its own.
+    """
+
+
+class DirectoryUnusable(ConfigError):
+    """The state directory cannot be made, locked or written to.
+
+    Give another one, where this user has the permission and the disk has room.
     """
 
 
@@ -100,6 +108,29 @@ def state_home(environ: Mapping[str, str] = os.environ) -> Path:
     return home / "weft"
 
 
+def temporary_path(parent: Path, owner: int) -> Path:
+    """Return the path of a state directory in `parent` that lasts as long as process `owner`."""
+    return parent / f"{_TEMPORARY}{owner}"
+
+
+def remove_stale_temporary(parent: Path) -> None:
+    """Remove the temporary directories whose owners were killed."""
+    for path in parent.glob(f"{_TEMPORARY}*"):
+        owner = path.name.removeprefix(_TEMPORARY)
+        if owner.isdecimal() and not _exists(int(owner)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 class StateDirectory:
     """An open state directory, locked by this process.
 
@@ -123,7 +154,10 @@ class StateDirectory:
         self._next: Members | None = None
         self.path = path
         self._is_new = not path.exists()
-        make_directory(path)
+        try:
+            make_directory(path)
+        except ConfigError as error:
+            raise DirectoryUnusable(str(error)) from None
         _check_own(path)
         self._lock = _lock(path)
         try:
@@ -276,12 +310,13 @@ def _check_own(path: Path) -> None:
     try:
         status = path.lstat()
     except OSError as error:
-        raise ConfigError(f"cannot use the state directory {path}: {error.strerror}") from None
+        text = f"cannot use the state directory {path}: {error.strerror}"
+        raise DirectoryUnusable(text) from None
     if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"the state directory {path} is not a directory; give another one")
     check_private(status, f"the state directory {path}", path, "700")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"cannot use the state directory {path}: Permission denied")
+        raise DirectoryUnusable(f"cannot use the state directory {path}: Permission denied")
 
 
 def _lock(path: Path) -> int:
@@ -290,7 +325,8 @@ def _lock(path: Path) -> int:
     try:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, 0o600)
     except OSError as error:
-        raise ConfigError(f"cannot lock the state directory {path}: {error.strerror}") from None
+        text = f"cannot lock the state directory {path}: {error.strerror}"
+        raise DirectoryUnusable(text) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(fd, 0)
@@ -305,5 +341,6 @@ def _lock(path: Path) -> int:
         ) from None
     except OSError as error:
         os.close(fd)
-        raise ConfigError(f"cannot lock the state directory {path}: {error.strerror}") from None
+        text = f"cannot lock the state directory {path}: {error.strerror}"
+        raise DirectoryUnusable(text) from None
     return fd

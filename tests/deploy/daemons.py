@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def environment(run_directory: Path, **extra: str) -> dict[str, str]:
     """An environment in which weft finds itself, and no cluster but the test's."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    # Of a service manager or container, too: they change what `weft scheduler` does.
+    foreign = ("WEFT_", "XDG_", "KUBERNETES_", "INVOCATION_ID", "NOTIFY_SOCKET")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     run_directory.mkdir(mode=0o700, exist_ok=True)
     return env | {
         "PYTHONPATH": str(ROOT),

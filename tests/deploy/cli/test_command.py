@@ -139,7 +139,7 @@ def test_a_scheduler_prints_how_to_connect_and_leaves_no_file_behind(number, tmp
         assert found.addresses == (address,)
         assert found.dashboard is not None
         family = started.family()
-        assert len(family) == 2
+        assert len(family) == 3
         assert started.stop(number) == 0
         assert not path.exists()
         assert gone(family)
@@ -459,7 +459,7 @@ def test_the_token_is_in_no_argument_and_no_environment(tmp_path):
         worker.wait_for("registered")
         token = ConnectionFile.read(file_of(started)).token
         family = started.family() + worker.family()
-        assert len(family) == 5
+        assert len(family) == 6
         for process in family:
             for name in ("cmdline", "environ"):
                 content = Path(f"/proc/{process.pid}/{name}").read_bytes()

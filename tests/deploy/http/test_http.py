@@ -269,7 +269,7 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
         started.wait_for("connect ")
         found = ConnectionFile.read(file_of(started))
         pages = Pages(found.dashboard, view_token(found))
-        process, http_process = started.family()
+        process, _, http_process = started.family()
         http_process.kill()
         started.wait_for("the HTTP process ended (killed by SIGKILL) and is started again")
 
@@ -281,7 +281,7 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
 
         wait_until(is_back, 30)
         family = started.family()
-        assert len(family) == 2
+        assert len(family) == 3
         process.kill()
         started.process.wait(30)
         wait_until(lambda: gone(family), 30)

@@ -1,0 +1,339 @@
+"""`weft scheduler` without the command line: chooses secrets, port and files, and runs it.
+
+The state directory decides who the scheduler is. With one that was used before, it is the cluster
+that it was: same id, token, certificate and port, and an epoch above the last one. A port that was
+given or restored never falls back to another one, because peers look for the scheduler there.
+
+The default directory has the name of the scheduler, or of its port. Without either, and where the
+default one cannot be used, a temporary directory lasts as long as the parent process
+(`restarting`), so that a scheduler that dies comes back as the same one in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from ..protocol.errors import CommError, ConfigError
+from ..protocol.host.facts import process_facts
+from ..protocol.trust.connection_file import (
+    check_destination,
+    default_path,
+    read_token_file,
+    remove_stale_files,
+    run_directory,
+)
+from ..protocol.trust.security import (
+    Security,
+    generate_certificate,
+    needs_tls,
+    new_cluster_id,
+    new_token,
+)
+from ..protocol.wire.address import Address, parse_address
+from ..protocol.wire.levels import Level
+from ..scheduler.server import SchedulerConfig, SchedulerServer
+from .daemon import DaemonConfig, run_daemon
+from .restarting import Lifeline
+from .state_directory import (
+    DirectoryInUse,
+    DirectoryUnusable,
+    Identity,
+    StateDirectory,
+    remove_stale_temporary,
+    state_home,
+    temporary_path,
+)
+
+_log = logging.getLogger("weft.scheduler")
+
+DEFAULT_PORT: Final = 8786
+#: A port of the pages that the process before this one had is free again after this time.
+_PORT_PATIENCE_S: Final = 5.0
+
+
+@dataclass
+class SchedulerOptions:
+    """The options of `weft scheduler`.
+
+    Attributes:
+        port: 0 = any free one; None = the default one, or any free one if that is taken.
+        protocol: tcp, tls or unix; None = tcp on this machine, tls beyond.
+        state_directory: None = the default one.
+        dashboard_host: "" = no pages.
+        dashboard_fallback: take any free port for the pages if theirs is taken.
+    """
+
+    host: str
+    port: int | None
+    protocol: str | None
+    connection_file: Path | None
+    token_file: Path | None
+    name: str | None
+    state_directory: Path | None
+    dashboard_host: str
+    dashboard_port: int
+    dashboard_fallback: bool
+    client_lease_s: float
+    heartbeat_s: float
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol == "tls" or (self.protocol is None and needs_tls(self.host))
+
+    def path_of_file(self, server: SchedulerServer) -> Path:
+        """Return the path of the connection file."""
+        if self.connection_file is not None:
+            return self.connection_file
+        address = parse_address(server.addresses[0])
+        by_port = f"scheduler-{address.port}" if address.is_tcp else "scheduler"
+        return default_path(self.name or by_port)
+
+    def address(self, port: int) -> str:
+        """Return where to listen."""
+        if self.protocol == "unix":
+            return f"unix://{run_directory()}/{self.name or 'scheduler'}.sock"
+        scheme = self.protocol or ("tls" if self.uses_tls else "tcp")
+        return str(Address(scheme, self.host.strip("[]"), port))
+
+
+class SchedulerStart:
+    """One start of a scheduler, the first one or one after a death.
+
+    Args:
+        options: of the command.
+        lifeline: to the parent process; None = there is none, and nothing is started again.
+        on_ready: called when the scheduler is ready, except after a death, with the server and
+            the URL of its pages.
+        on_taken: called with the default port if it is taken and a free one is used.
+    """
+
+    def __init__(
+        self,
+        options: SchedulerOptions,
+        lifeline: Lifeline | None,
+        on_ready: Callable[[SchedulerServer, str], None],
+        on_taken: Callable[[int], None],
+    ) -> None:
+        self._options = options
+        self._lifeline = lifeline
+        self._on_first_ready = on_ready
+        self._on_taken = on_taken
+        self._previous = None if lifeline is None else lifeline.previous
+        self._directory: StateDirectory | None = None
+        self._is_temporary = False
+        self._is_ready = False
+
+    def run(self) -> None:
+        """Run the scheduler until its end.
+
+        Raises:
+            WeftError: it could not be started, or a bug has ended it.
+        """
+        self._check_connection_file()
+        self._choose_directory()
+        try:
+            self._run_somewhere()
+        finally:
+            if self._directory is not None and self._is_ready:
+                self._directory.close()
+            elif self._directory is not None:
+                self._directory.discard()
+
+    def _check_connection_file(self) -> None:
+        """Check before any peer can connect whether the connection file can be written."""
+        path, name = self._options.connection_file, self._options.name
+        remove_stale_files()
+        if name is not None:
+            default = default_path(name)
+            check_destination(path or default)
+        elif path is not None:
+            check_destination(path)
+        else:
+            # The file is named by the port, which is not known before the scheduler listens.
+            run_directory()
+
+    # --- The state directory ----------------------------------------------------------------------
+
+    def _choose_directory(self) -> None:
+        options, previous = self._options, self._previous
+        if previous is not None:
+            self._is_temporary = previous["temporary"]
+            self._directory = StateDirectory(Path(previous["state_directory"]))
+        elif options.state_directory is not None:
+            self._directory = StateDirectory(options.state_directory)
+        else:
+            self._choose_default_directory()
+
+    def _choose_default_directory(self) -> None:
+        options = self._options
+        port = DEFAULT_PORT if options.port is None else options.port
+        name = options.name or ("scheduler" if options.protocol == "unix" else str(port or ""))
+        if not name:
+            self._use_temporary()
+            return
+        path = state_home() / name
+        try:
+            self._directory = StateDirectory(path)
+        except DirectoryInUse:
+            # A second scheduler without options is a cluster of its own, at a free port.
+            if options.port is not None or options.name is not None:
+                raise
+            self._use_temporary()
+        except DirectoryUnusable as error:
+            _log.warning(
+                "%s: workers and clients cannot come back to a scheduler that is started again by "
+                "hand; give a directory of yours with --state-dir",
+                error,
+            )
+            self._use_temporary()
+
+    def _use_temporary(self) -> None:
+        self._directory = None
+        if self._lifeline is not None:
+            remove_stale_temporary(run_directory())
+            self._is_temporary = True
+            self._directory = StateDirectory(temporary_path(run_directory(), os.getppid()))
+
+    # --- Secrets ----------------------------------------------------------------------------------
+
+    def _security(self) -> Security:
+        identity = None if self._directory is None else self._directory.identity
+        cluster_id = new_cluster_id() if identity is None else bytes.fromhex(identity.cluster_id)
+        security = Security(self._token(identity).encode(), cluster_id)
+        if not self._options.uses_tls and not needs_tls(self._options.dashboard_host or "::1"):
+            return security
+        if identity is not None and identity.certificate_pem and identity.private_key_pem:
+            certificate, key = identity.certificate_pem, identity.private_key_pem
+        else:
+            certificate, key = generate_certificate(cluster_id)
+        return replace(security, certificate_pem=certificate, private_key_pem=key)
+
+    def _token(self, identity: Identity | None) -> str:
+        path = self._options.token_file
+        if path is None:
+            if identity is None:
+                return new_token()
+            if not identity.token:
+                raise ConfigError(
+                    f"the token of the cluster in {self._path} is not kept there, but in a file: "
+                    "give it with --token-file, as at the first start"
+                )
+            return identity.token
+        token = read_token_file(path)
+        security = Security(token.encode())
+        if security.level < Level.ADMIN:
+            raise ConfigError(
+                f"{path} has a token of role {security.level.label}, from which the others cannot "
+                "be derived; a scheduler needs the token of role admin",
+                "--token-file",
+            )
+        if identity is not None and security.token_for("view") != identity.view_token:
+            raise ConfigError(
+                f"the state directory {self._path} is of another cluster, whose token is not that "
+                f"of {path}; give another --state-dir, or remove this one if its token was changed"
+            )
+        return token
+
+    @property
+    def _path(self) -> Path:
+        assert self._directory is not None
+        return self._directory.path
+
+    def _identity(self, security: Security, port: int) -> Identity:
+        """Return what to keep: a certificate that is not needed this time is not lost."""
+        made = Identity.of(security, port, keeps_token=self._options.token_file is None)
+        there = None if self._directory is None else self._directory.identity
+        if there is None or made.certificate_pem is not None:
+            return made
+        return replace(
+            made, certificate_pem=there.certificate_pem, private_key_pem=there.private_key_pem
+        )
+
+    # --- Running ----------------------------------------------------------------------------------
+
+    def _run_somewhere(self) -> None:
+        options, directory = self._options, self._directory
+        restored = 0
+        if directory is not None and directory.identity is not None and not options.port:
+            restored = directory.identity.port
+        port = options.port or restored or (DEFAULT_PORT if options.port is None else 0)
+        try:
+            self._run_at(port)
+            return
+        except CommError as error:
+            # After a death the parent tries again, with pauses.
+            if "in use" not in error.text or options.protocol == "unix" or self._previous:
+                raise
+        if restored:
+            raise ConfigError(
+                f"port {port} of {options.host} is taken by another program, and the workers and "
+                f"clients of the cluster in {self._path} look for it there: free the port, or give "
+                "another one with --port"
+            )
+        if options.port:
+            raise ConfigError(
+                f"port {port} of {options.host} is taken by another program; choose one with "
+                "--port, or --port 0 for any free one"
+            )
+        self._on_taken(port)
+        is_named = options.state_directory is not None or options.name is not None
+        if directory is not None and not self._is_temporary and not is_named:
+            # It has the name of a port that this scheduler does not have.
+            directory.discard()
+            self._use_temporary()
+        self._run_at(0)
+
+    def _run_at(self, port: int) -> None:
+        options, directory, previous = self._options, self._directory, self._previous
+        security = self._security()
+        config = SchedulerConfig(
+            addresses=[options.address(port)],
+            security=security,
+            client_lease_s=options.client_lease_s,
+            heartbeat_s=options.heartbeat_s,
+            facts=process_facts(),
+        )
+        if directory is not None:
+            directory.keep_identity(self._identity(security, port))
+            config.last_epoch = directory.last_epoch
+            config.expected = directory.members
+            config.keeper = directory
+
+        def on_listening(server: SchedulerServer) -> None:
+            if directory is not None:
+                bound = parse_address(server.addresses[0]).port or 0
+                directory.keep_identity(self._identity(security, bound))
+
+        run_daemon(
+            DaemonConfig(
+                scheduler=config,
+                dashboard_host=options.dashboard_host,
+                dashboard_port=previous["dashboard_port"] if previous else options.dashboard_port,
+                dashboard_fallback=options.dashboard_fallback and not previous,
+                dashboard_patience_s=_PORT_PATIENCE_S if previous else 0.0,
+                connection_file=options.path_of_file,
+                on_listening=on_listening,
+                on_ready=self._on_ready,
+                wait_stop=None if self._lifeline is None else self._lifeline.wait_gone,
+                stop_reason="its parent process is gone",
+            )
+        )
+
+    def _on_ready(self, server: SchedulerServer, url: str) -> None:
+        self._is_ready = True
+        if self._previous is None:
+            self._on_first_ready(server, url)
+        if self._lifeline is not None:
+            assert self._directory is not None
+            port = int(url.rstrip("/").rpartition(":")[2]) if url else 0
+            self._lifeline.report(
+                state_directory=str(self._directory.path),
+                temporary=self._is_temporary,
+                dashboard_port=port,
+            )
