@@ -141,7 +141,7 @@ def reassure(state, receiving):
     raise KeyError("a broken invariant")
 
 liveness.reassure = reassure
-main(["scheduler", "--port", "0", "--no-dashboard"])
+main(["scheduler", "--port", "0", "--no-dashboard", "--no-restart"])
 """
     done = run(folder=tmp_path, code=code, timeout=30)
     assert done.returncode == EXIT_CRASHED

@@ -38,7 +38,8 @@ from tests.leaks import wait_until
 from weft.protocol.errors import HandshakeError, WrongCluster, WrongRole, WrongToken, WrongVersion
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.framing import MAGIC, frame_header
-from weft.protocol.wire.handshake import ClientHandshake, Role
+from weft.protocol.wire.handshake import ROLE_LEVELS, ClientHandshake, Role
+from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.message import MAX_ITEMS, Message
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -238,14 +239,17 @@ FRAMES: dict[str, tuple[bytes, str]] = {
     "extension": (framed(b"\xc7\x00\x05"), "extension type 5"),
     "timestamp": (framed(msgpack.packb(msgpack.Timestamp(2**40))), "max_ext_len"),
     "invalid utf-8": (framed(b"\xa2\xff\xfe"), "utf-8"),
-    "forged lines in text": (enveloped([m.Bye.code, "x", "\nWARNING: forged\x1b[31m"]), "fields"),
+    "forged lines in text": (
+        enveloped([m.Bye.code, "\nWARNING: x\x1b[31m"]),
+        "Bye before registration",
+    ),
     "number as a key": (framed(b"\x81\x01\x02"), "map key"),
     "sequence number": (enveloped(numbers=(0, 0, 2, 0)), "frame 2 came where frame 1"),
     "acknowledgement": (enveloped(numbers=(0, 0, 1, 9)), "frame 9 was acknowledged"),
     "negative number": (enveloped(numbers=(0, -1, 1, 0)), "numbers of an envelope"),
-    "unknown code": (enveloped([250, 1]), "unknown message code 250"),
+    "unknown code": (enveloped([250, 1]), "unknown code 250 before registration"),
     "code is text": (enveloped(["submit", 1]), "starts with its code"),
-    "wrong arity": (enveloped([m.Heartbeat.code, {}, {}]), "1 fields expected, 2 came"),
+    "missing field": (enveloped([m.Heartbeat.code]), "Heartbeat"),
     "wrong type": (enveloped([m.ReleaseKeys.code, "abc"]), "ReleaseKeys.keys: an array"),
     "long key": (enveloped([m.ReleaseKeys.code, ["k" * 1_000_000]]), "max_str_len"),
     "too long key": (enveloped([m.ReleaseKeys.code, ["k" * 2000]]), "1 to 1024 characters"),
@@ -295,6 +299,94 @@ def test_all_attacks_at_once_are_refused(cluster: Cluster) -> None:
             assert any(text in line for line in lines)
         cluster.forgive()
         cluster.check()
+
+
+# --- Holders of a lower token ---------------------------------------------------------------------
+
+
+class BoastfulHandshake(ClientHandshake):
+    """A peer that states a higher level than that of its token, and signs what it stated."""
+
+    def start(self) -> bytes:
+        hello = bytearray(super().start())
+        hello[9] = Level.ADMIN << 4 | hello[9] & 15
+        self._ours = self._ours._replace(raw=bytes(hello), level=Level.ADMIN)
+        return bytes(hello)
+
+
+@pytest.mark.parametrize(
+    ("held", "role"),
+    [
+        (Level.VIEW, Role.WORKER),
+        (Level.VIEW, Role.SUPERVISOR),
+        (Level.VIEW, Role.CLIENT),
+        (Level.WORKER, Role.CLIENT),
+    ],
+)
+def test_role_beyond_a_token_is_refused_stated_truly_or_not(
+    cluster: Cluster, held: Level, role: Role
+) -> None:
+    token = lowered(cluster.token, held)
+    needed = ROLE_LEVELS[role].label
+    n_before = cluster.metrics()["auth_failures_total"]
+    with pytest.raises(WrongToken, match=f"weft token --role {needed}"):
+        Attacker(cluster, role, token=token)
+    nonce = secrets.token_bytes(32)
+    boast = BoastfulHandshake(token, cluster.cluster_id, role, Role.SCHEDULER, b"", nonce)
+    with Attacker(cluster) as attacker, pytest.raises(WrongToken):
+        attacker.shake_hands(boast)
+    # Counted, not looked for in the log, which has ten of them per minute.
+    wait_until(lambda: cluster.metrics()["auth_failures_total"] == n_before + 2)
+    cluster.works_on()
+    cluster.forgive()
+
+
+def test_level_changed_by_a_relay_is_noticed(cluster: Cluster) -> None:
+    honest = ClientHandshake(
+        lowered(cluster.token, Level.CLIENT),
+        cluster.cluster_id,
+        Role.CLIENT,
+        Role.SCHEDULER,
+        b"",
+        secrets.token_bytes(32),
+    )
+    n_before = cluster.metrics()["auth_failures_total"]
+    with Attacker(cluster) as relay:
+        hello = bytearray(honest.start())
+        hello[9] = Level.ADMIN << 4 | hello[9] & 15
+        relay.socket.sendall(hello)
+        relay.socket.sendall(honest.feed(relay.socket.recv(58, socket.MSG_WAITALL)))
+        with pytest.raises(WrongToken):
+            honest.feed(relay.socket.recv(38, socket.MSG_WAITALL))
+    wait_until(lambda: cluster.metrics()["auth_failures_total"] == n_before + 1)
+    cluster.works_on()
+    cluster.forgive()
+
+
+def test_orders_to_stop_without_the_token_of_an_admin_are_denied_and_counted(
+    cluster: Cluster,
+) -> None:
+    n_before = cluster.metrics()["denied_total"]
+    token = lowered(cluster.token, Level.CLIENT)
+    with Attacker(cluster, Role.CLIENT, token=token) as attacker:
+        attacker.register(client())
+        attacker.say(*[m.ShutdownCluster(reason="mine", request=n) for n in range(1000)])
+        for n in range(1000):
+            denied = attacker.hear(m.Denied)
+            assert isinstance(denied, m.Denied)
+            assert (denied.request, denied.needed, denied.level) == (n, "admin", "client")
+        attacker.leave()
+    cluster.check()
+    assert cluster.metrics()["denied_total"] == n_before + 1000
+
+
+def test_viewer_that_acts_is_hung_up_on(cluster: Cluster) -> None:
+    for message in (submit(), m.ShutdownCluster(reason="mine"), client()):
+        token = lowered(cluster.token, Level.VIEW)
+        with Attacker(cluster, Role.VIEWER, token=token) as attacker:
+            attacker.say(message)
+            attacker.is_hung_up()
+            cluster.check(f"a viewer may not send {type(message).__name__}")
 
 
 # --- Messages of registered peers -----------------------------------------------------------------

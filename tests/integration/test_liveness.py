@@ -17,7 +17,8 @@ from tests.leaks import wait_until
 pytestmark = pytest.mark.slow
 
 #: The shortest liveness time-out there is, seconds.
-TIMEOUT = ("--liveness-timeout", "1")
+#: The process is that of the scheduler itself, which is suspended.
+TIMEOUT = ("--liveness-timeout", "1", "--no-restart")
 
 
 @contextmanager

@@ -77,7 +77,8 @@ class Cluster:
             raise
 
     def _start(self, n_hosts: int) -> None:
-        self.scheduler = Daemon("scheduler", "--port", "0", "--no-dashboard", folder=self.folder)
+        options = ("--port", "0", "--no-dashboard", "--no-restart")
+        self.scheduler = Daemon("scheduler", *options, folder=self.folder)
         self._started.append(self.scheduler)
         self.scheduler.wait_for("connect ")
         self.scheduler_port = int(address_of(self.scheduler).rsplit(":", 1)[1])
