@@ -10,8 +10,9 @@ from ..protocol.durations import seconds_or_none
 from ..protocol.values.serialize import loads, reduce_future
 from ..protocol.wire.keys import key_of
 from .absent import FUTURE, answer_by_name
-from .core.events import Cancel, Watch
-from .core.tasks import NO_VALUE, FutureState, Watcher
+from .core.events import Cancel, Loaded, Watch
+from .core.recipes import SMALL_NBYTES
+from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
 from .failures import exception_of, unreadable
 from .shell.watchers import unready
 
@@ -212,9 +213,7 @@ class Future:
 
     def _check_usable(self) -> None:
         if self._is_released:
-            raise ValueError(
-                f"the future of {self._state.key!r} was released; submit its call again"
-            )
+            raise _released(self._state)
         self._engine.check_open()
 
     # --- Being passed around ----------------------------------------------------------------------
@@ -222,14 +221,12 @@ class Future:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Become a dependency in the arguments of a task; elsewhere keep the key."""
         if self._is_released:
-            raise ValueError(
-                f"the future of {self._state.key!r} was released; submit its call again"
-            )
+            raise _released(self._state)
         return reduce_future(self._state.key, self)
 
     def before_leaving(self) -> None:
         """Make sure that the scheduler has the task before a reader of the pickle asks for it."""
-        if self._state.status == "pending":
+        if self._state.status == "pending" or self._state.phase == KEPT:
             self._engine.confirm(self._state)
 
     def __dir__(self) -> list[str]:
@@ -249,6 +246,10 @@ answer_by_name(Future, FUTURE)
 def cancel_reason(reason: str | None, msg: str | None) -> str:
     """Return the reason for the errors of cancelled tasks."""
     return ": ".join(text for text in (reason, msg) if text)
+
+
+def _released(state: FutureState) -> ValueError:
+    return ValueError(f"the future of {state.key!r} was released; submit its call again")
 
 
 class _Callback(Watcher):
@@ -286,11 +287,17 @@ def load(state: FutureState, engine: Engine) -> Any:
             engine.fail_unreadable(state, unreadable(state, error))
         else:
             state.value = value
-            state.blob = None
+            if state.spec is not None:
+                state.blob = None  # from its record it is computed again
+            elif blob.__class__ is not bytes or len(blob) >= SMALL_NBYTES:
+                engine.post(Loaded(state))
             return value
-    if state.failure is None:
-        return state.value  # another thread was faster
-    raise exception_of(state)
+    if state.failure is not None:
+        raise exception_of(state)
+    value = state.value  # another thread was faster
+    if value is NO_VALUE:
+        raise _released(state)
+    return value
 
 
 def try_load(state: FutureState, engine: Engine) -> bool:

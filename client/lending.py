@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..protocol.errors import ForeignFuture
 from ..protocol.values.serialize import futures_met
 from .core.events import Borrow, Confirm, Lent, Loan
-from .core.tasks import FutureState, TaskColumns, TaskRecord, Watcher
+from .core.tasks import KEPT, FutureState, TaskColumns, TaskRecord, Watcher
 from .future import Future
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Borrowing:
         borrowed: dict[Engine, list[FutureState]] = {}
         for future in self._futures:
             lender = future._engine
-            if future.status == "pending" and not (lender.is_gone or lender.is_confirmed):
+            is_known = lender.is_confirmed and future._state.phase != KEPT
+            if not (is_known or lender.is_gone) and _is_to_confirm(future):
                 borrowed.setdefault(lender, []).append(future._state)
         loans = {
             lender: Loan(lender.name, {state.key: None for state in lent})
@@ -62,6 +63,12 @@ class Borrowing:
             lender.post(Confirm(_Confirmation(borrower, loan), borrowed[lender]))
             if lender.is_gone:
                 borrower.post(Lent(loan))
+
+
+def _is_to_confirm(future: Future) -> bool:
+    """Return whether the scheduler may lack the task of a future, or its result."""
+    lender = future._engine
+    return future.status == "pending" or future._state.phase == KEPT or not lender.core.is_linked
 
 
 class _Confirmation(Watcher):

@@ -12,7 +12,7 @@ like any dependency. This module decides when such a task exists:
 - Arguments of calls that are done stay in the memory of workers, up to `IDLE_NBYTES` in all; beyond
   that they are released, the one used longest ago first, and sent again if need be. A `map` over
   many different large arguments therefore uses no more memory than without this module.
-- While the future is held, the client keeps the record: a new scheduler gets the data from it.
+- The client keeps the record as it does for any task that is needed: see `core.recipes`.
 
 The same content has the same key, in all clients; calls that differ in nothing else are the same
 call. An object that two arguments of a call share would become two objects in a task that gets one
@@ -145,7 +145,6 @@ class SharedArguments:
         if function is None:
             function_id, blob = dumps_function(shared_argument)
             function = FunctionRecord(function_id, blob, function_name(shared_argument))
-            function.keeps_records = True
             self._function = function
         packed = content.packed()
         (state,), replaced = engine.table.attach([key])

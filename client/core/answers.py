@@ -22,13 +22,29 @@ from ...protocol.wire.messages import (
     KeysPending,
     KeysUnknown,
     KeysUnrunnable,
+    Recovered,
+    Recovering,
     ResultsReady,
     Unsupported,
 )
 from .events import AnswersReceived, Warn
 from .fetching import take, turn_from
+from .recipes import has_recipe
 from .reconciling import submit_held
-from .tasks import CANCELLED, ERROR, FINISHED, HELD, LOST, PENDING, SENT, FutureState, Status
+from .sessions import on_recovered, on_recovering
+from .tasks import (
+    CANCELLED,
+    ERROR,
+    FINISHED,
+    HELD,
+    KEPT,
+    LOST,
+    PENDING,
+    SENT,
+    FutureState,
+    Status,
+    is_unreadable,
+)
 from .transitions import move, set_status
 from .watching import check_cluster_watchers, fail, take_answer, touch, wake
 
@@ -87,6 +103,7 @@ def on_results_ready(core: ClientState, message: ResultsReady) -> None:
 
 def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
     holders = message.holders
+    recipes = core.recipes
     news: list[FutureState] = []
     moved: dict[FutureState, None] = {}
     for key, nbytes, place in zip(message.keys, message.nbytes, message.holder_of, strict=True):
@@ -96,8 +113,9 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
         if state.location is not None and state.location[0] != holders[place]:
             moved[state] = None
         state.location = (holders[place], nbytes)
-        if state.spec is not None and not state.spec.function.keeps_records:
-            state.spec = None
+        spec = state.spec
+        if spec is not None and not spec.is_counted:
+            recipes.count(spec)
         set_status(state, FINISHED)
         news.append(state)
     if moved:
@@ -143,12 +161,18 @@ def on_keys_cancelled(core: ClientState, message: KeysCancelled) -> None:
 
 def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
     for key in message.keys:
-        state = find(core, key)
-        if state is None:
+        state = core.table.states.get(key)
+        if state is None or state.phase != SENT or key in core.barriers:
             continue
-        if state.spec is not None:
+        if core.unanswered:
+            core.unanswered.pop(key, None)
+        if state.has_data or is_unreadable(state):
+            move(core, state, KEPT)  # until a task reads it
+        elif state.failure is not None:
+            continue
+        elif has_recipe(state):
             state.location = None
-            set_status(state, PENDING)  # if it was finished, its record was kept to submit it again
+            set_status(state, PENDING)  # if it was finished, it has to be computed again
             move(core, state, HELD)  # until all answers are here, and with them all unknown keys
         else:
             text = "the scheduler does not know it (any more); submit its call again"
@@ -219,4 +243,6 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     AskFailed: take_answer,
     Denied: on_denied,
     Unsupported: take_answer,
+    Recovering: on_recovering,
+    Recovered: on_recovered,
 }

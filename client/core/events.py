@@ -8,6 +8,7 @@ sends, the others after it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -85,6 +86,13 @@ class ForgetWatcher:
 
 
 @dataclass(slots=True)
+class Loaded:
+    """The result of `state` was unpickled: its pickle is only a recipe now."""
+
+    state: FutureState
+
+
+@dataclass(slots=True)
 class Unreadable:
     """The result of `state` arrived, and unpickling it raised."""
 
@@ -136,7 +144,7 @@ class ShutDown:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskScheduler | ForgetWatcher | Unreadable | Confirm | Borrow | Lent | ShutDown"
+    " | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent | ShutDown"
 )
 
 # --- Events ---------------------------------------------------------------------------------------
@@ -175,12 +183,25 @@ class ResultsNotFetched:
 
 @dataclass(slots=True)
 class Connected:
-    """The scheduler sent Welcome: a session begins."""
+    """The scheduler sent Welcome: a session begins. Another epoch means another scheduler."""
+
+    epoch: int = 0
+    #: How long there was no session, in seconds; 0 = not so long that the user was told of it.
+    reported_outage_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Disconnected:
     """The connection was lost; the shell tries to reconnect."""
+
+
+@dataclass(slots=True)
+class RecipesSpilled:
+    """The records of `SpillRecipes` were written, or not; those of `map` have one blob per row."""
+
+    args: list[Blob | Sequence[Blob]] | None
+    #: Why they were not written.
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -210,7 +231,7 @@ class ClientTick:
 
 Event: TypeAlias = (
     "Operations | AnswersReceived | ResultsFetched | ResultsNotFetched | Connected | Disconnected"
-    " | Unsendable | GaveUp | ClientClosing | ClientTick"
+    " | RecipesSpilled | Unsendable | GaveUp | ClientClosing | ClientTick"
 )
 
 # --- Actions --------------------------------------------------------------------------------------
@@ -234,10 +255,17 @@ class FetchFrom:
 
 
 @dataclass(slots=True)
+class SpillRecipes:
+    """Write the arguments of these records into a file; answer with `RecipesSpilled`."""
+
+    records: list[TaskRecord | TaskColumns]
+
+
+@dataclass(slots=True)
 class Warn:
     """Log a warning for the user."""
 
     text: str
 
 
-Action: TypeAlias = "FetchFrom | Warn"
+Action: TypeAlias = "FetchFrom | SpillRecipes | Warn"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure, cancelled
-from ...protocol.wire.messages import CancelKeys, ReleaseKeys, WantKeys
+from ...protocol.wire.messages import CancelKeys, WantKeys
 from .borrowing import keep_waiting, must_wait, take_ready
 from .events import (
     AskScheduler,
@@ -20,6 +20,7 @@ from .events import (
     Confirm,
     ForgetWatcher,
     Lent,
+    Loaded,
     Operations,
     ShutDown,
     Unreadable,
@@ -28,6 +29,9 @@ from .events import (
     Watch,
     WatchCluster,
 )
+from .lineage import release_temporary, supply
+from .recipes import SMALL_NBYTES, keep_result
+from .releasing import guard, note_let_go, release, set_barrier
 from .submitting import close_submissions, submit, submit_columns
 from .tasks import (
     CANCELLED,
@@ -48,7 +52,6 @@ from .tasks import (
 from .transitions import drop, move, set_status
 from .watching import (
     ask_scheduler,
-    ask_to_answer,
     confirm,
     fail,
     fail_released,
@@ -95,9 +98,13 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
             watch_cluster(core, operation.watcher, operation.n_workers)
         elif cls is ForgetWatcher:
             forget(core, operation.watcher)
+        elif cls is Loaded:
+            keep_result(core, operation.state)
         elif cls is Unreadable:
-            note_unreadable(operation.state, operation.failure)
+            note_unreadable(operation.state, operation.failure, core)
         elif cls is Confirm:
+            if operation.states is not None and (core.kept or not core.is_linked):
+                supply(core, operation.states)
             confirmations.append(operation.watcher)
         elif cls is Borrow:
             if core.end is None:
@@ -118,6 +125,8 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
 def finish(core: ClientState, confirmations: list[Watcher], released: list[FutureState]) -> None:
     """End a run of submissions: see `on_operations`."""
     close_submissions(core)
+    if core.temporary:
+        release_temporary(core)
     for watcher in confirmations:
         confirm(core, watcher)
     if released:
@@ -164,15 +173,20 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
         return
     if task.replaced is not None:
         replace(core, [task.replaced])
-    if task.dependencies and not trace(core, state, task.dependencies, task.lineage):
-        return
+    if task.dependencies:
+        lineage = trace(core, state, task.dependencies)
+        if lineage is None:
+            return
+        task.lineage = lineage
     if not core.is_linked:
         if state.phase == NEW:  # if it was sent, its key is wanted, and submitted if it is unknown
             move(core, state, HELD)
         return
     if state.key in core.let_go:
         set_barrier(core)
-    submit(core, task)
+    if core.kept:
+        supply(core, task.lineage)
+    submit(core, state, task)
 
 
 def on_columns(core: ClientState, tasks: TaskColumns) -> None:
@@ -186,9 +200,10 @@ def on_columns(core: ClientState, tasks: TaskColumns) -> None:
             on_columns_one_by_one(core, tasks)
             return
         state.spec = tasks
+    tasks.drop_states()
     if core.let_go:
-        guard(core, [state.key for state in states])
-    submit_columns(core, tasks)
+        guard(core, tasks.keys)
+    submit_columns(core, tasks, states)
 
 
 def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
@@ -198,6 +213,7 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
     is_whole = core.is_linked and core.end is None
     states = tasks.states
     dependencies = tasks.dependencies
+    tasks.drop_states()
     rows: dict[FutureState, None] = {}
     for i, state in enumerate(states):
         if state in rows or (state.phase != NEW and not is_only_wanted(state)):
@@ -209,8 +225,8 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
             fail(core, state, LOST, core.end)
             continue
         if dependencies and dependencies[i]:
-            lineage: list[FutureState] = []
-            if not trace(core, state, dependencies[i], lineage):
+            lineage = trace(core, state, dependencies[i])
+            if lineage is None:
                 is_whole = False
                 continue
             tasks.lineage[state.key] = lineage
@@ -222,27 +238,29 @@ def on_columns_one_by_one(core: ClientState, tasks: TaskColumns) -> None:
         return
     if core.let_go:
         guard(core, [state.key for state in rows])
+    if core.kept:
+        for lineage in tasks.lineage.values():
+            supply(core, lineage)
     if is_whole:
-        submit_columns(core, tasks)
+        submit_columns(core, tasks, states)
         return
     for state in rows:
-        submit(core, tasks.row(state.key))
+        submit(core, state, tasks.row(state.key))
 
 
-def trace(
-    core: ClientState, state: FutureState, keys: list[str], lineage: list[FutureState]
-) -> bool:
-    """Find the states of a new task's dependencies. False if one failed, which fails the task."""
+def trace(core: ClientState, state: FutureState, keys: list[str]) -> list[FutureState] | None:
+    """Return the states of a new task's dependencies. None if one failed, which fails the task."""
     table = core.table.states
+    lineage: list[FutureState] = []
     for key in keys:
         dependency = table.get(key)
         if dependency is None:
             continue  # of another client; the scheduler has it
         if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
             fail(core, state, dependency.status, dependency.failure)
-            return False
+            return None
         lineage.append(dependency)
-    return True
+    return lineage
 
 
 def replace(core: ClientState, states: list[FutureState]) -> None:
@@ -255,23 +273,6 @@ def replace(core: ClientState, states: list[FutureState]) -> None:
     if keys:
         close_submissions(core)
         release(core, keys)
-
-
-def guard(core: ClientState, keys: list[str]) -> None:
-    """Set a barrier if messages about the last task of one of these keys may still arrive."""
-    if not core.let_go.keys().isdisjoint(keys):
-        set_barrier(core)
-
-
-def set_barrier(core: ClientState) -> int:
-    """Ignore messages about released keys until the release was read; return the request."""
-    # The scheduler answers in order: its messages about these keys before its answer to this
-    # request are about the tasks that were released or cancelled.
-    close_submissions(core)
-    request = ask_to_answer(core)
-    core.barriers.update(dict.fromkeys(core.let_go, request))
-    core.let_go = {}
-    return request
 
 
 def on_released(core: ClientState, released: list[FutureState]) -> None:
@@ -294,25 +295,13 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
             fail_released(core, state)
         if state.spec.__class__ is TaskRecord:
             del state.spec.state  # no cycle: it may hold a large blob
+        # Tasks that read it may keep it, as a part of their recipes.
+        state.value = NO_VALUE
+        state.shared = None
+        blob = state.blob
+        if blob is not None and (blob.__class__ is not bytes or len(blob) >= SMALL_NBYTES):
+            keep_result(core, state)
     release(core, keys)
-
-
-def release(core: ClientState, keys: list[str]) -> None:
-    """Release keys at the scheduler: now, or once it has answered for all wanted keys."""
-    if keys:
-        note_let_go(core, keys)
-        if core.is_linked:
-            core.to_scheduler.append(ReleaseKeys(keys=keys))
-
-
-def note_let_go(core: ClientState, keys: list[str]) -> None:
-    """Remember these keys until it is certain that the scheduler has read their release."""
-    new = dict.fromkeys(keys)
-    core.unacknowledged.update(new)
-    core.let_go.update(new)
-    if core.barriers:
-        for key in keys:
-            core.barriers.pop(key, None)  # the next one will be later
 
 
 def on_want(core: ClientState, states: list[FutureState]) -> None:
@@ -356,7 +345,7 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
         )
 
 
-def note_unreadable(state: FutureState, failure: Failure) -> None:
+def note_unreadable(state: FutureState, failure: Failure, core: ClientState | None = None) -> None:
     """Fail a result that is here and cannot be unpickled. The cluster's copy is still valid.
 
     So the key stays wanted, and tasks that depend on it are submitted as before.
@@ -364,8 +353,11 @@ def note_unreadable(state: FutureState, failure: Failure) -> None:
     if state.failure is None and state.value is NO_VALUE:  # else another thread was faster
         state.failure = failure
         set_status(state, ERROR)
-        state.spec = None
-        state.blob = None  # last: without it, and without a failure, the result is not here yet
+        # The blob goes last: without it, and without a failure, the result is not here yet.
+        if core is None:
+            state.blob = None
+        else:
+            keep_result(core, state)
 
 
 def is_only_wanted(state: FutureState) -> bool:

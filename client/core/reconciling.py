@@ -20,10 +20,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.wire.messages import ReleaseKeys, ReleaseOthers, ShutdownCluster, WantKeys
-from .operations import release, set_barrier
-from .submitting import add_row, close_submissions, submit
-from .tasks import GONE, HELD, RELEASED, SENT, FutureState
+from ...protocol.wire.messages import (
+    ReleaseKeys,
+    ReleaseOthers,
+    Resubmitted,
+    ShutdownCluster,
+    WantKeys,
+)
+from .lineage import is_held, release_temporary, submit_with_inputs
+from .recipes import has_recipe
+from .releasing import release, set_barrier
+from .submitting import close_submissions
+from .tasks import FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
 from .transitions import move
 from .watching import ask_to_answer, fail, send_question
 
@@ -35,14 +43,71 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 30.0
 
 
-def ask(core: ClientState, keys: list[str], now: float) -> None:
-    """Send the wanted keys, and wait for the answers."""
-    if keys:
-        hashes = core.table.spec_hashes(keys)
-        core.to_scheduler.append(WantKeys(keys=keys, spec_hashes=hashes))
+def ask(core: ClientState, now: float) -> None:
+    """Ask the same scheduler for all wanted keys; everything else waits for the answers."""
+    core.unacknowledged = core.checked | core.unacknowledged
+    core.checked = {}
+    keys: list[str] = []
+    for state in core.table.snapshot():
+        forget_function(state)
+        if state.phase != SENT or state.failure is not None:
+            continue
+        if state.spec is not None and state.key in core.unacknowledged:
+            # The scheduler's task of this name may be one that was released: an earlier task, or
+            # an earlier failure of the same one.
+            move(core, state, HELD)
+        else:
+            keys.append(state.key)
+    want(core, keys)
     core.unanswered = dict.fromkeys(keys)
     core.n_unanswered_before = len(keys)
     core.last_answer = now
+
+
+def submit_again(core: ClientState, *, is_first: bool) -> int:
+    """Submit to a new scheduler all that it is needed for, in order of first submission.
+
+    It has no tasks, so there is nothing to ask it, and nothing to release. What it finds at workers
+    it reports as any other result.
+
+    Returns:
+        The number of keys that were submitted or wanted.
+    """
+    core.unacknowledged = core.checked = {}
+    keys: list[str] = []
+    for state in core.table.snapshot():
+        forget_function(state)
+        if state.phase != SENT:
+            continue
+        if state.failure is not None:
+            move(core, state, KEPT if is_unreadable(state) else GONE)
+        elif state.has_data and core.recipes.is_constant(state):
+            move(core, state, HELD if state in core.lent else KEPT)
+        elif has_recipe(state):
+            move(core, state, HELD)
+        else:
+            keys.append(state.key)
+    want(core, keys)
+    n_held = len(core.held)
+    go_on(core)
+    if not is_first:
+        core.to_scheduler.append(Resubmitted())
+    return n_held + len(keys)
+
+
+def want(core: ClientState, keys: list[str]) -> None:
+    """Ask for the states of keys."""
+    if keys:
+        hashes = core.table.spec_hashes(keys)
+        core.to_scheduler.append(WantKeys(keys=keys, spec_hashes=hashes))
+
+
+def forget_function(state: FutureState) -> None:
+    """Note that only what is submitted in this session shows that the scheduler has a function."""
+    function = state.function
+    if function is not None:
+        function.n_wanted = 0
+        state.function = None
 
 
 def look_at_answers(core: ClientState, now: float) -> None:
@@ -57,7 +122,11 @@ def look_at_answers(core: ClientState, now: float) -> None:
         core.unanswered = {}
         for key in unanswered:
             state = core.table.states.get(key)
-            if state is not None and state.spec is not None:
+            if state is None:
+                continue
+            if state.has_data:
+                move(core, state, KEPT)
+            elif has_recipe(state):
                 move(core, state, HELD)
 
 
@@ -69,6 +138,7 @@ def go_on(core: ClientState) -> None:
     core.unanswered = None
     core.is_linked = True
     core.let_go = {}
+    core.lent = {}
     later = _release_again(core) if core.unacknowledged else []
     submit_held(core)
     later = [key for key in later if not is_held(core.table, key)]
@@ -107,56 +177,36 @@ def _release_again(core: ClientState) -> list[str]:
 def submit_held(core: ClientState) -> None:
     """Submit the held states, and those of their dependencies that no longer have a future.
 
-    They waited for the connection, or were found unknown, and so are in no order. A dependency
-    without a future is released at once. States whose dependencies were cancelled before the
-    scheduler read of them, or released since, fail.
+    They waited for the connection, or were found unknown, and so are in no order. States whose
+    dependencies were cancelled before the scheduler read of them, or released since, fail.
     """
     if not core.held:
         return
-    table = core.table.states
     wanted: list[str] = []
-    temporary: dict[str, None] = {}
     failed: list[str] = []
     for state in [state for state in core.table.snapshot() if state in core.held]:
-        if state.spec is None:
+        if state.phase != HELD:
+            continue  # it was submitted before one that reads it
+        if not has_recipe(state):
             move(core, state, SENT)
             wanted.append(state.key)
             continue
-        # Depth first, without recursion: a chain may be a million long.
-        stack = [(state, False)]
-        while stack:
-            current, is_expanded = stack.pop()
-            if current.phase == SENT or (current.phase == GONE and current.key in temporary):
-                continue
-            assert current.spec is not None
-            task = current.spec.row(current.key)
-            if is_expanded:
-                if current.phase == GONE:
-                    # Not in the table, so nothing else would release it.
-                    add_row(core, task, current.key)
-                    temporary[current.key] = None
-                else:
-                    task.state = current
-                    submit(core, task)
-                continue
-            stack.append((current, True))
-            for needed in reversed(task.lineage):
-                again = table.get(needed.key) if needed.phase == GONE else None
-                if again is not None and (again.spec is not None or again.phase == SENT):
-                    needed = again  # it was submitted again, as another state
-                if is_doomed(needed):
-                    assert needed.failure is not None
-                    fail(core, state, needed.status, needed.failure)
-                    failed.append(state.key)
-                    stack.clear()
-                    break
-                if needed.spec is not None and needed.phase in (GONE, HELD):
-                    stack.append((needed, False))
+        culprit = submit_with_inputs(core, state)
+        if culprit is None:
+            continue
+        if state.status == FINISHED:
+            # A worker may have its result, although it could not be computed again.
+            close_submissions(core)
+            move(core, state, SENT)
+            want(core, [state.key])
+        else:
+            assert culprit.failure is not None
+            fail(core, state, culprit.status, culprit.failure)
+            failed.append(state.key)
     close_submissions(core)
-    if wanted:
-        core.to_scheduler.append(WantKeys(keys=wanted))
-    # A key that was only requested again, by another future, stays wanted.
-    release(core, [key for key in temporary if not is_held(core.table, key)])
+    want(core, wanted)
+    if core.temporary:
+        release_temporary(core)
     # The scheduler may have one of them although an earlier answer was that it had not.
     release(core, failed)
 
@@ -193,7 +243,7 @@ class Releases:
             self.stale.append(key)
             if phase != HELD:
                 self.now.append(key)
-            elif state is not None and state.spec is not None:
+            elif state is not None and state.spec is not None and state.spec.args is not None:
                 spec_hash = state.spec.row(key).spec_hash
                 if spec_hash is not None:
                     self.names.append(key)
@@ -206,22 +256,10 @@ def _inputs(held: dict[FutureState, None]) -> dict[str, None]:
     stack = list(held)
     while stack:
         state = stack.pop()
-        if state.spec is None:
+        if state.spec is None or state.spec.args is None:
             continue
         for dependency in state.spec.row(state.key).lineage:
             if dependency.phase == GONE and dependency.key not in keys:
                 keys[dependency.key] = None
                 stack.append(dependency)
     return keys
-
-
-def is_doomed(state: FutureState) -> bool:
-    """Return whether dependents of this state cannot be computed: it failed, or was cancelled."""
-    failure = state.failure
-    return state.phase == GONE and failure is not None and failure[-1] != RELEASED
-
-
-def is_held(table: FutureTable, key: str) -> bool:
-    """Return whether there is a state of this key for which the scheduler is to keep the task."""
-    state = table.states.get(key)
-    return state is not None and state.phase != GONE

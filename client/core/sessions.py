@@ -2,49 +2,96 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure
-from ...protocol.wire.messages import Ask, AskFailed, SubmitTasks
+from ...protocol.wire.messages import Ask, AskFailed, Recovered, Recovering, SubmitTasks
 from ...protocol.wire.messages.questions import BAD_ARGUMENT
+from ...protocol.wording import counted
 from .borrowing import settle_all_loans, settle_late_loans
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
-from .operations import go_on_after_loans, set_barrier
-from .reconciling import ask, look_at_answers
+from .operations import go_on_after_loans
+from .reconciling import ask, look_at_answers, submit_again
+from .releasing import set_barrier
 from .submitting import discard_submissions
-from .tasks import CANCELLED, ERROR, GONE, HELD, LOST, PENDING, SENT, Status
+from .tasks import CANCELLED, ERROR, GONE, LOST, PENDING, Status
 from .transitions import move
 from .watching import fail, fail_questions, take_answer, touch
 
 if TYPE_CHECKING:
     from .state import ClientState
 
+#: Ticks within which a scheduler that recovers reports so.
+PATIENCE_TICKS: Final = 4
 
-def on_connected(core: ClientState, _event: Connected, now: float) -> None:
-    """Ask for all wanted keys; everything else waits for the answers."""
+
+class Comeback:
+    """The return of a scheduler, which the user is to read of."""
+
+    __slots__ = ("is_recovering", "n_submitted", "n_ticks", "outage_s")
+
+    def __init__(self, outage_s: float, n_submitted: int) -> None:
+        self.outage_s = outage_s
+        #: Keys that were submitted again, or wanted; -1 = the scheduler is the same one.
+        self.n_submitted = n_submitted
+        #: The scheduler will report what it has found.
+        self.is_recovering = False
+        self.n_ticks = 0
+
+
+def on_connected(core: ClientState, event: Connected, now: float) -> None:
+    """Go on with the same scheduler, or submit again to a new one."""
     assert not core.is_linked
     # The network changed: holders that could not be reached are tried again.
     core.unreachable.clear()
     core.fetch_later.clear()
-    core.unacknowledged = core.checked | core.unacknowledged
-    core.checked = {}
-    keys: list[str] = []
+    n_submitted = -1
+    if event.epoch == core.epoch:
+        ask(core, now)
+    else:
+        n_submitted = submit_again(core, is_first=not core.epoch)
+        core.epoch = event.epoch
+    if event.reported_outage_s:
+        core.comeback = Comeback(event.reported_outage_s, n_submitted)
+        if n_submitted < 0:
+            report_comeback(core, "")
+
+
+def on_recovering(core: ClientState, _message: Recovering) -> None:
+    """Wait with the report: the scheduler will send what it has found."""
+    if core.comeback is not None:
+        core.comeback.is_recovering = True
+
+
+def on_recovered(core: ClientState, message: Recovered) -> None:
+    """Report to the user what the scheduler has found."""
+    lost = f", {counted(message.n_lost, 'key')} unknown to all" if message.n_lost else ""
+    report_comeback(
+        core,
+        f"; workers had kept {counted(message.n_kept, 'result')} and went on with "
+        f"{counted(message.n_adopted, 'task')}{lost}",
+    )
+
+
+def report_comeback(core: ClientState, found: str) -> None:
+    """Report the return of the scheduler to the user, once."""
+    comeback, core.comeback = core.comeback, None
+    if comeback is None:
+        return
+    text = f"the scheduler is back after {comeback.outage_s:.0f} s"
+    n_pending = n_here = 0
     for state in core.table.snapshot():
-        # Only what is submitted in this session shows that the scheduler has a function.
-        function = state.function
-        if function is not None:
-            function.n_wanted = 0
-            state.function = None
-        if state.phase != SENT or state.failure is not None:
-            continue
-        if state.spec is not None and state.key in core.unacknowledged:
-            # The scheduler's task of this name may be one that was released: an earlier task, or
-            # an earlier failure of the same one.
-            move(core, state, HELD)
-        else:
-            keys.append(state.key)
-    ask(core, keys, now)
+        n_pending += state.status == PENDING
+        n_here += state.has_data
+    if comeback.n_submitted < 0:
+        text += f"; {counted(n_pending, 'future')} pending"
+    else:
+        text += (
+            f", and has been started again: {counted(n_here, 'result')} kept here, "
+            f"{counted(comeback.n_submitted, 'task')} submitted again{found}"
+        )
+    core.after.append(Warn(text))
 
 
 def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> None:
@@ -57,8 +104,10 @@ def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> Non
         fail_questions(core)
     core.is_linked = False
     core.unanswered = None
+    core.comeback = None
     core.to_scheduler.clear()
     discard_submissions(core)
+    core.temporary = {}
     requeue_relayed(core)
     # Nothing that was sent in this session will be answered in the next.
     core.barriers.clear()
@@ -123,5 +172,10 @@ def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
         if core.fetch_later:
             ask_later_ones(core)
     look_at_answers(core, now)
+    comeback = core.comeback
+    if comeback is not None and not comeback.is_recovering:
+        comeback.n_ticks += 1
+        if comeback.n_ticks > PATIENCE_TICKS:  # it does not recover: it had no peers before
+            report_comeback(core, "")
     if core.waiting and settle_late_loans(core, now):
         go_on_after_loans(core)

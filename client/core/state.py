@@ -38,12 +38,14 @@ from .events import (
     GaveUp,
     Notify,
     Operations,
+    RecipesSpilled,
     ResultsFetched,
     ResultsNotFetched,
     Unsendable,
 )
 from .fetching import FetchUnderWay, give_up_holder, issue, take
 from .operations import on_operations
+from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
 from .reconciling import go_on
 from .table import FutureTable
 from .tasks import FutureState, SubmitOptions, Watcher
@@ -52,8 +54,15 @@ from .tasks import FutureState, SubmitOptions, Watcher
 class ClientState:
     """The state of a client; see the module's docstring."""
 
-    def __init__(self, table: FutureTable) -> None:
+    def __init__(
+        self,
+        table: FutureTable,
+        constants: ConstantMaker | None = None,
+        limit_nbytes: int = LIMIT_NBYTES,
+    ) -> None:
         self.table = table
+        #: From which tasks are submitted again.
+        self.recipes = Recipes(limit_nbytes, constants)
         #: Actions that must be visible to users' threads before the messages leave.
         self.before: list[Notify] = []
         #: Messages, in order.
@@ -79,6 +88,17 @@ class ClientState:
         self.open_nbytes = 0
         #: {state: None} in phase held, in order. Empty while linked.
         self.held: dict[FutureState, None] = {}
+        #: {state: None} in phase kept.
+        self.kept: dict[FutureState, None] = {}
+        #: {key: None} without a future, submitted for the tasks that read them, and to be released
+        #: after these. Empty between events.
+        self.temporary: dict[str, None] = {}
+        #: The epoch of the last scheduler.
+        self.epoch = 0
+        #: The return of the scheduler, if the user is to read of it and has not yet.
+        self.comeback: sessions.Comeback | None = None
+        #: {state: None} finished, and borrowed by other clients while there was no connection.
+        self.lent: dict[FutureState, None] = {}
 
         #: {key: None} wanted in this session and not answered for. None while linked, and without
         #: a session.
@@ -144,6 +164,8 @@ class ClientState:
             go_on(self)
         if self.fetch_queues:
             issue(self)
+        if self.recipes.nbytes > self.recipes.limit_nbytes:
+            spill(self)
         if self.touched:
             for watcher in self.touched:
                 self.before.append(Notify(watcher, watcher.batch))
@@ -169,6 +191,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any, float], None]]] = {
     AnswersReceived: on_received,
     ResultsFetched: _on_fetched,
     ResultsNotFetched: _on_fetch_failed,
+    RecipesSpilled: on_spilled,
     Connected: sessions.on_connected,
     Disconnected: sessions.on_disconnected,
     GaveUp: sessions.on_gave_up,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol.wire.messages import NO_HASH, SubmitTasks
 from ...protocol.wire.payload import Blob, blob_nbytes
-from .tasks import NEW, SENT, FunctionRecord, SubmitOptions, TaskColumns, TaskRecord
+from .tasks import NEW, SENT, FunctionRecord, FutureState, SubmitOptions, TaskColumns, TaskRecord
 from .transitions import drop, move
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ MAX_TASKS: Final = 8192
 MAX_NBYTES: Final = 1 << 20
 
 
-def submit(core: ClientState, task: TaskRecord) -> None:
+def submit(
+    core: ClientState, state: FutureState, task: TaskRecord, *, is_delivered: bool = False
+) -> None:
     """Submit one task, and count its state for its function."""
-    state = task.state
     function = task.function
-    add_row(core, task, state.key)
+    add_row(core, task, state.key, is_delivered=is_delivered)
     if state.phase == NEW:
         state.phase = SENT
     elif state.phase == SENT:
@@ -40,8 +41,11 @@ def submit(core: ClientState, task: TaskRecord) -> None:
     function.n_wanted += 1
 
 
-def add_row(core: ClientState, task: TaskRecord, key: str) -> None:
-    """Append one task to the open message."""
+def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool = False) -> None:
+    """Append one task to the open message.
+
+    A delivered one does not run before another task needs it.
+    """
     message = core.open
     options = task.options
     if message is None or (options is not core.open_options and options != core.open_options):
@@ -74,17 +78,16 @@ def add_row(core: ClientState, task: TaskRecord, key: str) -> None:
         close_submissions(core)
 
 
-def submit_columns(core: ClientState, tasks: TaskColumns) -> None:
+def submit_columns(core: ClientState, tasks: TaskColumns, states: list[FutureState]) -> None:
     """Submit columns as one message; they are small enough, and each state is new or only wanted.
 
     The states move from new to sent, without the table's check.
     """
     close_submissions(core)
-    states = tasks.states
     function = tasks.function
     message = _new_message(tasks.options)
     message.function_of = [0] * len(states)
-    message.keys = [state.key for state in states]
+    message.keys = tasks.keys
     message.args = cast("list[Blob | None]", tasks.args)  # a copy would cost; it never changes
     message.dependencies = tasks.dependencies
     message.spec_hashes = tasks.spec_hashes or []

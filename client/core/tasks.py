@@ -11,15 +11,16 @@ Writers therefore keep an order: content first, `status` last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from ...protocol.wire.failure import Failure
-from ...protocol.wire.payload import Blob
+from ...protocol.wire.payload import Blob, blob_nbytes
 
 #: The status of a state, as users see it.
 Status: TypeAlias = Literal["pending", "finished", "error", "cancelled", "lost"]
 #: The scheduler's knowledge of a state.
-Phase: TypeAlias = Literal["new", "held", "sent", "gone"]
+Phase: TypeAlias = Literal["new", "held", "sent", "kept", "gone"]
 State: TypeAlias = Status | Phase
 
 PENDING: Final = "pending"
@@ -32,6 +33,7 @@ FAILED: Final = frozenset({ERROR, CANCELLED, LOST})
 NEW: Final = "new"  #: the core has not met it, or its call waits for a key of another client
 HELD: Final = "held"  #: to be submitted when there is a connection
 SENT: Final = "sent"  #: submitted or wanted; released with ReleaseKeys
+KEPT: Final = "kept"  #: done, and unknown to a new scheduler: submitted when a task reads it
 GONE: Final = "gone"  #: released, cancelled or never sent: no later message is about it
 
 #: The `FutureState.value` of a result that is not unpickled yet, because None is a value.
@@ -50,7 +52,7 @@ RELEASED: Final = "its last future was released"
 class FunctionRecord:
     """A pickled function: one object per function id, as long as any task of it lives."""
 
-    __slots__ = ("blob", "id", "keeps_records", "n_wanted", "name")
+    __slots__ = ("blob", "id", "n_wanted", "name")
 
     def __init__(self, function_id: bytes, blob: bytes, name: str) -> None:
         self.id = function_id
@@ -58,8 +60,6 @@ class FunctionRecord:
         self.name = name
         #: Number of states whose `function` is this. While > 0 the scheduler has the blob.
         self.n_wanted = 0
-        #: Its tasks can be submitted again even if they are finished.
-        self.keeps_records = False
 
 
 class SubmitOptions:
@@ -123,7 +123,8 @@ class FutureState:
     status: Status
     #: Futures attached, minus releases handled. Changed by `FutureTable` only.
     n_references: int
-    #: The pickled result, if it is here and not unpickled yet.
+    #: The pickled result, if it is here and not unpickled yet. A small one stays afterwards, in the
+    #: place of a recipe: see `recipes`.
     blob: Blob | None
     #: The result, or NO_VALUE. Set by the thread that unpickles it.
     value: Any
@@ -135,8 +136,8 @@ class FutureState:
     watchers: Watcher | list[Watcher] | None
     #: Large arguments of its call, which live as long as it does: see `shared_arguments`.
     shared: tuple[Any, ...] | None
-    #: The record to submit again if the scheduler lost it. Not None while pending, if it was
-    #: submitted by this client.
+    #: The recipe: the record from which it is submitted again if the scheduler lost it. Not None
+    #: while pending, if it was submitted by this client; see `recipes`.
     spec: TaskRecord | TaskColumns | None
     #: The function that this state is counted for (see FunctionRecord), or None.
     function: FunctionRecord | None
@@ -167,6 +168,15 @@ class FutureState:
         return self.blob is not None or self.value is not NO_VALUE
 
 
+def is_unreadable(state: FutureState) -> bool:
+    """Return whether a result exists that cannot be unpickled here; its task has not failed."""
+    return state.failure is not None and state.failure[0] == UNREADABLE
+
+
+#: No dependencies, for all records without any: one list for each would be most of their size.
+NONE: Final[list[Any]] = []
+
+
 class TaskRecord:
     """One submitted task.
 
@@ -175,9 +185,11 @@ class TaskRecord:
     """
 
     __slots__ = (
+        "__weakref__",
         "args",
         "dependencies",
         "function",
+        "is_counted",
         "lineage",
         "options",
         "replaced",
@@ -198,28 +210,42 @@ class TaskRecord:
         self.state = state
         self.function = function
         self.args = args
-        self.dependencies = dependencies
+        self.dependencies = dependencies or NONE
         self.options = options
         #: For keys that the user named.
         self.spec_hash = spec_hash
         #: The failed state of the same key that this one replaces.
         self.replaced = replaced
         #: The states of the dependencies, which keeps their specs: filled in by the core.
-        self.lineage: list[FutureState] = []
+        self.lineage: list[FutureState] = NONE
+        #: Known to `recipes.Recipes`.
+        self.is_counted = False
 
     def row(self, _key: str) -> TaskRecord:
         """Return the record of one of its keys."""
         return self
 
+    @property
+    def nbytes(self) -> int:
+        """The size of its arguments, in bytes."""
+        return blob_nbytes(self.args)
+
 
 class TaskColumns:
-    """Many tasks of one function, as columns."""
+    """Many tasks of one function, as columns.
+
+    Its `states` are replaced by their `keys` when the core has handled the submission, for the same
+    reason.
+    """
 
     __slots__ = (
+        "__weakref__",
         "_rows",
         "args",
         "dependencies",
         "function",
+        "is_counted",
+        "keys",
         "lineage",
         "options",
         "replaced",
@@ -231,13 +257,14 @@ class TaskColumns:
         self,
         states: list[FutureState],
         function: FunctionRecord,
-        args: list[Blob],
+        args: Sequence[Blob],
         dependencies: list[list[str]],
         options: SubmitOptions,
         spec_hashes: list[bytes] | None = None,
         replaced: list[FutureState] | None = None,
     ) -> None:
         self.states = states
+        self.keys: list[str] = NONE
         self.function = function
         self.args = args
         #: One list per task, or [] when no task has any.
@@ -249,25 +276,36 @@ class TaskColumns:
         self.replaced = replaced or []
         #: {key: states of its dependencies}, for tasks that have any. Filled in by the core.
         self.lineage: dict[str, list[FutureState]] = {}
-        self._rows: dict[str, TaskRecord] | None = None
+        self._rows: dict[str, int] | None = None
+        #: Known to `recipes.Recipes`.
+        self.is_counted = False
+
+    def drop_states(self) -> None:
+        """Keep the keys of the states in their place."""
+        self.keys = [state.key for state in self.states]
+        self.states = NONE
 
     def row(self, key: str) -> TaskRecord:
-        """Return the record of one of its keys; the first call makes them all, O(tasks)."""
+        """Return a record of one of its keys, without its state; the first call is O(tasks)."""
         if self._rows is None:
-            self._rows = {}
-            for i, state in enumerate(self.states):
-                if state.key in self._rows:
-                    continue  # twice in one map: one task
-                record = self._rows[state.key] = TaskRecord(
-                    state,
-                    self.function,
-                    self.args[i],
-                    self.dependencies[i] if self.dependencies else [],
-                    self.options,
-                    self.spec_hashes[i] if self.spec_hashes is not None else None,
-                )
-                record.lineage = self.lineage.get(state.key, [])
-        return self._rows[key]
+            # Twice in one map is one task: the first.
+            keys = self.keys
+            self._rows = {keys[i]: i for i in range(len(keys) - 1, -1, -1)}
+        i = self._rows[key]
+        record = TaskRecord.__new__(TaskRecord)
+        record.function = self.function
+        record.args = self.args[i]
+        record.dependencies = self.dependencies[i] if self.dependencies else NONE
+        record.options = self.options
+        record.spec_hash = self.spec_hashes[i] if self.spec_hashes is not None else None
+        record.replaced = None
+        record.lineage = self.lineage.get(key, NONE)
+        return record
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arguments of all its tasks, in bytes."""
+        return sum(map(blob_nbytes, self.args))
 
 
 class Watcher:

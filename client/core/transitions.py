@@ -1,6 +1,6 @@
 """The moves of a `FutureState`, and the effects of leaving and entering a phase.
 
-    new -> held | sent      held -> sent      sent -> held      any -> gone
+    new -> held | sent    held -> sent    sent -> held | kept    kept -> sent | held    any -> gone
     pending <-> finished    pending | finished -> error | cancelled | lost
 
 `TRANSITIONS` is the whole table, of the phases (the scheduler's knowledge) and of the statuses (the
@@ -20,6 +20,7 @@ from .tasks import (
     FINISHED,
     GONE,
     HELD,
+    KEPT,
     LOST,
     NEW,
     PENDING,
@@ -41,7 +42,12 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (HELD, SENT): "there is a connection, and the scheduler does not have it",
     (HELD, GONE): "released, cancelled or failed before it was sent",
     (SENT, HELD): "to be submitted again: the scheduler lost it, or may have an earlier task",
-    (SENT, GONE): "released, cancelled, submitted again as another state, or not sendable",
+    (SENT, KEPT): "done, and the scheduler does not know it (any more)",
+    (SENT, GONE): "released, cancelled, submitted again as another state, not sendable; or it "
+    "failed under an earlier scheduler",
+    (KEPT, SENT): "a task reads it",
+    (KEPT, HELD): "another client's task will read it, and there is no connection",
+    (KEPT, GONE): "released",
     (PENDING, FINISHED): "its result exists",
     (PENDING, ERROR): "its task failed, or could not be sent",
     (PENDING, CANCELLED): "cancelled, or its last future was released",
@@ -63,9 +69,13 @@ def move(core: ClientState, state: FutureState, finish: Phase) -> None:
         drop(state)
         if core.unanswered:
             core.unanswered.pop(state.key, None)
+    elif start == KEPT:
+        del core.kept[state]
     state.phase = finish
     if finish == HELD:
         core.held[state] = None
+    elif finish == KEPT:
+        core.kept[state] = None
 
 
 def set_status(state: FutureState, finish: Status) -> None:

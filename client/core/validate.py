@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidState
 from . import fetching
-from .tasks import FAILED, FINISHED, HELD, NO_VALUE, SENT, FutureState
+from .tasks import FAILED, FINISHED, HELD, KEPT, SENT, FutureState, is_unreadable
 from .watching import THROUGH_SCHEDULER
 
 if TYPE_CHECKING:
@@ -89,9 +89,6 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
     "only finished states have data": lambda core: [
         state for state in _known(core) if state.status != FINISHED and state.has_data
     ],
-    "a result is pickled or not": lambda core: [
-        s for s in _known(core) if s.blob is not None and s.value is not NO_VALUE
-    ],
     "watchers wait for what is not here": lambda core: [
         s for s in _known(core) if s.watchers and (s.failure is not None or s.has_data)
     ],
@@ -105,6 +102,15 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
     "held are the states of that phase": lambda core: [
         state for state in _known(core) if (state.phase == HELD) != (state in core.held)
     ],
+    "kept are the states of that phase": lambda core: [
+        s
+        for s in {**core.kept, **dict.fromkeys(_known(core))}
+        if (s.phase == KEPT) != (s in core.kept and core.table.states.get(s.key) is s)
+    ],
+    "kept states are done": lambda core: [
+        s for s in core.kept if not s.has_data and not is_unreadable(s)
+    ],
+    "no input is left to be released between events": lambda core: core.temporary,
     "nothing is held while linked": lambda core: core.held if core.is_linked else (),
     "only sent states count for functions": lambda core: [
         state for state in _known(core) if state.function is not None and state.phase != SENT

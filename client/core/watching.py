@@ -53,6 +53,10 @@ def watch(core: ClientState, watcher: Watcher, states: list[FutureState]) -> Non
             if not wants_data or state.has_data:
                 touch(core, watcher, state)
                 continue
+            if state.phase == GONE:
+                fail_released(core, state)
+                touch(core, watcher, state)
+                continue
             if state.location is not None:
                 want_data(core, state)
         elif status != PENDING:

@@ -23,6 +23,7 @@ from typing import Any, Final
 from ...protocol.errors import ClientClosed
 from ...protocol.net.deadline import within
 from ...protocol.net.session import Finder
+from ...protocol.values.constants import Constants
 from ...protocol.wire.failure import Failure
 from ..core.events import (
     Borrow,
@@ -34,6 +35,8 @@ from ..core.events import (
     FetchFrom,
     ForgetWatcher,
     Operations,
+    RecipesSpilled,
+    SpillRecipes,
     Unreadable,
     Unwatch,
     Warn,
@@ -41,9 +44,11 @@ from ..core.events import (
     WatchCluster,
 )
 from ..core.operations import note_unreadable
+from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
 from ..core.table import FutureTable
-from ..core.tasks import FutureState, TaskColumns, Watcher
+from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
+from . import spilling
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .in_task import check_not_in_task, is_in_task
@@ -96,6 +101,7 @@ class Engine:
         loop: asyncio.AbstractEventLoop,
         is_asynchronous: bool,
         client: Callable[[], Any],
+        recovery_nbytes: int = LIMIT_NBYTES,
     ) -> None:
         self.client_id = client_id
         #: The client uses the caller's own loop, so nothing may block.
@@ -107,7 +113,7 @@ class Engine:
         #: The client was made in a task, and not by the program that the cluster works for.
         self._is_of_task = is_in_task()
         self.table = FutureTable(threading.Lock())
-        self.core = ClientState(self.table)
+        self.core = ClientState(self.table, Constants(), recovery_nbytes)
         self.link: SchedulerLink | None = None
         self.data: DataLinks | None = None
         #: True from just before the last look into the queue: later operations are not handled.
@@ -289,7 +295,7 @@ class Engine:
         """Wait until the scheduler has the task of `state`, if this thread may wait."""
         if self.is_asynchronous or self.is_gone or threading.get_ident() == self._thread_id:
             return
-        if self.is_confirmed:
+        if self.is_confirmed and state.phase != KEPT:
             return
         self._ask_to_confirm()
         waiter = ThreadWaiter(1, wants_data=False)
@@ -463,9 +469,19 @@ class Engine:
                 if isinstance(action, FetchFrom):
                     assert self.data is not None
                     self.data.fetch(action)
+                elif isinstance(action, SpillRecipes):
+                    self._spill(action)
                 else:
                     assert isinstance(action, Warn)
                     logger.warning("%s", action.text)
+
+    def _spill(self, action: SpillRecipes) -> None:
+        written = self.loop.run_in_executor(None, spilling.write, action)
+        written.add_done_callback(self._on_spilled)
+
+    def _on_spilled(self, written: asyncio.Future[RecipesSpilled]) -> None:
+        if not (written.cancelled() or self.is_closed):
+            self._on_event(written.result())
 
     def _on_tick(self) -> None:
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)

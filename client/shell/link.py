@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -219,14 +220,12 @@ class SchedulerLink:
         self.address = self._runner.address
         self.cluster_id = connection.cluster_id
         self.facts = welcome.facts
-        if outage.error is not None:
-            level = logging.INFO if outage.is_reported else logging.DEBUG
-            seconds = self._loop.time() - outage.since
-            logger.log(level, "the scheduler is back after %.0f s", seconds)
+        seconds = self._loop.time() - outage.since
         if not self._opened.done():
             self._opened.set_result(None)
         self._connection = connection
-        self._on_event(Connected())
+        # The core reports the return, with what it finds.
+        self._on_event(Connected(welcome.epoch, seconds if outage.is_reported else 0.0))
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
@@ -255,12 +254,13 @@ class SchedulerLink:
         """See `SessionOwner`."""
         assert outage.error is not None
         logger.warning(
-            "the scheduler at %s is gone (%s); trying to reconnect for another %.0f s; %s pending",
+            "the scheduler at %s does not answer (%s); reconnecting, %s pending, "
+            "giving up in %.0f s",
             self.address,
             # The file is read again at each attempt, so this advice would mislead.
             _text_of(outage.last_error or outage.error).partition(_READ_AGAIN)[0],
-            left_s,
             _futures_are(self._count_pending()),
+            left_s,
         )
 
     def on_over(self, end: GiveUp) -> None:
@@ -280,11 +280,18 @@ class SchedulerLink:
                 )
             if self._lookup_problem:
                 text += f"; looking for it elsewhere: {self._lookup_problem}"
+            text += (
+                ". Results that are in this program stay; for the others, start the scheduler "
+                "again, make a new client, and submit their calls again. A client waits longer "
+                "with a larger reconnect_timeout="
+            )
         pending = _futures_are(self._count_pending(), "was", "were")
+        last_contact = time.time() - (self._loop.time() - outage.since)
         self._on_event(
             GaveUp(
                 f"the connection to the scheduler at {self.address} was lost "
-                f"({_text_of(outage.error)}) while {pending} pending, and {text}"
+                f"({_text_of(outage.error)}) at {time.strftime('%X', time.localtime(last_contact))}"
+                f" while {pending} pending, and {text}"
             )
         )
 

@@ -47,6 +47,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.CancelKeys: Level.CLIENT,
     m.FetchKeys: Level.CLIENT,
     m.ReportMissing: Level.CLIENT,
+    m.Resubmitted: Level.CLIENT,
     m.ShutdownCluster: Level.ADMIN,
 }
 

@@ -320,6 +320,7 @@ class SchedulerState:
                 m.ReportMissing: missing.on_report_missing,
                 m.Ask: on_ask,
                 m.ShutdownCluster: membership.on_shutdown,
+                m.Resubmitted: membership.on_resubmitted,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_client_bye,
                 m.Unsupported: _on_unsupported,

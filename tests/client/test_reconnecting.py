@@ -294,7 +294,7 @@ def test_a_late_failure_is_not_taken_for_that_of_the_same_task_submitted_again(b
 def test_one_barrier_serves_all_tasks_that_are_submitted_again(bench):
     columns = bench.columns([f"k{i}" for i in range(10)])
     bench.do(columns)
-    bench.do(*columns.states)
+    bench.do(*bench.made[columns])
     messages = bench.do(*[bench.task(f"k{i}") for i in range(10)])
     assert [type(message) for message in messages] == [FetchKeys, SubmitTasks]
     # ... but not keys that are released after it.

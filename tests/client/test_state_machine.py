@@ -31,6 +31,7 @@ from weft.client.core.events import (
     Connected,
     Disconnected,
     FetchFrom,
+    Loaded,
     Operations,
     ResultsFetched,
     ResultsNotFetched,
@@ -43,6 +44,7 @@ from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
     DEFAULT_OPTIONS,
     FAILED,
+    NO_VALUE,
     FunctionRecord,
     FutureState,
     SubmitOptions,
@@ -62,6 +64,14 @@ class Remembering(Watcher):
         self.told = []
 
 
+class ModelConstants:
+    function = (b"c" * 16, b"<%s>" % (b"c" * 16))
+
+    @staticmethod
+    def arguments(blob):
+        return b"=" + blob
+
+
 class ModelTask:
     def __init__(self, function_id, args, dependencies, spec_hash):
         self.function_id = function_id
@@ -74,7 +84,11 @@ class ModelTask:
 
     @property
     def value(self):
-        return b"value of " + self.args
+        return self.args[1:] if self.is_constant else b"value of " + self.args
+
+    @property
+    def is_constant(self):
+        return self.function_id == ModelConstants.function[0]
 
 
 class ModelScheduler:
@@ -109,21 +123,22 @@ class ModelScheduler:
             self.wants[key] = None
             # Rows without a hash among others that have one carry zeros.
             spec_hash = message.spec_hashes[i].strip(bytes(1)) if message.spec_hashes else b""
+            function_id = message.functions[message.function_of[i]]
+            is_constant = function_id == ModelConstants.function[0]
             if key in self.tasks:
-                if self.tasks[key].spec_hash != spec_hash:
+                if self.tasks[key].spec_hash != spec_hash and (spec_hash or not is_constant):
                     assert self.is_read(key), "another task of the same name, needed by nobody"
                     del self.wants[key]
-                    function_id = message.functions[message.function_of[i]]
                     self.idle[function_id] = None
                     failure = ["key-conflict", key]
                     answer = m.KeysErred(keys=[key], failure_of=[0], failures=[failure])
                     self.answers.append(answer)
                     continue
-                assert self.tasks[key].args == message.args[i]
+                if not (is_constant or self.tasks[key].is_constant):
+                    assert self.tasks[key].args == message.args[i]
                 self.tell(key)
                 continue
             dependencies = message.dependencies[i] if message.dependencies else []
-            function_id = message.functions[message.function_of[i]]
             task = ModelTask(function_id, message.args[i], dependencies, spec_hash)
             self.tasks[key] = task
             for dependency in dependencies:
@@ -149,6 +164,9 @@ class ModelScheduler:
         for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
             if key in self.tasks and self.tasks[key].spec_hash != spec_hash:
                 self.wants.pop(key, None)
+
+    def on_Resubmitted(self, message):
+        pass
 
     def is_read(self, key):
         return any(key in t.dependencies and t.status == "pending" for t in self.tasks.values())
@@ -240,7 +258,8 @@ class ClientMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table)
+        self.core = ClientState(self.table, ModelConstants())
+        self.epoch = 1
         self.scheduler = ModelScheduler()
         self.queue = []
         self.to_scheduler = deque()
@@ -381,12 +400,14 @@ class ClientMachine(RuleBasedStateMachine):
             self.handle(Operations(operations))
 
     @precondition(lambda self: not self.is_connected)
-    @rule(knows_nothing=st.booleans())
-    def connect(self, knows_nothing):
-        if knows_nothing:
+    @rule(kind=st.sampled_from(["same", "forgot", "new"]))
+    def connect(self, kind):
+        if kind != "same":
             self.scheduler = ModelScheduler()
+        if kind == "new":
+            self.epoch += 1
         self.is_connected = True
-        self.handle(Connected())
+        self.handle(Connected(self.epoch))
 
     @precondition(lambda self: self.is_connected)
     @rule()
@@ -396,6 +417,16 @@ class ClientMachine(RuleBasedStateMachine):
         self.to_client.clear()
         self.scheduler.answers.clear()
         self.handle(Disconnected())
+
+    @rule(future=futures)
+    def load(self, future):
+        state = future
+        if state.blob is not None and state.value is NO_VALUE and state in self.held:
+            state.value = state.blob
+            if state.spec is not None:
+                state.blob = None
+            else:
+                self.queue.append(Loaded(state))
 
     @rule()
     def tick(self):
@@ -458,7 +489,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     def come_to_rest(self):
         if not self.is_connected:
-            self.connect(False)
+            self.connect("same")
         for _ in range(1000):
             self.flush()
             if self.to_scheduler:
@@ -488,7 +519,8 @@ class ClientMachine(RuleBasedStateMachine):
                     assert state.location is not None
                 else:
                     args = self.named.get(id(state), self.args_of(state.key))
-                    assert state.blob.startswith(b"value of " + args)
+                    value = state.blob if state.value is NO_VALUE else state.value
+                    assert value.startswith(b"value of " + args)
         for watcher, future in self.watchers:
             assert watcher.told == [future]
         self.queue += self.held

@@ -20,6 +20,7 @@ from weft.client.core.events import (
     Disconnected,
     Event,
     FetchFrom,
+    Loaded,
     Operations,
     ResultsFetched,
     ResultsNotFetched,
@@ -29,6 +30,7 @@ from weft.client.core.events import (
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
+    NO_VALUE,
     SENT,
     FunctionRecord,
     FutureState,
@@ -43,7 +45,7 @@ from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import Bye, GetData, Heartbeat, KeysData, RegisterClient
 from weft.protocol.wire.session import MISSED_HEARTBEATS, Policy
 
-from .graphs import Spec, function_id, unpacked
+from .graphs import Constants, Spec, function_id, unpacked
 from .session import SimulatedSession
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class ClientNode:
         self.name = name
         self.client_id = sim.new_id("client")
         self.table = FutureTable(nullcontext())
-        self.core = ClientState(self.table)
+        self.core = ClientState(self.table, Constants())
         self.futures: list[Future] = []
         self.is_alive = True
         self._operations: list[Any] = []
@@ -328,7 +330,10 @@ class ClientNode:
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""
-        self._handle(Connected())
+        if self.core.epoch not in (0, self.session.machine.epoch):
+            self.world.probes["client meets a new scheduler"] += 1
+        self._handle(Connected(self.session.machine.epoch))
+        self.world.probes["kept"] += len(self.core.kept)
 
     def on_messages(self, messages: list[Message]) -> None:
         """See `SessionOwner`."""
@@ -379,16 +384,20 @@ class ClientNode:
         for future in self.futures:
             state = future.state
             status = state.status
-            if status == future.seen and not (state.blob is not None and future.spec is not None):
+            if status == future.seen and state.blob is None:
                 continue
             if future.seen in FAILED:
                 assert status == future.seen, f"{state!r} was {future.seen} before"
             if state.blob is not None:
                 value = unpacked(state.blob)
                 assert value == future.spec.value, f"{state!r} has a wrong value"
-                # As if the user had read it: from now on it does not change.
-                state.value = value
-                state.blob = None
+                # As if the user had read it: from now on it does not change. As `future.load` does.
+                if state.value is NO_VALUE:
+                    state.value = value
+                    if state.spec is not None:
+                        state.blob = None
+                    elif self.world.chance(0.5):
+                        self._post(Loaded(state))
             elif future.seen == "finished" and status != "finished":
                 assert state.value is not None
                 assert not state.has_data, f"{state!r} had data and is {status}"

@@ -6,7 +6,7 @@ wrong, stale or mixed-up input anywhere changes the value of all its dependents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -55,8 +55,28 @@ def function_id(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=16).digest()
 
 
+#: The function of a task that returns its argument: a result that a client submits again.
+CONSTANT = "constant"
+_CONSTANT_ARGS = b"constant:"
+
+
+class Constants:
+    """Makes tasks that return a given value, as `protocol/values/constants.py` does."""
+
+    @property
+    def function(self) -> tuple[bytes, bytes]:
+        """The id and the pickle of their function."""
+        return function_id(CONSTANT), CONSTANT.encode()
+
+    def arguments(self, blob: Blob) -> Blob:
+        """Return the arguments for the value in `blob`."""
+        return _CONSTANT_ARGS + unpacked(blob)
+
+
 def value_of(function: str, args: Blob, inputs: list[bytes]) -> bytes:
     """Compute the result of a task."""
+    if function == CONSTANT:
+        return _pickle_of(args).removeprefix(_CONSTANT_ARGS)
     digest = blake2b(function.encode(), digest_size=12)
     digest.update(_pickle_of(args))
     for value in inputs:
@@ -88,8 +108,15 @@ class Graph:
             self._add(plan, rng, index, _dependencies(plan.shape, index, plan.n_tasks, rng))
 
     def spec_of(self, args: Any) -> Spec:
-        """Find the task that has these arguments."""
-        return self.by_args[_pickle_of(args)]
+        """Find the task that has these arguments; of a constant, the task that has the value."""
+        tag = _pickle_of(args)
+        spec = self.by_args.get(tag)
+        if spec is None:
+            value = tag.removeprefix(_CONSTANT_ARGS)
+            spec = next(spec for spec in self.specs if spec.value == value)
+            spec = replace(spec, function=CONSTANT, dependencies=[], n_raises=0, kills=False)
+            self.by_args[tag] = spec
+        return spec
 
     def _add(self, plan: Plan, rng: Random, index: int, dependencies: list[int]) -> None:
         function = f"f{rng.randrange(plan.n_functions)}"

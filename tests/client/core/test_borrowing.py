@@ -177,7 +177,7 @@ def test_calls_fail_when_a_loan_takes_too_long_and_only_those_that_read_it(bench
     assert messages == []
     messages, _ = pass_time(bench, 1)
     assert keys_of(messages) == [["b"]]
-    error = exception_of(columns.states[0])
+    error = exception_of(bench.made[columns][0])
     assert isinstance(error, ForeignFuture)
     assert "'a' was not submitted: its argument 'lent' is a future of the client the lender" in str(
         error

@@ -77,6 +77,8 @@ class Bench:
         self.core = ClientState(self.table)
         self.function = FunctionRecord(b"f" * 16, b"<f>", "f")
         self.now = 0.0
+        #: {columns: the states that they had before the core took them}
+        self.made = {}
 
     def handle(self, event):
         self.now += 1
@@ -93,8 +95,8 @@ class Bench:
         assert not actions
         return messages
 
-    def connect(self):
-        return self.sent(Connected())
+    def connect(self, epoch=0):
+        return self.sent(Connected(epoch))
 
     def do(self, *operations):
         return self.sent(Operations(list(operations)))
@@ -116,7 +118,9 @@ class Bench:
         states = [FutureState(key) for key in keys]
         self.table.add(states)
         args = [b"<args of %s>" % key.encode() for key in keys]
-        return TaskColumns(states, self.function, args, list(dependencies), DEFAULT_OPTIONS)
+        columns = TaskColumns(states, self.function, args, list(dependencies), DEFAULT_OPTIONS)
+        self.made[columns] = states
+        return columns
 
     def hear(self, *messages):
         return self.handle(AnswersReceived(list(messages)))
@@ -322,8 +326,8 @@ def test_the_same_key_twice_in_one_map_is_one_task(bench):
 def test_a_watcher_is_notified_once_for_each_batch(bench):
     columns = bench.columns(["a", "b", "c"])
     watcher = Listener(wants_data=False)
-    bench.do(columns, Watch(watcher, columns.states))
-    a, b, c = columns.states
+    bench.do(columns, Watch(watcher, bench.made[columns]))
+    a, b, c = bench.made[columns]
     _, actions = bench.hear(ready(["a"]), ready(["b"]))
     assert actions == [Notify(watcher, [a, b])]
     _, actions = bench.hear(erred("c"))
@@ -390,12 +394,12 @@ def test_cancelling_is_seen_at_once_and_leaves_finished_ones_alone(bench):
     columns = bench.columns(["a", "b"])
     bench.do(columns)
     bench.hear(ready(["a"]))
-    assert bench.do(Cancel(columns.states, False, "why")) == [
+    assert bench.do(Cancel(bench.made[columns], False, "why")) == [
         CancelKeys(keys=["b"], force=False, reason="why")
     ]
-    assert [s.status for s in columns.states] == ["finished", "cancelled"]
-    assert columns.states[1].failure == ["cancelled", "b", "why"]
-    assert bench.do(columns.states[1]) == []
+    assert [s.status for s in bench.made[columns]] == ["finished", "cancelled"]
+    assert bench.made[columns][1].failure == ["cancelled", "b", "why"]
+    assert bench.do(bench.made[columns][1]) == []
 
 
 def test_the_answer_to_a_cancel_does_not_hit_the_task_that_comes_next(bench):
@@ -512,9 +516,9 @@ def large(bench):
     """Three large results, wanted."""
     columns = bench.columns(["a", "b", "c"])
     bench.watcher = Listener(wants_data=True)
-    bench.do(columns, Watch(bench.watcher, columns.states))
+    bench.do(columns, Watch(bench.watcher, bench.made[columns]))
     _, (bench.fetch,) = bench.hear(in_memory(["a", "b", "c"]))
-    bench.states = columns.states
+    bench.states = bench.made[columns]
     return bench
 
 
@@ -531,10 +535,10 @@ def test_large_results_are_fetched_in_one_request_from_their_holder(large):
 def test_large_results_are_not_fetched_before_they_are_requested(bench):
     columns = bench.columns(["a"])
     watcher = Listener(wants_data=False)
-    bench.do(columns, Watch(watcher, columns.states))
-    assert bench.hear(in_memory(["a"])) == ([], [Notify(watcher, columns.states)])
+    bench.do(columns, Watch(watcher, bench.made[columns]))
+    assert bench.hear(in_memory(["a"])) == ([], [Notify(watcher, bench.made[columns])])
     data = Listener(wants_data=True)
-    _, (fetch,) = bench.handle(Operations([Watch(data, columns.states)]))
+    _, (fetch,) = bench.handle(Operations([Watch(data, bench.made[columns])]))
     assert isinstance(fetch, FetchFrom)
 
 
@@ -587,7 +591,7 @@ def test_a_result_whose_first_holder_is_lost_is_fetched_from_the_other_one(large
 def test_a_lost_result_waits_in_no_queue_of_its_holder(bench):
     columns = bench.columns(["a", "b", "c", "d"])
     watcher = Listener(wants_data=True)
-    bench.do(columns, Watch(watcher, columns.states))
+    bench.do(columns, Watch(watcher, bench.made[columns]))
     with patch.object(fetching, "MAX_BATCH_KEYS", 1):
         _, fetches = bench.hear(in_memory(["a", "b", "c", "d"]))
         assert [fetch.keys for fetch in fetches] == [["a"], ["b"]]
@@ -597,7 +601,7 @@ def test_a_lost_result_waits_in_no_queue_of_its_holder(bench):
 
 def test_a_finished_result_that_is_lost_is_pending_until_it_is_there_again(bench):
     columns = bench.columns(["a"])
-    (state,) = columns.states
+    (state,) = bench.made[columns]
     bench.do(columns)
     bench.hear(in_memory(["a"]))
     assert state.status == "finished"
@@ -610,14 +614,14 @@ def test_a_finished_result_that_is_lost_is_pending_until_it_is_there_again(bench
 def test_data_that_no_holder_ever_has_is_lost_in_the_end(bench):
     columns = bench.columns(["a"])
     watcher = Listener(wants_data=True)
-    bench.do(columns, Watch(watcher, columns.states))
+    bench.do(columns, Watch(watcher, bench.made[columns]))
     for _ in range(MAX_ROUNDS):
-        assert columns.states[0].status != "lost"
+        assert bench.made[columns][0].status != "lost"
         _, actions = bench.hear(in_memory(["a"]))
         (fetch,) = actions
         _, actions = bench.handle(ResultsFetched(fetch.request, [], []))
-    assert actions == [Notify(watcher, columns.states)]
-    assert columns.states[0].status == "lost"
+    assert actions == [Notify(watcher, bench.made[columns])]
+    assert bench.made[columns][0].status == "lost"
 
 
 def test_a_holder_out_of_reach_is_asked_about_once_a_tick_after_some_time(large):
@@ -652,7 +656,7 @@ def test_data_that_is_recomputed_repeatedly_between_two_ticks_is_not_given_up(la
 def test_bytes_under_way_are_limited(bench):
     keys = [f"k{i}" for i in range(20)]
     columns = bench.columns(keys)
-    bench.do(columns, Watch(Listener(wants_data=True), columns.states))
+    bench.do(columns, Watch(Listener(wants_data=True), bench.made[columns]))
     _, actions = bench.hear(in_memory(keys, nbytes=30 << 20))
     # Two at a time from one holder.
     assert [a.keys for a in actions] == [["k0"], ["k1"]]
@@ -745,13 +749,13 @@ def test_a_scheduler_that_forgets_to_answer_holds_nothing_up_for_ever(bench):
 def test_giving_up_fails_everything_pending_and_everything_later(bench):
     columns = bench.columns(["a", "b"])
     watcher = Listener(wants_data=True)
-    bench.do(columns, Watch(watcher, columns.states))
+    bench.do(columns, Watch(watcher, bench.made[columns]))
     bench.hear(ready(["a"]))
     bench.handle(Disconnected())
     _, actions = bench.handle(GaveUp("the scheduler is gone"))
-    assert actions == [Notify(watcher, [columns.states[1]])]
-    assert columns.states[1].failure == ["connection-lost", "b", "the scheduler is gone"]
-    assert columns.states[0].status == "finished"
+    assert actions == [Notify(watcher, [bench.made[columns][1]])]
+    assert bench.made[columns][1].failure == ["connection-lost", "b", "the scheduler is gone"]
+    assert bench.made[columns][0].status == "finished"
     bench.do(bench.task("later"))
     assert bench.state("later").status == "lost"
 

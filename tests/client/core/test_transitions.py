@@ -67,8 +67,8 @@ def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish
     is_phase = start in PHASES
     if is_phase:
         state.phase = start
-        if start == "held":
-            core.held[state] = None
+        if start in ("held", "kept"):
+            getattr(core, start)[state] = None
     else:
         state.status = start
     is_listed = (start, finish) in TRANSITIONS
@@ -83,6 +83,7 @@ def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish
     if caught is None:
         assert (state.phase if is_phase else state.status) == finish
         assert (state in core.held) == (state.phase == "held")
+        assert (state in core.kept) == (state.phase == "kept")
     else:
         assert f"{'phase' if is_phase else 'status'}: {start!r}" in str(caught.value)
 
@@ -90,19 +91,19 @@ def test_a_move_that_the_table_lacks_is_refused_with_a_description(start, finish
 # --- The fused lanes, once more in small steps ----------------------------------------------------
 
 
-def slow_submit(core, task):
-    add_row(core, task, task.state.key)
-    if task.state.phase != SENT:
-        move(core, task.state, SENT)
-    assert task.state.function is None
-    task.state.function = task.function
+def slow_submit(core, state, task, *, is_delivered=False):
+    add_row(core, task, state.key, is_delivered=is_delivered)
+    if state.phase != SENT:
+        move(core, state, SENT)
+    assert state.function is None
+    state.function = task.function
     task.function.n_wanted += 1
 
 
-def slow_submit_columns(core, tasks):
+def slow_submit_columns(core, tasks, states):
     close_submissions(core)
-    for state in tasks.states:
-        slow_submit(core, tasks.row(state.key))
+    for state in states:
+        slow_submit(core, state, tasks.row(state.key))
     close_submissions(core)
 
 
@@ -174,6 +175,9 @@ class Side:
         elif kind == "reconnect":
             self.handle(Disconnected())
             self.handle(Connected())
+        elif kind == "restart":
+            self.handle(Disconnected())
+            self.handle(Connected(epoch=self.core.epoch + 1))
         elif kind == "tick":
             self.handle(ClientTick())
 
@@ -193,7 +197,9 @@ class Side:
         ] + [f.n_wanted for f in self.functions]
 
 
-KINDS = "submit map map release release cancel watch ready ready erred unknown reconnect tick"
+KINDS = (
+    "submit map map release release cancel watch ready ready erred unknown reconnect restart tick"
+)
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(KINDS.split()),

@@ -15,6 +15,7 @@ from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
     DEFAULT_OPTIONS,
     HELD,
+    KEPT,
     NO_VALUE,
     SENT,
     FunctionRecord,
@@ -73,10 +74,6 @@ BREAKAGES = {
     "states in the table have futures": lambda core, a: setattr(a, "n_references", 0),
     "a state has a failure iff it failed": lambda core, a: setattr(a, "failure", ["exception", ""]),
     "only finished states have data": lambda core, a: setattr(a, "blob", b"1"),
-    "a result is pickled or not": lambda core, a: [
-        setattr(a, name, value)
-        for name, value in (("status", "finished"), ("blob", b"1"), ("value", 1))
-    ],
     "watchers wait for what is not here": lambda core, a: [
         setattr(a, name, value)
         for name, value in (("status", "finished"), ("blob", b"1"), ("watchers", Watcher(True)))
@@ -84,6 +81,14 @@ BREAKAGES = {
     "no submission is open between events": lambda core, a: setattr(core, "open_nbytes", 1),
     "all held states are known": lambda core, a: core.held.update({FutureState("b"): None}),
     "held are the states of that phase": lambda core, a: setattr(a, "phase", HELD),
+    "kept are the states of that phase": lambda core, a: setattr(a, "phase", KEPT),
+    "kept states are done": lambda core, a: [
+        setattr(a, "phase", KEPT),
+        core.kept.update({a: None}),
+    ],
+    "no input is left to be released between events": lambda core, a: core.temporary.update(
+        {"b": None}
+    ),
     "nothing is held while linked": lambda core, a: hold(core, "a"),
     "only sent states count for functions": lambda core, a: [
         count_for(core, F),

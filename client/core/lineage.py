@@ -1,0 +1,101 @@
+"""Submits tasks again after those of their inputs that the scheduler lacks. A part of the core.
+
+A record keeps the states of its inputs (`lineage`), also when their futures are gone. An input
+without a future is submitted for the task that reads it, and released right after. Neither it nor a
+result that this process has is to run for its own sake: such a row is *delivered*, and runs only
+when the scheduler needs it for another task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .recipes import has_recipe, recipe_of
+from .releasing import release
+from .submitting import add_row, close_submissions, submit
+from .tasks import GONE, HELD, KEPT, RELEASED, SENT, FutureState, TaskRecord, is_unreadable
+from .transitions import drop, move
+
+if TYPE_CHECKING:
+    from .state import ClientState
+    from .table import FutureTable
+
+
+def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | None:
+    """Submit a state that is held or kept, behind its inputs.
+
+    Returns:
+        None; or an input that failed, because of which the state was not submitted.
+    """
+    table = core.table.states
+    # Depth first, without recursion: a chain may be a million long.
+    stack: list[tuple[FutureState, TaskRecord | None]] = [(state, None)]
+    while stack:
+        current, task = stack.pop()
+        if current.phase == SENT or (current.phase == GONE and current.key in core.temporary):
+            continue
+        if task is not None:
+            if current.phase == GONE:
+                # Not in the table, so nothing else would release it.
+                add_row(core, task, current.key, is_delivered=True)
+                core.temporary[current.key] = None
+            else:
+                is_delivered = current.has_data or is_unreadable(current)
+                submit(core, current, task, is_delivered=is_delivered)
+                if core.recipes.is_constant(current):
+                    # The scheduler may have the key as a task of the user's function, and no other
+                    # that needs this one.
+                    drop(current)
+            continue
+        task = recipe_of(core, current)
+        if task is None:
+            continue
+        stack.append((current, task))
+        for needed in reversed(task.lineage):
+            again = table.get(needed.key) if needed.phase == GONE else None
+            if again is not None and (again.phase == SENT or has_recipe(again)):
+                needed = again  # it was submitted again, as another state
+            if is_doomed(needed):
+                return needed
+            if needed.phase in (GONE, HELD, KEPT) and has_recipe(needed):
+                stack.append((needed, None))
+    return None
+
+
+def supply(core: ClientState, states: list[FutureState]) -> None:
+    """Submit those of the inputs of a new task that a new scheduler does not have."""
+    for state in states:
+        if not core.is_linked and state.phase == SENT:
+            core.lent[state] = None
+        if state.phase != KEPT:
+            continue
+        if core.is_linked:
+            # Without a failed input that it had, the scheduler fails the new task.
+            submit_with_inputs(core, state)
+        elif has_recipe(state):
+            move(core, state, HELD)
+
+
+def release_temporary(core: ClientState) -> None:
+    """Release the inputs that were submitted for the tasks that read them."""
+    temporary, core.temporary = core.temporary, {}
+    close_submissions(core)
+    # A key that was only requested again, by another future, stays wanted.
+    release(core, [key for key in temporary if not is_held(core.table, key)])
+
+
+def is_doomed(state: FutureState) -> bool:
+    """Return whether dependents of this state cannot be computed: it failed, or was cancelled."""
+    failure = state.failure
+    return (
+        state.phase == GONE
+        and failure is not None
+        and failure[-1] != RELEASED
+        and not is_unreadable(state)
+    )
+
+
+def is_held(table: FutureTable, key: str) -> bool:
+    """Return whether there is a state of this key for which the scheduler is to keep the task."""
+    state = table.states.get(key)
+    return state is not None and state.phase not in (GONE, KEPT)

@@ -1,0 +1,184 @@
+"""What the client keeps to submit tasks again, within a limit. A part of the core.
+
+Another scheduler at the same address has none of the tasks, and a worker may lose the only copy of
+a result. So what was submitted is kept, as it was encoded, until no future needs it: `FutureState`
+refers to its record, and the record to the states of its inputs (`lineage`), also when their
+futures are gone. References are the only count of what is needed.
+
+- A small result needs no record: the pickled result, which is here, is the recipe. It becomes the
+  argument of a task that returns it (`Constants`), so the user's function does not run again.
+- Records of pending tasks, and those smaller than `SMALL_NBYTES`, are not counted: they cost no
+  more than the futures themselves.
+- Beyond the limit the oldest counted records go into a file (`SpillRecipes`). If they cannot be
+  written, they are dropped and counted: their results are lost with the last worker that has them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ...protocol.wire.payload import Blob, blob_nbytes
+from .events import RecipesSpilled, SpillRecipes, Warn
+from .tasks import DEFAULT_OPTIONS, NONE, FunctionRecord, FutureState, TaskColumns, TaskRecord
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+#: Memory for counted records, by default.
+LIMIT_NBYTES: Final = 256 << 20
+#: Records with fewer bytes of arguments are not counted.
+SMALL_NBYTES: Final = 1 << 10
+#: A result with more bytes is computed again rather than kept.
+MAX_CONSTANT_NBYTES: Final = 128 << 10
+
+
+#: In the records of constants, which are never submitted by a user.
+_NO_STATE: Final = FutureState("")
+
+
+class ConstantMaker(Protocol):
+    """Makes tasks that return a given value."""
+
+    @property
+    def function(self) -> tuple[bytes, bytes]:
+        """The id and the pickle of their function."""
+
+    def arguments(self, blob: Blob) -> Blob:
+        """Return the arguments for the value that `blob` is the pickle of."""
+
+
+class Recipes:
+    """The counted records of one client."""
+
+    def __init__(self, limit_nbytes: int, constants: ConstantMaker | None) -> None:
+        self.limit_nbytes = limit_nbytes
+        #: Sum over `counted`, once `_settle` has run.
+        self.nbytes = 0
+        #: {record: bytes in memory}, the oldest first.
+        self.counted: dict[weakref.ref[TaskRecord | TaskColumns], int] = {}
+        #: The records that are being written.
+        self.spilling: list[TaskRecord | TaskColumns] = []
+        #: Records that could not be kept.
+        self.n_dropped = 0
+        #: Records that are gone: any thread appends.
+        self._gone: deque[weakref.ref[TaskRecord | TaskColumns]] = deque()
+        self._constants = constants
+        self._function: FunctionRecord | None = None
+
+    def constant(self, blob: Blob, spec_hash: bytes | None) -> TaskRecord | None:
+        """Return a record of a task whose result is that of `blob`; None if it is too large."""
+        if self._constants is None or blob_nbytes(blob) > MAX_CONSTANT_NBYTES:
+            return None
+        if self._function is None:
+            function_id, pickled = self._constants.function
+            self._function = FunctionRecord(function_id, pickled, "constant")
+        arguments = self._constants.arguments(blob)
+        return TaskRecord(_NO_STATE, self._function, arguments, NONE, DEFAULT_OPTIONS, spec_hash)
+
+    def is_constant(self, state: FutureState) -> bool:
+        """Return whether the recipe of a state is its result, not the call of the user."""
+        return state.spec is None or state.spec.function is self._function
+
+    def count(self, record: TaskRecord | TaskColumns) -> None:
+        """Count a record that is kept although its task is done."""
+        record.is_counted = True
+        nbytes = record.nbytes
+        if nbytes >= SMALL_NBYTES:
+            self.counted[weakref.ref(record, self._gone.append)] = nbytes
+            self.nbytes += nbytes
+
+    def to_spill(self) -> list[TaskRecord | TaskColumns]:
+        """Return the oldest records that are too many; [] if there are none, or some under way."""
+        if self.nbytes <= self.limit_nbytes or self.spilling:
+            return []
+        self._settle()
+        excess = self.nbytes - self.limit_nbytes * 3 // 4
+        if self.nbytes <= self.limit_nbytes:
+            return []
+        for reference, nbytes in self.counted.items():
+            record = reference()
+            if record is not None:
+                self.spilling.append(record)
+                excess -= nbytes
+                if excess <= 0:
+                    break
+        return self.spilling
+
+    def take_spilled(self, args: Sequence[Blob | Sequence[Blob]] | None) -> int:
+        """Replace the arguments of the records that were written; None = they cannot be kept.
+
+        Returns:
+            The number of records that were dropped.
+        """
+        records, self.spilling = self.spilling, []
+        for i, record in enumerate(records):
+            self.nbytes -= self.counted.pop(weakref.ref(record), 0)
+            if args is None:
+                record.args = None  # type: ignore[assignment]  # see `recipe_of`
+                record.lineage = NONE if isinstance(record, TaskRecord) else {}
+            else:
+                record.args = args[i]
+        n_dropped = len(records) if args is None else 0
+        self.n_dropped += n_dropped
+        return n_dropped
+
+    def _settle(self) -> None:
+        while self._gone:
+            self.nbytes -= self.counted.pop(self._gone.popleft(), 0)
+
+
+def has_recipe(state: FutureState) -> bool:
+    """Return whether a state can be submitted (again)."""
+    spec = state.spec
+    if spec is None:
+        return state.blob is not None and blob_nbytes(state.blob) <= MAX_CONSTANT_NBYTES
+    return spec.args is not None
+
+
+def recipe_of(core: ClientState, state: FutureState) -> TaskRecord | None:
+    """Return the record from which a state can be submitted; None if there is none."""
+    spec = state.spec
+    if spec is None:
+        blob = state.blob
+        if blob is None:
+            return None
+        # Once released, another task may have the name.
+        is_known = core.table.states.get(state.key) is state
+        hashes = core.table.spec_hashes([state.key]) if is_known else []
+        return core.recipes.constant(blob, hashes[0] if hashes else None)
+    return None if spec.args is None else spec.row(state.key)
+
+
+def keep_result(core: ClientState, state: FutureState) -> None:
+    """Keep a pickled result that nobody reads any more only as a recipe, if it is one."""
+    if state.spec is None:
+        state.spec = record = recipe_of(core, state)
+        if record is not None:
+            core.recipes.count(record)
+    state.blob = None
+
+
+def spill(core: ClientState) -> None:
+    """Have the oldest records written into a file if they are too many."""
+    records = core.recipes.to_spill()
+    if records:
+        core.after.append(SpillRecipes(records))
+
+
+def on_spilled(core: ClientState, event: RecipesSpilled, _now: float) -> None:
+    """Replace the records in memory by those in the file, or drop them."""
+    is_first = not core.recipes.n_dropped
+    n = core.recipes.take_spilled(event.args)
+    if n and is_first:
+        core.after.append(
+            Warn(
+                f"what is needed to compute results again takes more than "
+                f"{core.recipes.limit_nbytes >> 20} MiB, and could not be written to a file "
+                f"({event.reason}): if the scheduler or a worker is lost, some results may be lost "
+                "with it; release futures that are not needed, give the client a larger "
+                "recovery_memory=, or set TMPDIR to a folder with more room"
+            )
+        )
