@@ -4,9 +4,9 @@ once.
     python -m benchmarks.bench_scheduler --tasks 200000 --workers 2 --shape map --profile
 
 There are no sockets, no codec and no user code, so the figure is the cost of the scheduler's
-decisions: only the time inside `handle` counts. A run submits in batches as a client does, answers
-every assignment in the order in which it was made, and releases everything at the end; a state that
-still knows a task then is a wrong result.
+decisions: only the CPU time inside `handle` counts. A run submits in batches as a client does,
+answers every assignment in the order in which it was made, and releases everything at the end; a
+state that still knows a task then is a wrong result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ARGS = b"\x80\x05K\x01\x85\x94."
 
 @dataclass(slots=True)
 class Outcome:
-    """`n_finished` results came to the client in `seconds` spent inside the scheduler's core."""
+    """`n_finished` results came to the client in `seconds` of CPU inside the scheduler's core."""
 
     n_finished: int
     seconds: float
@@ -79,9 +79,9 @@ class _Bench:
                 self._handle(self._answers.popleft())
 
     def _handle(self, event: Event) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         self.state.handle(event, start)
-        self.seconds += time.perf_counter() - start
+        self.seconds += time.process_time() - start
         self.n_events += 1
         refusals = [x.reason for x in self.state.after if isinstance(x, CloseConnection)]
         if refusals:

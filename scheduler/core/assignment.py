@@ -3,7 +3,10 @@
 Shares. The workers with room get contiguous stretches of the queue, each its equal share or until
 its backlog is full: neighbours in the queue mostly share inputs, and few tasks spread over all
 workers. A worker holds work for `BACKLOG_NS` a thread as measured for each function: thousands of
-10 us tasks, and none behind one that holds its thread for longer than that.
+10 us tasks, and none behind one that holds its thread for longer than that. Messages are few: a
+share of very short tasks is so large that the messages do not take longer than the tasks, and a
+worker with half of its backlog left is not refilled, as long as one client's tasks are queued in
+order and nothing else is (`ReadyQueue.is_plain`); else a task may be urgent, and any room is used.
 
 Newcomers. A client that had nothing queued does not wait until a full worker has room: its first
 task goes there at once, and runs after the chunk under way (workers give clients turns, too).
@@ -19,15 +22,15 @@ be thousands of classes: no room is kept for each of them and each worker. `take
 that may have something left for one of them. A class looks for those that fit when it is visited;
 after a pass there are none, until a worker finishes something or a class has a task again.
 
-Nothing here looks at all workers or all tasks: `TaskClass.open`, `takers`, `idle`, `loaded` are
-kept up to date by `_refresh`.
+Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `takers`, `idle` and
+`loaded` are kept up to date by `_refresh`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import islice
-from math import inf
+from math import inf, isqrt
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +38,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.payload import Blob
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import decide_worker, queue_cost_ns
+from .prefixes import Prefix
 from .tasks import (
     MEMORY,
     PROCESSING,
@@ -54,11 +58,18 @@ if TYPE_CHECKING:
 AHEAD_MAX_MISSING: Final = 4
 #: Backlog that is worked off sooner than this (per thread) is not worth asking back.
 WORTH_RETURNING_NS: Final = 5_000_000
+#: A worker that should have finished its work is looked at when it has reported nothing for this
+#: long: the machine may be busy, and what it gives back must be sent and fetched again.
+SILENCE_S: Final = 0.01
 #: A worker is asked no more often, and less often each time that it has finished nothing since:
 #: what it gave back may have had to come back to it.
 RETURN_INTERVAL_S: Final = 0.02
+#: Time that a message to a worker, and its answer, take here, apart from the rows.
+MESSAGE_NS: Final = 50_000
 #: A worker that holds so much more than its backlog gets no task of a newcomer.
 MAX_EXCESS_NS: Final = 5_000_000
+#: Tasks of a loaded worker looked at.
+MAX_RETURNED_SEEN: Final = 16
 #: Time passes before workers are looked at for this again, seconds.
 LEAST_WAIT_S: Final = 0.001
 #: Loaded workers looked at in one pass.
@@ -126,6 +137,11 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
     The first ones take the room that there is; a class that was served is the last one next time.
     """
     ready = state.ready
+    if not (len(ready) == 1 and next(iter(ready)).queue.is_plain):
+        for task_class in ready:
+            if task_class.partly:
+                task_class.open.update(task_class.partly)
+                task_class.partly.clear()
     classes = [c for c in ready if c.open or c.resources or c.queue.rotation.has_new_lane]
     least: dict[str, float] = {}
     if state.takers:
@@ -214,11 +230,14 @@ def _assign_class(
             continue
         share = -(-queue.n // n_unvisited)
         n_unvisited -= 1
-        while share > 0:
+        n_given = 0
+        while n_given < share:
             task = queue.pop()
             if task is None:
                 break
-            share -= 1
+            if not n_given:
+                share = max(share, _least_share(queue.n, task.group.prefix))
+            n_given += 1
             target = decide_worker(task, ws, state.now) if task.dependencies else ws
             queue.left_ns -= task.group.prefix.estimate_ns
             assign(state, drafts, task, target)
@@ -230,6 +249,18 @@ def _assign_class(
         del members_open[ws]
         if ws.has_room_for(task_class):
             members_open[ws] = None
+
+
+def _least_share(n_queued: int, prefix: Prefix) -> int:
+    """Return how many short tasks should go in one message.
+
+    The scheduler makes messages one after the other, so n tasks in shares of s take n / s messages,
+    and the last share its time after that: the sum is least if a share is about the root of n times
+    the ratio of the two times.
+    """
+    if not prefix.n_finished:
+        return 1
+    return isqrt(n_queued * MESSAGE_NS // prefix.estimate_ns)
 
 
 def _let_newcomer_in(
@@ -392,12 +423,17 @@ def _refresh(state: SchedulerState) -> None:
         for task_class in ws.classes:
             if task_class.resources:
                 continue
-            if not is_stuck and ws.has_room_for(task_class):
+            if is_stuck or not ws.has_room_for(task_class):
+                task_class.open.pop(ws, None)
+                task_class.partly.pop(ws, None)
+            elif ws.wants_more:
+                task_class.partly.pop(ws, None)
                 task_class.open[ws] = None
                 if not n_busy:
                     task_class.open.move_to_end(ws, last=False)
             else:
                 task_class.open.pop(ws, None)
+                task_class.partly[ws] = None
     state.touched.clear()
 
 
@@ -411,6 +447,9 @@ def _ask_back(state: SchedulerState) -> None:
     wait_s = inf
     for ws in list(islice(state.loaded, MAX_LOADED_SEEN)):
         left_s = _time_to_ask(ws, state.now)
+        if left_s <= 0 and not _has_movable(ws):
+            ws.last_asked = state.now
+            left_s = RETURN_INTERVAL_S
         if left_s > 0:
             # Others get their turn at the next pass.
             del state.loaded[ws]
@@ -441,8 +480,18 @@ def _time_to_ask(ws: WorkerHandle, now: float) -> float:
     left_s = ws.last_asked + interval_s - now
     if queue_cost_ns(ws, now) < WORTH_RETURNING_NS:
         # It counts as busy for at least the time that has passed since it finished something.
-        left_s = max(left_s, ws.last_progress + WORTH_RETURNING_NS / 1e9 - now)
+        left_s = max(left_s, ws.last_progress + SILENCE_S - now)
     return left_s
+
+
+def _has_movable(ws: WorkerHandle) -> bool:
+    """Return whether one of the tasks that a worker would return could start on another one.
+
+    Those of a chain that was assigned ahead could not.
+    """
+    n_unstarted = max(len(ws.processing) - ws.nthreads, 1)
+    last = islice(reversed(ws.processing.values()), min(n_unstarted, MAX_RETURNED_SEEN))
+    return any(all(d.state == MEMORY for d in task.dependencies) for task in last)
 
 
 def _look_again(state: SchedulerState, delay_s: float) -> None:

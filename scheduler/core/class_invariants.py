@@ -28,12 +28,14 @@ def _lively(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     if task_class.resources:
         return []
     with_room = [ws for ws in _members(state, task_class) if ws.has_room_for(task_class)]
-    return [ws for ws in with_room if ws in task_class.open or not ws.is_stuck(state.now)]
+    known = {**task_class.open, **task_class.partly}
+    return [ws for ws in with_room if ws in known or not ws.is_stuck(state.now)]
 
 
 def _fitting(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     if not task_class.resources:
-        return list(task_class.open)
+        is_plain = len(state.ready) == 1 and task_class.queue.is_plain
+        return [*task_class.open, *(() if is_plain else task_class.partly)]
     return [
         ws
         for ws in task_class.members
@@ -113,7 +115,7 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
     "no task is queued while no worker may run it": lambda s: [
         c.restrictions for c in s.classes.values() if c.queue and not c.members
     ],
-    "no task is queued while a worker has room for it": lambda s: [
+    "no task is queued while a worker has room for it and wants it": lambda s: [
         (*c.queue.items()[:1], *found)
         for c in s.classes.values()
         if c.queue and (found := _fitting(s, c))
@@ -138,7 +140,10 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
     "takers are registered and have resources": lambda s: [
         ws for ws in s.takers if not ws.resources or s.workers.get(ws.peer) is not ws
     ],
-    "open are the members with room, except stuck ones": lambda s: _of_class(
-        s, lambda c: c.open, lambda c: _lively(s, c)
+    "open and partly are the members with room, except stuck ones": lambda s: _of_class(
+        s, lambda c: [*c.open, *c.partly], lambda c: _lively(s, c)
     ),
+    "partly are members that do not want more": lambda s: [
+        (c.restrictions, ws) for c in s.classes.values() for ws in c.partly if ws.wants_more
+    ],
 }

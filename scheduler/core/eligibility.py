@@ -48,6 +48,7 @@ def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
     for task_class in classes:
         del task_class.members[ws]
         task_class.open.pop(ws, None)
+        task_class.partly.pop(ws, None)
         if not task_class.members:
             if task_class.allow_other_workers:
                 fill_class(state, task_class)
@@ -97,6 +98,7 @@ def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
         members = [ws for ws in staying if may_run(ws, task_class, strictly=False)]
     task_class.members = dict.fromkeys(members)
     task_class.open.clear()
+    task_class.partly.clear()
     for ws in members:
         ws.classes[task_class] = None
     if task_class.resources:

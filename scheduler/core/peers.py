@@ -111,6 +111,14 @@ class WorkerHandle:
         return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
 
     @property
+    def wants_more(self) -> bool:
+        """True if it should be given more, of what it has room for, although it is not idle.
+
+        Half of the backlog is enough until then, if each thread has a task that waits for it.
+        """
+        return self.occupancy_ns * 2 < self.backlog_ns or self.n_busy < 2 * self.nthreads
+
+    @property
     def n_busy(self) -> int:
         """The number of attempts that may hold its threads."""
         return len(self.processing) + len(self.zombies)

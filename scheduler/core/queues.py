@@ -96,6 +96,12 @@ class ReadyQueue(Generic[_Item]):
     def __len__(self) -> int:
         return self.n
 
+    @property
+    def is_plain(self) -> bool:
+        """True if its items are those of one client in the order in which they came."""
+        lanes = self.rotation.lanes
+        return len(lanes) == 1 and not next(iter(lanes.values())).heap
+
     def lane(self, priority: int, client: int) -> Lane[_Item]:
         """Return the lane to which a client's items of this (user) priority are pushed."""
         level = level_of(priority)

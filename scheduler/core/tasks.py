@@ -62,6 +62,7 @@ class TaskClass:
         "members",
         "n_tasks",
         "open",
+        "partly",
         "queue",
         "resources",
         "unrunnable",
@@ -91,9 +92,11 @@ class TaskClass:
         self.unrunnable_notice: Deadline | None = None
         #: workers that may run it
         self.members: dict[WorkerHandle, None] = {}
-        #: those of `members` that have room for one more (`WorkerHandle.has_room`), idle ones
-        #: first; empty for a class with resources
+        #: those of `members` that have room for one more (`WorkerHandle.has_room`) and want more
+        #: (`WorkerHandle.wants_more`), idle ones first; empty for a class with resources
         self.open: OrderedDict[WorkerHandle, None] = OrderedDict()
+        #: those that have room and do not want more; some may be in `open` instead
+        self.partly: OrderedDict[WorkerHandle, None] = OrderedDict()
         #: tasks of this class that are not forgotten; at 0 the class is dropped (the default class
         #: stays)
         self.n_tasks = 0

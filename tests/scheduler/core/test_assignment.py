@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.assignment import WORTH_RETURNING_NS
+from weft.scheduler.core.assignment import SILENCE_S
 from weft.scheduler.core.state import SchedulerState
 
 from ..builders import Board, assigned, assignment, dropped, graph
@@ -285,7 +285,7 @@ def test_work_that_is_done_soon_is_asked_back_when_it_takes_longer(board):
     board.send(client, graph(keys(3)))
     board.worker("idle")
     assert busy not in board.out
-    assert board.state.next_deadline == pytest.approx(board.now + WORTH_RETURNING_NS / 1e9)
+    assert board.state.next_deadline == pytest.approx(board.now + SILENCE_S)
     out = board.tick(board.state.next_deadline - board.now)
     assert out[busy] == [m.ReturnAttempts(count=1)]
 
@@ -441,3 +441,61 @@ def test_a_class_finds_what_others_left_of_a_worker_that_was_no_taker(board):
     assert list(assigned(out, worker)) == ["c"]
     out = board.send(client, graph("d", resources={"gpu": 1.0}, blob=None))
     assert list(assigned(out, worker)) == ["d"]
+
+
+# -- few messages for short tasks -----------------------------------------------------------------
+def test_short_tasks_go_to_few_workers_in_shares_that_are_worth_a_message(board):
+    client = board.client()
+    workers = [board.worker(f"w{i}") for i in range(100)]
+    learn(board, client, workers[0], us=10)
+    out = board.send(client, graph(keys(1000)))
+    sizes = [len(assigned(out, ws)) for ws in workers if ws in out]
+    assert sum(sizes) == 1000
+    assert 10 <= len([n for n in sizes if n]) <= 30
+    out = board.send(client, graph(keys(100, "long"), function="long"))
+    assert all(len(assigned(out, ws)) == 1 for ws in workers[50:]), "their time is not known"
+
+
+def test_a_worker_is_refilled_in_one_message_when_half_of_its_work_is_done(board):
+    client, worker = board.client(), board.worker()
+    learn(board, client, worker, us=1000)
+    running = list(assigned(board.send(client, graph(keys(100))), worker))
+    assert len(running) == 30
+    sizes = []
+    for _ in range(40):
+        out = board.finish(worker, running.pop(0), us=1000)
+        new = list(assigned(out, worker))
+        running += new
+        sizes.append(len(new))
+    assert [n for n in sizes if n] == [16, 16]
+    assert min(n for n in sizes if n) > 10
+
+
+def test_any_room_is_used_while_several_clients_wait(board):
+    alice, bob, worker = board.client("alice"), board.client("bob"), board.worker()
+    learn(board, alice, worker, us=1000)
+    (*first, _) = list(assigned(board.send(alice, graph(keys(100))), worker))[:4]
+    board.send(bob, graph(keys(100, "b")))
+    out = board.finish(worker, *first, us=1000)
+    assert len(assigned(out, worker)) == 2, "a task of bob went there at once"
+
+
+def test_an_urgent_task_does_not_wait_until_half_of_the_work_is_done(board):
+    client, worker = board.client(), board.worker()
+    learn(board, client, worker, us=1000)
+    (*first, _) = list(assigned(board.send(client, graph(keys(100))), worker))[:3]
+    board.send(client, graph("first urgent", priority=5))
+    assert board.states("first", "urgent") == ["processing", "queued"]
+    out = board.finish(worker, *first, us=1000)
+    assert list(assigned(out, worker)) == ["urgent"]
+
+
+@pytest.mark.parametrize("others", [[], ["free"]])
+def test_a_chain_that_was_assigned_ahead_is_not_asked_back_for_its_own_sake(board, others):
+    client, busy = board.client(), board.worker("busy")
+    chain = [f":c{i} -> c{i + 1}" for i in range(12)]
+    board.send(client, graph("c0", *others, *chain))
+    assert len(board.state.workers[busy].processing) == 13 + len(others)
+    board.worker("idle")
+    out = board.tick(1.0)
+    assert board.state.workers[busy].return_asked == bool(others), out

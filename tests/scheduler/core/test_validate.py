@@ -144,7 +144,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         "aside"
     ).group.task_class.members.update({b.w: None}),
     "no task is queued while no worker may run it": lambda b: b.classy.members.clear(),
-    "no task is queued while a worker has room for it": lambda b: b.w.free_resources.update(r=9.0),
+    "no task is queued while a worker has room for it and wants it": lambda b: (
+        b.w.free_resources.update(r=9.0)
+    ),
     "the level of a class is that of its best queued task": lambda b: setattr(
         b.classy, "level", 1 << 30
     ),
@@ -157,8 +159,11 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "a member of a class has the class among its own": lambda b: b.w.classes.clear(),
     "takers are registered and have resources": lambda b: b.state.takers.update({Broken().w: None}),
-    "open are the members with room, except stuck ones": lambda b: (
+    "open and partly are the members with room, except stuck ones": lambda b: (
         b.state.default_class.open.clear()
+    ),
+    "partly are members that do not want more": lambda b: b.state.default_class.partly.update(
+        {b.w: None}
     ),
     # Links between tasks, and between tasks and clients.
     "tasks are filed by key": lambda b: b.set("processing", "key", "other"),
