@@ -20,18 +20,98 @@ from . import scheduler, token, worker  # noqa: F401 - each adds its command to 
 from .group import fail, scheduler_options, weft
 from .hints import Command
 
+_connection_file_option = click.option(
+    "--connection-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
+)
 
-@weft.command(cls=Command)
-@scheduler_options
+
+@weft.command(cls=Command, short_help="Show a running cluster, or one task.")
+@click.argument("arguments", nargs=-1, metavar="[ADDRESS] [KEY]")
+@_connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
-def info(address: str | None, connection_file: Path | None, as_json: bool) -> None:
-    """Show a running cluster: its workers, clients and tasks."""
+def info(arguments: tuple[str, ...], connection_file: Path | None, as_json: bool) -> None:
+    """Show a running cluster: its workers, clients and tasks.
+
+    With the KEY of a task (future.key): its state, the reason for it, where it is, what it needs,
+    and what happened to it lately. An argument like tcp://host:8786 is the scheduler's ADDRESS.
+    """
     import json
 
-    from .info import ask, describe
+    from .info import ask_cluster, ask_task, asking, describe, describe_task
 
-    found, address = ask(None if connection_file is None else str(connection_file), address)
+    address, keys = _split(arguments)
+    if len(keys) > 1:
+        raise click.UsageError(f"one key is expected, not {len(keys)}: {' '.join(keys)}")
+    path = None if connection_file is None else str(connection_file)
+    if keys:
+        task, _ = asking(path, address, lambda viewer: ask_task(viewer, keys[0]))
+        click.echo(json.dumps(task, indent=2) if as_json else describe_task(task))
+        return
+    found, address = asking(path, address, ask_cluster)
     click.echo(json.dumps(found, indent=2) if as_json else describe(found, address))
+
+
+def _split(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
+    """Return the address among the arguments, which comes first, and the others."""
+    from .info import is_address
+
+    if arguments and is_address(arguments[0]):
+        return arguments[0], list(arguments[1:])
+    return None, list(arguments)
+
+
+# --- weft logs ------------------------------------------------------------------------------------
+
+
+@weft.command(cls=Command, short_help="Show the latest log lines of the scheduler and the workers.")
+@scheduler_options
+@click.option(
+    "--worker",
+    "workers",
+    multiple=True,
+    metavar="NAME",
+    help="Only of this worker, named by name, address or host; may be repeated.",
+)
+@click.option(
+    "-n",
+    "n",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Number of lines, of all processes together.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a list of records, for programs.")
+def logs(
+    address: str | None,
+    connection_file: Path | None,
+    workers: tuple[str, ...],
+    n: int,
+    as_json: bool,
+) -> None:
+    """Show the latest log lines of the scheduler and the workers, merged by time.
+
+    Each process keeps about 1 MiB: what weft and the tasks log, from its --log-level on. Processes
+    that do not answer are named on standard error; the exit code is 1 then. It takes a connection
+    file of the role client.
+    """
+    import json
+
+    from .info import asking
+    from .logs import as_plain, ask_logs, show
+
+    path = None if connection_file is None else str(connection_file)
+    (rows, errors), _ = asking(path, address, lambda viewer: ask_logs(viewer, workers, n))
+    if as_json:
+        click.echo(json.dumps([as_plain(row) for row in rows], indent=2))
+    else:
+        for row in rows:
+            click.echo(show(row))
+    for error in errors:
+        click.echo(f"weft logs: {error}", err=True)
+    if errors:
+        sys.exit(1)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,36 +1,110 @@
-"""`weft info`: requests a scheduler's description and formats it for display."""
+"""`weft info`: the description of a cluster or of one task, formatted for display."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
-from ...protocol.errors import CommError
+from ...protocol.errors import CommError, NoAnswer, QuestionFailed
 from ...protocol.wording import counted
 from ..http.viewer import Viewer, describe_cluster
 from ..settings import format_bytes
 from .finding import find_scheduler
 
+T = TypeVar("T")
 
-def ask(connection_file: str | None, address: str | None) -> tuple[dict[str, Any], str]:
-    """Return a cluster's description and the address at which it answered.
+#: A process that has not answered after this is reported.
+TIMEOUT_S: Final = 10.0
+#: tcp://host:port and the like, or host:port.
+_ADDRESS: Final = re.compile(r"[a-z]+://|[\w.-]+:\d+$|\[[0-9a-f:]+\]:\d+$")
+
+
+def asking(
+    connection_file: str | None,
+    address: str | None,
+    question: Callable[[Viewer], Awaitable[T]],
+) -> tuple[T, str]:
+    """Connect as a viewer, ask, and return the answer and the address at which it was given.
 
     Raises:
-        WeftError: there is none, or it cannot be reached.
+        WeftError: there is no scheduler, or it cannot be reached, or it does not answer.
     """
     found = find_scheduler(connection_file, address)
 
-    async def run() -> dict[str, Any]:
+    async def run() -> T:
         viewer = Viewer()
         await viewer.open(found.addresses[0], found.to_security())
         try:
-            return await describe_cluster(viewer, timeout_s=10.0)
+            return await question(viewer)
+        except NoAnswer:
+            raise
         except TimeoutError:
             raise CommError("the scheduler does not answer", found.addresses[0]) from None
         finally:
             viewer.close()
 
     return asyncio.run(run()), found.addresses[0]
+
+
+async def ask_cluster(viewer: Viewer) -> dict[str, Any]:
+    """Return the description of the cluster."""
+    return await describe_cluster(viewer, TIMEOUT_S)
+
+
+async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
+    """Return the description of a task, with its story.
+
+    Raises:
+        QuestionFailed: the scheduler does not know it.
+    """
+    arguments = {"keys": [key]}
+    pages = viewer.ask("tasks", arguments, TIMEOUT_S)
+    tasks: list[dict[str, Any]] = [task async for page in pages for task in page["tasks"]]
+    lines = viewer.ask("story", arguments, TIMEOUT_S)
+    story = [[age_s, what] async for page in lines for age_s, _, what in page["story"]]
+    if tasks:
+        return {**tasks[0], "story": story}
+    if not story:
+        raise QuestionFailed(
+            f"the scheduler knows no task {key!r}: no client holds a future of it, or it was never "
+            "submitted; future.key is the whole name"
+        )
+    return {"key": key, "state": "forgotten", "why": "no client needs it any more", "story": story}
+
+
+def is_address(text: str) -> bool:
+    """Return whether an argument of a command is an address, and not the key of a task."""
+    return _ADDRESS.match(text) is not None
+
+
+def describe_task(task: dict[str, Any]) -> str:
+    """Format the description of a task for display."""
+    rows = [("why", task["why"])]
+    if task["state"] != "forgotten":
+        holders = _named(task["holders"], task["n_holders"])
+        rows += [
+            ("function", task["function"]),
+            ("worker", f"{task['worker']}  {task['worker_address']}" if task["worker"] else ""),
+            ("result", "" if task["nbytes"] is None else format_bytes(task["nbytes"])),
+            ("holders", holders),
+            ("inputs", _named(task["inputs"], task["n_inputs"])),
+            ("read by", _named(task["dependents"], task["n_dependents"])),
+            ("wanted by", ", ".join(task["wanted_by"])),
+            ("may run on", task["restrictions"]),
+            ("raised", f"{counted(task['n_exceptions'], 'time')}" if task["n_exceptions"] else ""),
+        ]
+        rows += [("died under it", reason) for reason in task["deaths"]]
+    lines = [f"task {task['key']}: {task['state']}"]
+    lines += [f"  {name:13}  {text}" for name, text in rows if text]
+    lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]
+    return "\n".join(lines)
+
+
+def _named(names: list[str], n: int) -> str:
+    more = f" and {n - len(names)} more" if n > len(names) else ""
+    return ", ".join(names) + more
 
 
 def describe(info: dict[str, Any], address: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ...protocol.errors import (
     CommClosed,
     CommError,
+    NoAnswer,
     NotPermitted,
     ProtocolError,
     QuestionFailed,
@@ -32,6 +33,7 @@ from ...protocol.wire.messages import (
     Metrics,
     Unsupported,
 )
+from ...protocol.wire.messages.questions import NO_ANSWER
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -87,23 +89,46 @@ class Viewer:
         name: str,
         arguments: dict[str, Any] | None = None,
         timeout_s: float = ANSWER_TIMEOUT_S,
+        *,
+        to: str = "",
+        process: str = "",
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the pages of the scheduler's answer to a question.
+        """Yield the pages of the answer to a question.
+
+        Args:
+            name: of the question.
+            arguments: of the question, plain data.
+            timeout_s: for each page.
+            to: the id of the worker or supervisor that is asked; "" = the scheduler.
+            process: its name, for errors.
 
         Raises:
-            TimeoutError: it did not answer a page in time.
-            QuestionFailed: it does not know the question, or refuses it.
+            TimeoutError: no page came in time; a `NoAnswer` if the process was to answer it.
+            QuestionFailed: it does not know the question, or an argument is not valid.
+            NotPermitted: the token does not permit this question.
             WeftError: the connection is gone.
         """
         page = ""
         while True:
-            request = self._next_request()
-            question = Ask(request=request, name=name, arguments=arguments or {}, page=page)
-            answer = await self._wait(self._send(question), timeout_s)
+            question = Ask(
+                request=self._next_request(),
+                name=name,
+                arguments=arguments or {},
+                page=page,
+                to=to,
+            )
+            try:
+                answer = await self._wait(self._send(question), timeout_s)
+            except TimeoutError:
+                self._answers.pop(question.request, None)
+                if not to:
+                    raise
+                raise NoAnswer(f"it did not answer within {timeout_s:g} s", process) from None
             if isinstance(answer, AskFailed):
-                raise QuestionFailed(answer.text)
+                failed = NoAnswer if answer.kind == NO_ANSWER else QuestionFailed
+                raise failed(answer.text, process)
             if isinstance(answer, Denied):
-                what = f"the question {name!r} to the scheduler"
+                what = f"the question {name!r} to {process or 'the scheduler'}"
                 raise NotPermitted(what, answer.needed, answer.level)
             assert isinstance(answer, Answer)
             yield answer.info
