@@ -98,6 +98,9 @@ class Bench:
     def connect(self, epoch=0):
         return self.sent(Connected(epoch))
 
+    def handle_connected(self, **facts):
+        return self.handle(Connected(**facts))
+
     def do(self, *operations):
         return self.sent(Operations(list(operations)))
 

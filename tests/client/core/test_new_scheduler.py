@@ -1,0 +1,326 @@
+"""The client's core meets a scheduler of another epoch, which has none of its tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.events import (
+    Cancel,
+    ClientTick,
+    Confirm,
+    Disconnected,
+    Loaded,
+    Operations,
+    ResultsFetched,
+    Unreadable,
+    Want,
+    Warn,
+    Watch,
+)
+from weft.client.core.recipes import SMALL_NBYTES
+from weft.client.core.sessions import PATIENCE_TICKS
+from weft.client.core.state import ClientState
+from weft.client.core.tasks import NO_VALUE
+from weft.client.core.validate import validate
+from weft.protocol.wire.messages import (
+    KeysInMemory,
+    KeysPending,
+    KeysUnknown,
+    Recovered,
+    Recovering,
+    ReleaseKeys,
+    Resubmitted,
+    SubmitTasks,
+    WantKeys,
+)
+
+from .test_state import Bench, Listener, erred, in_memory, ready
+
+
+class Constants:
+    function = (b"c" * 16, b"<c>")
+
+    @staticmethod
+    def arguments(blob):
+        return b"=" + blob
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    bench.core = ClientState(bench.table, Constants())
+    assert bench.connect(epoch=1) == []
+    yield bench
+    validate(bench.core)
+
+
+def restart(bench):
+    bench.sent(Disconnected())
+    return bench.connect(epoch=bench.core.epoch + 1)
+
+
+def rows(messages):
+    """Return `{key: (function, arguments)}` of all submissions, in order."""
+    return {
+        key: (message.functions[place], args)
+        for message in messages
+        if isinstance(message, SubmitTasks)
+        for key, place, args in zip(message.keys, message.function_of, message.args, strict=True)
+    }
+
+
+def of(messages, kind):
+    return [message for message in messages if isinstance(message, kind)]
+
+
+def test_what_is_pending_is_submitted_at_once_in_order_and_nothing_is_asked(bench):
+    bench.do(bench.task("b"), bench.task("a"), bench.task("c", "b", "a"))
+    messages = restart(bench)
+    assert [*rows(messages)] == ["b", "a", "c"]
+    assert messages[0].function_blobs == [b"<f>"]
+    assert not of(messages, WantKeys)
+    assert messages[-1] == Resubmitted()
+    # The session has begun: the next call goes out at once.
+    assert [*rows(bench.do(bench.task("d", "c")))] == ["d"]
+
+
+def test_the_first_scheduler_is_not_told_that_everything_was_submitted_again():
+    bench = Bench()
+    bench.do(bench.task("a"))
+    (message,) = bench.connect(epoch=7)
+    assert message.keys == ["a"]
+
+
+def test_a_large_result_is_submitted_again_and_stays_finished(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(in_memory(["a"]))
+    assert [*rows(restart(bench))] == ["a"]
+    assert (a.state.status, a.state.phase) == ("finished", "sent")
+    bench.hear(KeysInMemory(keys=["a"], nbytes=[100], holder_of=[0], holders=["tcp://v:1"]))
+    assert a.state.location == ("tcp://v:1", 100)
+
+
+def test_a_large_result_whose_workers_are_gone_is_pending_again(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(in_memory(["a"]))
+    restart(bench)
+    bench.hear(KeysPending(keys=["a"]))
+    assert a.state.status == "pending"
+
+
+def test_a_released_input_of_a_large_result_is_submitted_for_it_and_released(bench):
+    a, b = bench.task("a"), bench.task("b", "a")
+    bench.do(a, b)
+    bench.hear(in_memory(["a"]), in_memory(["b"]))
+    bench.do(a.state)
+    messages = restart(bench)
+    assert [*rows(messages)] == ["a", "b"]
+    assert messages[-2:] == [ReleaseKeys(keys=["a"]), Resubmitted()]
+
+
+def test_a_small_result_stays_here_until_a_task_reads_it(bench):
+    a = bench.task("a")
+    bench.do(a, bench.task("b"))
+    bench.hear(ready(["a"]))
+    assert [*rows(restart(bench))] == ["b"]
+    assert a.state.phase == "kept"
+    assert bench.do(bench.task("x")) != []
+    found = rows(bench.do(bench.task("c", "a")))
+    assert found["a"] == (b"c" * 16, b"=result of a")
+    assert [*found] == ["a", "c"]
+    # Only once.
+    assert [*rows(bench.do(bench.task("d", "a")))] == ["d"]
+    assert bench.do(a.state) == [ReleaseKeys(keys=["a"])]
+
+
+def test_a_small_result_is_submitted_before_the_pending_task_that_reads_it(bench):
+    a = bench.task("a", named=b"h" * 16)
+    bench.do(a, bench.task("b", "a"))
+    bench.hear(ready(["a"]))
+    messages = restart(bench)
+    assert [*rows(messages)] == ["a", "b"]
+    assert rows(messages)["a"][1] == b"=result of a"
+    assert of(messages, SubmitTasks)[0].spec_hashes[0] == b"h" * 16
+
+
+def test_a_small_result_without_a_future_is_still_the_input_of_a_pending_task(bench):
+    a = bench.task("a")
+    bench.do(a, bench.task("b", "a"))
+    bench.hear(ready(["a"]))
+    bench.do(a.state)
+    messages = restart(bench)
+    assert rows(messages)["a"] == (b"c" * 16, b"=result of a")
+    assert messages[-2:] == [ReleaseKeys(keys=["a"]), Resubmitted()]
+
+
+@pytest.mark.parametrize("n", [10, SMALL_NBYTES])
+def test_a_small_result_that_was_read_is_what_it_was_when_it_came(bench, n):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(ready(["a"], bytes(n)))
+    a.state.value = ["changed by the user"]
+    if n >= SMALL_NBYTES:
+        bench.do(Loaded(a.state))
+        assert a.state.blob is None
+    restart(bench)
+    found = rows(bench.do(bench.task("b", "a")))
+    assert found["a"] == (b"c" * 16, b"=" + bytes(n) + b"a")
+
+
+def test_a_large_result_that_was_fetched_is_submitted_by_its_call(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(in_memory(["a"]))
+    _, (fetch,) = bench.handle(Operations([Watch(Listener(wants_data=True), [a.state])]))
+    bench.handle(ResultsFetched(fetch.request, ["a"], [bytes(1 << 20)]))
+    messages = restart(bench)
+    assert rows(messages)["a"] == (b"f" * 16, b"<args of a>")
+    assert a.state.has_data
+
+
+def test_what_failed_or_was_cancelled_is_left_out_and_fails_what_reads_it(bench):
+    a, b, c = bench.task("a"), bench.task("b"), bench.task("c", "a")
+    bench.do(a, b, c)
+    bench.do(Cancel([b.state]))
+    bench.hear(erred("a"))
+    messages = restart(bench)
+    assert rows(messages) == {}
+    assert (c.state.status, c.state.failure) == ("error", a.state.failure)
+    assert bench.do(a.state, b.state, c.state) == []
+
+
+def test_a_failed_task_may_be_submitted_again_afterwards(bench):
+    bench.do(bench.task("a"))
+    bench.hear(erred("a"))
+    restart(bench)
+    assert [*rows(bench.do(bench.task("a")))] == ["a"]
+
+
+def test_a_result_that_cannot_be_unpickled_here_is_kept_for_others(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(ready(["a"]))
+    bench.do(Unreadable(a.state, ["unreadable", "a", "why"]))
+    assert rows(restart(bench)) == {}
+    found = rows(bench.do(bench.task("b", "a")))
+    assert found["a"] == (b"c" * 16, b"=result of a")
+
+
+def test_a_key_of_another_client_is_wanted(bench):
+    state = bench.table.find_or_make("theirs")
+    bench.do(Want([state]))
+    first, last = restart(bench)
+    assert first == WantKeys(keys=["theirs"])
+    assert last == Resubmitted()
+
+
+def test_releases_that_may_not_have_been_read_are_forgotten(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.do(a.state)
+    assert restart(bench) == [Resubmitted()]
+    assert bench.sent(ClientTick()) == []
+
+
+def test_a_result_that_another_client_borrows_is_submitted_before_that_is_confirmed(bench):
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(ready(["a"]))
+    restart(bench)
+    messages = bench.do(Confirm(Listener(wants_data=False), [a.state]))
+    assert [*rows(messages)] == ["a"]
+    assert len(messages) == 2
+
+
+def test_a_result_that_is_borrowed_while_there_is_no_scheduler_is_submitted_to_the_next(bench):
+    a, b = bench.task("a"), bench.task("b")
+    bench.do(a, b)
+    bench.hear(ready(["a", "b"]))
+    bench.sent(Disconnected())
+    bench.do(Confirm(Listener(wants_data=False), [a.state]))
+    assert [*rows(bench.connect(epoch=2))] == ["a"]
+    assert b.state.phase == "kept"
+
+
+def test_a_third_scheduler_gets_what_the_second_one_had(bench):
+    a = bench.task("a")
+    bench.do(a, bench.task("b", "a"))
+    bench.hear(ready(["a"]))
+    assert [*rows(restart(bench))] == ["a", "b"]
+    assert [*rows(restart(bench))] == ["a", "b"]
+
+
+def test_the_same_scheduler_that_forgot_a_small_result_gets_it_when_a_task_reads_it(bench):
+    """Its lease for this client was over."""
+    a = bench.task("a")
+    bench.do(a)
+    bench.hear(ready(["a"]))
+    bench.sent(Disconnected())
+    assert bench.connect(epoch=1) == [WantKeys(keys=["a"])]
+    bench.hear(KeysUnknown(keys=["a"]))
+    assert (a.state.status, a.state.phase) == ("finished", "kept")
+    assert [*rows(bench.do(bench.task("b", "a")))] == ["a", "b"]
+
+
+def test_a_released_result_keeps_no_value_in_the_recipes_of_others(bench):
+    a, b = bench.task("a"), bench.task("b", "a")
+    bench.do(a, b)
+    bench.hear(ready(["a"]), in_memory(["b"]))
+    a.state.value = object()
+    bench.do(a.state)
+    assert a.state.value is NO_VALUE
+    assert b.state.spec.lineage == [a.state]
+
+
+def test_the_recipe_of_a_small_result_is_no_longer_that_of_its_call(bench):
+    """Or a loop in which each step reads the last result would keep all of them."""
+    a, b = bench.task("a"), bench.task("b", "a")
+    bench.do(a, b)
+    bench.hear(ready(["a", "b"]))
+    assert a.state.spec is b.state.spec is None
+
+
+# --- What the user reads --------------------------------------------------------------------------
+
+
+def test_a_short_outage_is_not_reported(bench):
+    bench.do(bench.task("a"))
+    bench.sent(Disconnected())
+    _, actions = bench.handle_connected(epoch=2, reported_outage_s=0.0)
+    assert actions == []
+
+
+def test_the_return_of_the_same_scheduler_is_reported(bench):
+    bench.do(bench.task("a"))
+    bench.sent(Disconnected())
+    _, (warning,) = bench.handle_connected(epoch=1, reported_outage_s=7.4)
+    assert warning == Warn("the scheduler is back after 7 s; 1 future pending")
+
+
+def test_a_new_scheduler_is_reported_with_what_it_found(bench):
+    bench.do(bench.task("a"), bench.task("b"))
+    bench.hear(ready(["a"]))
+    bench.sent(Disconnected())
+    _, actions = bench.handle_connected(epoch=2, reported_outage_s=12.0)
+    assert actions == []
+    bench.hear(Recovering(reason="it waits"))
+    for _ in range(2 * PATIENCE_TICKS):
+        bench.sent(ClientTick())
+    counts = {"n_workers": 1, "n_clients": 1, "n_tasks": 9, "n_kept": 5, "n_adopted": 1}
+    _, (warning,) = bench.hear(Recovered(n_lost=0, **counts))
+    assert warning.text == (
+        "the scheduler is back after 12 s, and has been started again: 1 result kept here, 1 task "
+        "submitted again; workers had kept 5 results and went on with 1 task"
+    )
+
+
+def test_a_new_scheduler_that_waits_for_nobody_is_reported_soon(bench):
+    bench.do(bench.task("a"))
+    bench.sent(Disconnected())
+    bench.handle_connected(epoch=2, reported_outage_s=12.0)
+    for _ in range(PATIENCE_TICKS):
+        bench.sent(ClientTick())
+    _, (warning,) = bench.handle(ClientTick())
+    assert warning.text.endswith("0 results kept here, 1 task submitted again")
