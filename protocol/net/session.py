@@ -365,6 +365,9 @@ class SessionRunner:
         if not isinstance(first, Welcome):
             self.fail(_refusal(first, connection.peer_address))
             return []
+        if first.epoch < self.session.epoch:
+            self.fail(_older(first.epoch, self.session.epoch, connection.peer_address))
+            return []
         connection.wire.epoch, connection.wire.session = first.epoch, first.session
         line.is_welcomed = True
         # The `Session` comes first: the owner may end the session at once, or raise.
@@ -379,6 +382,14 @@ class SessionRunner:
         self._line = None
         self.session.on_closed(error, self._loop.time())
         self._drain()
+
+
+def _older(epoch: int, seen: int, address: str) -> HandshakeError:
+    return HandshakeError(
+        f"it is an older scheduler, which another one has replaced: its epoch is {epoch}, and this "
+        f"process had a session with epoch {seen}; end the older one",
+        address,
+    )
 
 
 def _refusal(message: Message, address: str) -> HandshakeError:

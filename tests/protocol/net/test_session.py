@@ -145,6 +145,30 @@ def test_a_lost_scheduler_is_looked_up_again_and_met_with_the_next_number(run, t
     run(main())
 
 
+def test_a_scheduler_of_a_lower_epoch_is_refused_and_another_one_waited_for(run, tmp_path):
+    async def main():
+        server, first = await started(f"unix://{tmp_path}/first")
+        other, older = await started(
+            f"unix://{tmp_path}/older", Welcome(epoch=6, session=1, heartbeat_ms=50, facts={})
+        )
+        places = [first]
+        owner = Owner()
+        runner = runner_for(owner, lambda: (places, PLAIN))
+        runner.start()
+        await owner.until("welcome")
+        places[:] = [older]
+        server.connections[0].close()
+        error = (await owner.until("retry"))[1]
+        assert "its epoch is 6, and this process had a session with epoch 7" in str(error)
+        places[:] = [first]
+        await owner.until("welcome", 2)
+        await runner.leave("enough", 5.0)
+        await server.listener.close()
+        await other.listener.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_final", [True, False])
 def test_a_refusal_is_typed_and_ends_the_attempts_if_the_policy_calls_it_final(
     run, tmp_path, is_final
