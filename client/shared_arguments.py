@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from ..protocol.values.digests import digest_of
 from ..protocol.values.serialize import (
     dumps,
     dumps_arguments,
@@ -62,14 +62,9 @@ class Content:
     def __init__(self, blob: Blob, type_name: str) -> None:
         self._blob = blob
         self.nbytes = blob_nbytes(blob)
-        digest = blake2b(digest_size=16)
-        for part in _parts(blob):
-            # With lengths, so that bytes moved from one buffer to the next make a difference.
-            digest.update(b"%d:" % memoryview(part).nbytes)
-            digest.update(part)
         name = type_name[:_MAX_TYPE_CHARS] if type_name.isascii() else "object"
         #: The same content has the same key in every client.
-        self.key = f"data-{name}-{digest.hexdigest()}"
+        self.key = f"data-{name}-{digest_of(_parts(blob))}"
 
     def packed(self) -> Blob:
         """Return the arguments of the hidden task: a copy that will not change."""
