@@ -35,7 +35,7 @@ from ..protocol.values.serialize import (
 )
 from ..protocol.values.shared import PackedArgument, SharedReference, own_memory, shared_argument
 from ..protocol.wire.framing import FrameLimits
-from ..protocol.wire.payload import Blob, Payload, blob_nbytes
+from ..protocol.wire.payload import Blob, Buffer, Payload, blob_nbytes
 from .core.events import Watch
 from .core.tasks import FAILED, FunctionRecord, FutureState, SubmitOptions, TaskRecord, Watcher
 from .future import Future
@@ -67,11 +67,24 @@ class Content:
         self.key = f"data-{name}-{digest_of(_parts(blob))}"
 
     def packed(self) -> Blob:
-        """Return the arguments of the hidden task: a copy that will not change."""
+        """Return the arguments of the hidden task, which will not change."""
         data, *buffers = _parts(self._blob)
         is_frozen = [memoryview(buffer).readonly for buffer in buffers]
-        argument = PackedArgument(data, list(map(bytearray, buffers)), is_frozen)
+        argument = PackedArgument(data, list(map(_unchanging, buffers)), is_frozen)
         return own_memory(dumps((argument,)))
+
+
+def _unchanging(buffer: Buffer) -> Buffer:
+    """Return a copy of a buffer, or the whole bytes object that it views.
+
+    Other read-only views do not prove that the memory stays as it is: an array may be made writable
+    again, and a view of a bytearray changes with it.
+    """
+    owner: Any = buffer.obj if isinstance(buffer, memoryview) else buffer
+    while type(owner).__module__ == "numpy" and type(owner).__name__ == "ndarray":
+        owner = owner.base
+    nbytes = memoryview(buffer).nbytes
+    return owner if type(owner) is bytes and len(owner) == nbytes else bytearray(buffer)
 
 
 def _parts(blob: Blob) -> list[Any]:

@@ -111,6 +111,7 @@ class Cluster:
         self._scheduler = Daemon(
             *("scheduler", "--port", str(self.port), "--no-dashboard", "--log-level", "warning"),
             *("--connection-file", self.connection_file, "--token-file", str(self._token_file)),
+            *("--state-dir", str(self.folder / "state")),
             *("--no-restart", "--state-dir", str(self.folder / "state")),
             folder=self.folder,
         )

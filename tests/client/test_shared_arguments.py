@@ -13,6 +13,7 @@ import pytest
 from weft.client import Client, shared_arguments
 from weft.client.core.tasks import FutureState, TaskColumns, TaskRecord
 from weft.protocol.errors import SerializationError
+from weft.protocol.values.serialize import dumps
 from weft.protocol.values.shared import PackedArgument
 from weft.protocol.wire.messages import KeysErred, SubmitTasks
 from weft.protocol.wire.payload import blob_nbytes
@@ -209,6 +210,29 @@ def test_an_argument_changed_after_submit_is_sent_as_it_was(client, scheduler):
     again = client.submit(total, x)
     scheduler.go_on()
     assert (future.result(10), again.result(10)) == (expected, 0.0)
+
+
+def memory_of(value):
+    """Return the memory of the hidden task's arguments."""
+    blob = shared_arguments.Content(dumps(value), "x").packed()
+    return [getattr(part, "obj", part) for part in blob.buffers]
+
+
+def test_only_memory_that_cannot_change_is_not_copied():
+    data = large().tobytes()
+    array = np.frombuffer(data)
+    assert array.base is data
+    for same in (array, array[:].reshape(2, -1).T):
+        assert any(part is data for part in memory_of(same))
+    assert not any(part is data for part in memory_of(array[1:]))
+    changing = bytearray(data)
+    for view in (changing, memoryview(changing).toreadonly()):
+        assert not any(part is changing for part in memory_of(np.frombuffer(view)))
+
+
+def test_an_argument_that_is_not_copied_arrives(client, scheduler):
+    array = np.frombuffer(large().tobytes())
+    assert client.submit(total, array).result(10) == total(large())
 
 
 def test_a_call_that_is_not_pure_is_run_each_time(client, scheduler):
