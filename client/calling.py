@@ -67,7 +67,7 @@ def submit_call(
         shared.submit(engine, options.priority, [state], [dependencies])
     failed = replaced[0] if replaced else None
     record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
-    engine.post(record) if borrowing is None else borrowing.post(record)
+    engine.post_submission(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:
         raise ClientClosed()
     return future

@@ -46,7 +46,10 @@ class Future:
     @property
     def status(self) -> str:
         """One of "pending", "finished", "error", "cancelled" and "lost". Never waits."""
-        return self._state.status
+        status = self._state.status
+        if status == "pending":
+            self._engine.note_look()
+        return status
 
     @property
     def client(self) -> Any:
@@ -58,7 +61,7 @@ class Future:
 
     def done(self) -> bool:
         """Return whether the task has finished, failed, or was cancelled or lost."""
-        return self._state.status != "pending"
+        return self.status != "pending"
 
     def cancelled(self) -> bool:
         """Return whether the task was cancelled."""

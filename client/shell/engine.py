@@ -5,6 +5,9 @@ of it, so that a million releases hold up nothing else in this loop. The loop is
 for each time that it reads the queue. After each event `_drain` empties the core's out-boxes: one
 frame per turn of the loop, and none while the connection is not writable. Futures hold the engine,
 not the client.
+
+The core belongs to the thread that holds `lock`: as a rule that of the loop, but a caller that is
+alone does the same work on its own thread (`past_loop`).
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .in_task import check_not_in_task, is_in_task
 from .link import SchedulerLink
-from .watchers import AsyncWaiter, ThreadWaiter, Waiter, call_in
+from .past_loop import PastLoop
+from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, Waiter, call_in
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -113,6 +117,8 @@ class Engine:
         #: The client was made in a task, and not by the program that the cluster works for.
         self._is_of_task = is_in_task()
         self.table = FutureTable(threading.Lock())
+        #: Held around each event of the core and the draining of its out-boxes.
+        self.lock = threading.RLock()
         self.core = ClientState(self.table, Constants(), recovery_nbytes)
         self.link: SchedulerLink | None = None
         self.data: DataLinks | None = None
@@ -143,6 +149,7 @@ class Engine:
         #: To be called when no future is left, after the client was collected.
         self._when_unused: Callable[[], None] | None = None
         self._callbacks = CallbackThread()
+        self._past_loop = PastLoop(self)
 
     # --- Any thread -------------------------------------------------------------------------------
 
@@ -150,7 +157,15 @@ class Engine:
         """Hand an operation to the core. Takes no lock, so finalizers may call it."""
         self._operations.append(operation)
         if not self._is_woken:
-            self._wake()
+            self.wake()
+
+    def post_submission(self, operation: Any) -> None:
+        """Hand a call to the core, which this thread may also send. Not for finalizers."""
+        self._operations.append(operation)
+        if not self._is_woken and not (
+            self._past_loop.note_submission() and self._past_loop.flush()
+        ):
+            self.wake()
 
     def post_release(self, state: FutureState) -> None:
         """Hand in a future that was collected: at once if the loop is idle, else with later ones.
@@ -160,9 +175,10 @@ class Engine:
         """
         self._operations.append(state)
         if not (self._is_woken or self._is_sweeping):
-            self._wake()
+            self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have the loop read the queue, and receive."""
         try:
             # First the mark, then the call: the flush, which may come at once, clears the mark.
             self._is_woken = True
@@ -178,6 +194,11 @@ class Engine:
         except BaseException:  # an interrupt: it must not leave a mark without a call
             self._is_woken = False
             raise
+
+    def note_look(self) -> None:
+        """Have the loop receive: a caller looks at a future again and again, and does not wait."""
+        if self._past_loop.is_lent and not self._is_woken:
+            self.wake()
 
     def check_open(self) -> None:
         """Raise ClientClosed if nothing that is posted now would be handled."""
@@ -196,12 +217,26 @@ class Engine:
             ClientClosed: there would be no answer.
         """
         self._check_may_block()
+        past_loop = self._past_loop
         done = False
         try:
-            self.post(operation)
-            self.check_open()
-            done = waiter.wait(timeout)
+            past_loop.wait_begins(
+                waiter, operation.__class__ is Watch and len(operation.states) == 1
+            )
+            if not past_loop.is_lent:
+                self.post(operation)
+                self.check_open()
+                done = waiter.wait(timeout)
+            else:
+                start = time.monotonic()
+                self._operations.append(operation)
+                self.check_open()
+                past_loop.wait(waiter, timeout)
+                if timeout is not None:
+                    timeout = max(timeout - (time.monotonic() - start), 0.0)
+                done = waiter.wait(timeout)
         finally:
+            past_loop.wait_ends(waiter)
             if not done:  # also when interrupted
                 self._forget(waiter, operation)
         return done
@@ -304,7 +339,7 @@ class Engine:
 
     def _ask_to_confirm(self) -> None:
         # The request comes with the next flush at the earliest, behind all earlier operations.
-        self.post(Confirm(_Confirmed(self, self._n_flushes + 1)))
+        self.post(Confirm(Confirmed(self._on_confirmed, self._n_flushes + 1)))
 
     def loan_begins(self, loan: Watcher) -> None:
         """Note that another client's call borrows futures of this one."""
@@ -370,7 +405,8 @@ class Engine:
             self.name,
             facts,
             self._on_event,
-            self._drain,
+            self._on_writable,
+            self.lock,
             reconnect_timeout_s,
             self._count_pending,
         )
@@ -394,12 +430,31 @@ class Engine:
         return sum(state.status == "pending" for state in self.core.table.snapshot())
 
     def _on_woken(self) -> None:
+        if self._past_loop.is_lent:
+            self._past_loop.end()
+        self._read_queue()
+
+    def _read_queue(self) -> None:
         if self._flush() and not self._is_woken:
-            self._wake()
+            self.wake()
 
     def _flush(self) -> bool:
         """Hand a slice of the queue to the core; return whether more can be taken at once."""
         self._is_woken = False
+        with self.lock:
+            more = self._handle_slice()
+            self._drain()
+        if not self.is_alone():
+            self._sweep_soon()
+        return more
+
+    def flush_here(self) -> None:
+        """Do what `_flush` does, on the thread of a caller, which holds the lock."""
+        if self._handle_slice():
+            self.wake()
+        self._past_loop.drain()
+
+    def _handle_slice(self) -> bool:
         queue = self._operations
         n = n_left = len(queue)
         if not n:
@@ -418,19 +473,21 @@ class Engine:
             elif cls is Borrow and operation.task.__class__ is TaskColumns:
                 n_rows += len(operation.task.states)
         self.core.handle(Operations(operations), time.monotonic())
-        self._drain()
-        if not self.is_alone():
-            self._sweep_soon()
         return n_left > 0
 
     def _sweep(self) -> None:
         self._is_sweeping = False
+        if self._past_loop.is_lent:
+            if self._past_loop.is_used():
+                self._sweep_soon()
+            else:
+                self._past_loop.end()
         if not (self._is_confirming or self.is_confirmed) and self._has_company():
             # Known in advance, so that another client can borrow while this loop is blocked.
             self._is_confirming = True
             self._ask_to_confirm()
         elif self._operations:
-            self._on_woken()
+            self._read_queue()
 
     def _sweep_soon(self) -> None:
         if not (self._is_sweeping or self.is_closed):
@@ -445,21 +502,37 @@ class Engine:
         self._is_confirming = False
 
     def _on_event(self, event: Event) -> None:
-        if event.__class__ is Disconnected:
-            self._confirmed = -1
-        self.core.handle(event, time.monotonic())
-        self._drain()
+        """Handle an event of the link or of a line; messages may come on the thread of a caller."""
+        with self.lock:
+            if event.__class__ is Disconnected:
+                self._confirmed = -1
+                self._past_loop.is_lent = False  # a new connection is read by the loop
+            self.core.handle(event, time.monotonic())
+            if not self.is_own_thread:
+                self._past_loop.drain()
+                return
+            self._drain()
         self._sweep_soon()
+        if self._past_loop.may_begin:
+            self.loop.call_soon(self._past_loop.begin)
 
-    def _drain(self) -> None:
+    def _on_writable(self) -> None:
+        with self.lock:
+            self._drain()
+
+    def notify(self) -> None:
+        """Do the actions of `before`."""
         core = self.core
-        # An action may lead to the next event at once, and so to another _drain within this one:
+        # An action may lead to the next event at once, and so to another draining within this one:
         # each takes the lists as they are then, which keeps the order.
         if core.before:
             before, core.before = core.before, []
             for notify in before:
                 notify.watcher.on_ready(notify.items)
-        link = self.link
+
+    def _drain(self) -> None:
+        self.notify()
+        core, link = self.core, self.link
         if core.to_scheduler and link is not None and link.writable:
             messages, core.to_scheduler = core.to_scheduler, []
             link.send(messages)
@@ -508,6 +581,7 @@ class Engine:
         while self._flush():
             pass
         self.is_closed = True
+        self._past_loop.end()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._is_sweeping = False
@@ -523,18 +597,3 @@ class Engine:
             if self.link is not None:  # also when this is cancelled: the connection must end
                 self.link.abort()
             self._callbacks.end()
-
-
-class _Confirmed(Watcher):
-    """Notes that the scheduler has read the submissions up to a flush of the queue."""
-
-    __slots__ = ("_engine", "_n_flushes")
-
-    def __init__(self, engine: Engine, n_flushes: int) -> None:
-        super().__init__(wants_data=False)
-        self._engine = engine
-        self._n_flushes = n_flushes
-
-    def on_ready(self, items: list[Any]) -> None:
-        """See `Watcher`."""
-        self._engine._on_confirmed(self._n_flushes)

@@ -14,6 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from ...protocol.errors import (
@@ -102,7 +103,11 @@ def _futures_are(n: int, one: str = "is", many: str = "are") -> str:
 
 
 class SchedulerLink:
-    """The owner of the client's session. For the loop's thread only."""
+    """The owner of the client's session.
+
+    For the loop's thread only, except `writable` and `send_past_loop`, whose caller holds the
+    engine's lock, and `receive`, which one thread at a time may call.
+    """
 
     def __init__(
         self,
@@ -112,6 +117,7 @@ class SchedulerLink:
         facts: dict[str, Any],
         on_event: Callable[[Event], None],
         on_writable: Callable[[], None],
+        lock: AbstractContextManager[Any],
         reconnect_timeout_s: float,
         count_pending: Callable[[], int],
     ) -> None:
@@ -121,6 +127,9 @@ class SchedulerLink:
         self._facts = facts
         self._on_event = on_event
         self._on_writable = on_writable
+        #: The engine's. Only its holder changes `_connection`, so that a message is of the session
+        #: that the core is in, whichever thread received it.
+        self._lock = lock
         self._reconnect_timeout_s = reconnect_timeout_s
         self._count_pending = count_pending
         #: Why the last look-up failed, "" if it did not.
@@ -223,13 +232,17 @@ class SchedulerLink:
         seconds = self._loop.time() - outage.since
         if not self._opened.done():
             self._opened.set_result(None)
-        self._connection = connection
-        # The core reports the return, with what it finds.
-        self._on_event(Connected(welcome.epoch, seconds if outage.is_reported else 0.0))
+        connection.allow_bypass()
+        with self._lock:
+            self._connection = connection
+            # The core reports the return, with what it finds.
+            self._on_event(Connected(welcome.epoch, seconds if outage.is_reported else 0.0))
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
-        self._on_event(AnswersReceived(messages))
+        with self._lock:
+            if connection is self._connection:
+                self._on_event(AnswersReceived(messages))
 
     def on_writable(self, connection: Connection) -> None:
         """See `SessionOwner`."""
@@ -237,8 +250,9 @@ class SchedulerLink:
 
     def on_lost(self, reason: WeftError) -> None:
         """See `SessionOwner`."""
-        self._connection = None
-        self._on_event(Disconnected())
+        with self._lock:
+            self._connection = None
+            self._on_event(Disconnected())
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
@@ -294,6 +308,30 @@ class SchedulerLink:
                 f" while {pending} pending, and {text}"
             )
         )
+
+    # --- Past the loop ----------------------------------------------------------------------------
+
+    def send_past_loop(self, messages: list[Message]) -> bool:
+        """Send messages on this thread; return False if the loop has to do it."""
+        connection = self._connection
+        try:
+            return connection is not None and connection.send_past_loop(messages)
+        except LocalProtocolError:
+            return False
+
+    def lend_reading(self) -> bool:
+        """See `Connection.lend_reading`."""
+        return self._connection is not None and self._connection.lend_reading()
+
+    def receive(self, timeout_s: float) -> bool:
+        """See `Connection.receive`."""
+        connection = self._connection
+        return connection is not None and connection.receive(timeout_s)
+
+    def take_reading_back(self) -> None:
+        """See `Connection.take_reading_back`."""
+        if self._connection is not None:
+            self._connection.take_reading_back()
 
     # --- Sending ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ..core.tasks import NO_VALUE, FutureState, Watcher
@@ -97,6 +98,21 @@ class AsyncWaiter(Waiter):
             return True
         await asyncio.wait([self._future], timeout=max(timeout, 0.0))
         return self._future.done()
+
+
+class Confirmed(Watcher):
+    """Notes that the scheduler has read the submissions up to a reading of the queue."""
+
+    __slots__ = ("_n_flushes", "_note")
+
+    def __init__(self, note: Callable[[int], None], n_flushes: int) -> None:
+        super().__init__(wants_data=False)
+        self._note = note
+        self._n_flushes = n_flushes
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self._note(self._n_flushes)
 
 
 def call_in(loop: asyncio.AbstractEventLoop, callback: Any, *args: Any) -> None:

@@ -1,8 +1,9 @@
-"""A second handle of a connection's socket, with which any thread writes past the event loop.
+"""A second handle of a connection's socket, for threads that go past the event loop.
 
-Waking the loop's thread takes longer than sending a short message. A thread that has something to
-send writes it itself if nothing waits before it; what the socket does not take at once goes to the
-loop. The connection's lock makes the writers take turns, so that frames keep their order.
+Waking the loop's thread takes longer than sending or receiving a short message. A thread that has
+something to send writes it itself if nothing waits before it; what the socket does not take at once
+goes to the loop. The connection's lock makes the writers take turns, so that frames keep their
+order. A thread that waits for a message may read it itself while the loop does not read.
 
 The handle is a duplicate: the transport closes its own whenever the connection ends, and a number
 that was closed may be in use again for another file.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -25,11 +27,16 @@ _MAX_PARTS: Final = 64
 
 
 class Bypass:
-    """Writes to the socket of a transport. The caller holds the connection's lock."""
+    """Writes to the socket of a transport, and reads from it.
+
+    The caller of `is_clear`, `write` and `close` holds the connection's lock.
+    """
 
     def __init__(self, transport: asyncio.Transport, sock: socket.socket) -> None:
         self._transport = transport
         self._sock = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         #: Parts that the socket did not take and that the transport was not given yet, in order.
         self.rest: list[Buffer] = []
 
@@ -63,6 +70,19 @@ class Bypass:
                 return False
             n -= nbytes
         return True
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is something to read, or the end of the stream; return whether it is."""
+        return bool(self._poll.poll(timeout_s * 1000.0))
+
+    def receive(self, buffer: memoryview) -> int:
+        """Return how many bytes were received; 0 at the end of the stream, -1 if none are there."""
+        try:
+            return self._sock.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return -1
+        except OSError:
+            return 0
 
     def close(self) -> None:
         """Close this handle; the transport's own is not affected."""

@@ -23,7 +23,11 @@ _MAX_UNREAD_ANSWERS: Final = 1000
 
 
 class Handler(Protocol):
-    """The object that a connection delivers to. All calls come from the loop's thread."""
+    """The object that a connection delivers to.
+
+    All calls come from the loop's thread, except `on_messages` while reading is lent: that comes
+    from the thread in `Connection.receive`.
+    """
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """Handle at least one message, in the order in which the peer sent them.
@@ -105,6 +109,29 @@ class Connection(abc.ABC):
             LocalProtocolError: a message is beyond a limit; none of them was sent.
         """
         return False
+
+    def lend_reading(self) -> bool:
+        """Stop reading in the loop, so that another thread can `receive`; return whether it may.
+
+        It may after `allow_bypass` has returned True, and not in the middle of a frame. Then until
+        `take_reading_back` nothing is received, the end of the connection included, but by
+        `receive`. Both of these are for the loop's thread.
+        """
+        return False
+
+    def receive(self, timeout_s: float) -> bool:
+        """Wait for messages, at most `timeout_s`, and deliver them on this thread.
+
+        For one thread at a time, while reading is lent. It does not wait for the end of a frame.
+
+        Returns:
+            False if the loop has to go on reading: the connection has ended, or a long frame began.
+        """
+        raise NotImplementedError
+
+    def take_reading_back(self) -> None:
+        """Read in the loop again, unless the connection is closed; no thread may `receive` now."""
+        return
 
     @abc.abstractmethod
     def pause_reading(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -30,7 +31,7 @@ from ..errors import (
 )
 from ..trust.security import Security
 from ..wire.handshake import Role
-from ..wire.message import Message
+from ..wire.message import Message, Unknown
 from ..wire.messages import Bye, Heartbeat, Refused, Unsupported, Welcome
 from ..wire.session import (
     Abandon,
@@ -119,6 +120,8 @@ class _SessionLine:
         try:
             if not self.is_welcomed:
                 messages = runner._on_first(self, connection, messages)
+            if threading.get_ident() != runner._thread_id:
+                messages = self._leave_to_loop(connection, messages)
             messages = settle_unknown(connection, messages)
             if Heartbeat in map(type, messages):
                 messages = [message for message in messages if type(message) is not Heartbeat]
@@ -127,7 +130,21 @@ class _SessionLine:
         except RemoteProtocolError:
             raise
         except Exception as bug:
-            runner._on_bug(bug)
+            if threading.get_ident() == runner._thread_id:
+                runner._on_bug(bug)
+            else:  # on a thread to which the reading was lent
+                runner._loop.call_soon_threadsafe(runner._on_bug, bug)
+
+    def _leave_to_loop(self, connection: Connection, messages: list[Message]) -> list[Message]:
+        """Return the messages that a thread to which the reading was lent may handle: known ones.
+
+        The others, which have no order with these, are answered or logged by the loop.
+        """
+        unknown = [message for message in messages if type(message) in (Unknown, Unsupported)]
+        if unknown:
+            self._runner._loop.call_soon_threadsafe(self.on_messages, connection, unknown)
+            messages = [message for message in messages if message not in unknown]
+        return messages
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`."""
@@ -160,6 +177,7 @@ class SessionRunner:
         self._find = find
         self._role = role
         self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
         #: The address of the last connection, and its source; "" before the first one.
         self.address = ""
         self.security: Security | None = None

@@ -109,8 +109,10 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._decoder: FrameDecoder | None = None
         self._error: CommError | ProtocolError | None = None
         self._is_gone = False
-        #: The reasons not to read: the handler paused it, or memory is short (`unfinished`).
-        self._is_paused = self._is_held_up = False
+        #: The reasons not to read in the loop: the handler paused it, memory is short
+        #: (`unfinished`), or other threads read.
+        self._is_paused = self._is_held_up = self._is_lent = False
+        self._has_own_memory = False
         self._reads = True
         self._progress_timeout_s = progress_timeout_s
         #: The handshake's deadline, later that of `close`.
@@ -267,7 +269,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        reads = not (self._is_paused or self._is_held_up)
+        reads = not (self._is_paused or self._is_held_up or self._is_lent)
         if self._transport is None or self.closed or reads == self._reads:
             return
         self._reads = reads
@@ -275,6 +277,48 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def lend_reading(self) -> bool:
+        """See `Connection.lend_reading`."""
+        decoder = self._decoder
+        if self._bypass is None or decoder is None or decoder.half_received or not self._reads:
+            return False
+        if not self._has_own_memory:
+            # The decoders of one loop share theirs, which another thread must not touch.
+            decoder.use_memory(memoryview(bytearray(MEMORY_BYTES)))
+            self._has_own_memory = True
+        self._is_lent = True
+        self._read_or_not()
+        return True
+
+    def receive(self, timeout_s: float) -> bool:
+        """See `Connection.receive`."""
+        bypass, decoder = self._bypass, self._decoder
+        if bypass is None or decoder is None or self.closed:
+            return False
+        if not bypass.wait(timeout_s):
+            return True
+        nbytes = bypass.receive(decoder.get_buffer(-1))
+        if nbytes <= 0:
+            return nbytes < 0  # the loop notices the end when it reads
+        self.bytes_in += nbytes
+        try:
+            for frame in decoder.received(nbytes):
+                if not self._deliver(frame):
+                    return False
+        except RemoteProtocolError as error:
+            self._loop.call_soon_threadsafe(self.fail, error)
+            return False
+        return not decoder.half_received
+
+    def take_reading_back(self) -> None:
+        """See `Connection.take_reading_back`."""
+        if self._is_lent:
+            self._is_lent = False
+            self._read_or_not()
+            decoder = self._decoder
+            if decoder is not None and decoder.half_received and self._progress is None:
+                self._watch_progress(Silence(_LOOKS), Trickle(_LOOKS))
 
     def _watch_progress(self, silence: Silence, trickle: Trickle) -> None:
         # One timer while frames are incomplete, not one per read.

@@ -138,6 +138,11 @@ class FrameDecoder:
         #: Set once, when the stream broke the rules.
         self.failed: RemoteProtocolError | None = None
 
+    def use_memory(self, memory: memoryview) -> None:
+        """Use other memory for small parts from the next `get_buffer` on."""
+        assert memory.nbytes >= 2 * _IN_PLACE_BYTES
+        self._memory = memory
+
     @property
     def half_received(self) -> bool:
         """True while a frame has begun and is not complete, so that bytes of it must follow."""

@@ -100,6 +100,7 @@ class Link:
             {},
             self.on_event,
             lambda: None,
+            threading.RLock(),
             reconnect_timeout_s,
             lambda: 0,
         )

@@ -1,0 +1,180 @@
+"""Lets a caller that is alone send and receive by itself, without the thread of the event loop.
+
+`submit(...).result()` in a loop is a question and an answer at a time. If the loop's thread sends
+the one and receives the other, two changes of threads come with each. So when some waits one after
+the other were such (`may_begin`), the loop *lends* the reading of the connection: it stops reading,
+and a caller hands its operations to the core on its own thread, writes the messages, and reads
+until it has its answer.
+
+The loop takes the reading back (`end`) when anything else happens: another thread waits, a second
+call is submitted before the first is waited for, something is posted that has to be noticed, the
+answer does not come soon, or no caller has waited for a while. A thread that receives delivers all
+that comes, and is never disturbed: it gives the reading back when it has done.
+
+The core is protected by the engine's lock. Handlers of signals, which may raise anywhere in the
+main thread, are delayed while that thread is here, for `_LONGEST_S` at most.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
+from .watchers import ThreadWaiter
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: A caller waits this long by itself; then the loop receives, and the caller sleeps.
+_LONGEST_S: Final = 0.05
+#: Number of waits one after the other that must have been alone.
+_STREAK: Final = 3
+
+
+class PastLoop:
+    """The lent reading of an engine's connection. Any thread may call what has no other comment."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        #: The loop does not read. Changed by the loop's thread only.
+        self.is_lent = False
+        #: Held by the thread that receives, and by the loop while it takes the reading back.
+        self._receiving = threading.Lock()
+        #: The loop wants the reading back from the thread that receives.
+        self._is_wanted_back = False
+        #: Number of waits here, and what it was at the last look of the loop.
+        self._n_waits = self._n_waits_seen = 0
+        #: {waiter: None} of all threads that wait.
+        self._waiting: dict[ThreadWaiter, None] = {}
+        #: Calls that were submitted since the last wait began.
+        self._n_submitted = 0
+        #: Number of waits in a row that were alone.
+        self._streak = 0
+
+    # --- What callers do --------------------------------------------------------------------------
+
+    def note_submission(self) -> bool:
+        """Count a call; return whether its thread may send it."""
+        self._n_submitted += 1
+        return self.is_lent and self._n_submitted == 1
+
+    def wait_begins(self, waiter: ThreadWaiter, is_single: bool) -> None:
+        """Note that a thread waits, for one state or for more."""
+        self._waiting[waiter] = None
+        is_alone = is_single and self._n_submitted <= 1 and len(self._waiting) == 1
+        self._streak = self._streak + 1 if is_alone else 0
+        self._n_submitted = 0
+
+    def wait_ends(self, waiter: ThreadWaiter) -> None:
+        """Note that it waits no more."""
+        self._waiting.pop(waiter, None)  # none, if it was interrupted in `wait_begins`
+
+    def flush(self) -> bool:
+        """Hand the queue to the core on this thread; return False if the loop has to do it."""
+        if not has_room_for_calls():
+            return False
+        delayed = delay_handlers()
+        try:
+            return self._flush()
+        finally:
+            run_delayed(delayed)
+
+    def _flush(self) -> bool:
+        engine = self._engine
+        if not engine.lock.acquire(blocking=False):
+            return False
+        try:
+            if not self.is_lent or engine.is_gone:
+                return False
+            engine.flush_here()
+            return True
+        finally:
+            engine.lock.release()
+
+    def wait(self, waiter: ThreadWaiter, timeout: float | None) -> None:
+        """Do what `flush` does, then receive on this thread until `waiter` is done.
+
+        Return earlier if the time is over, or if the loop has to receive.
+        """
+        engine = self._engine
+        if not has_room_for_calls():
+            engine.wake()
+            return
+        delayed = delay_handlers()
+        try:
+            if not self._flush():
+                engine.wake()
+            if not self._receiving.acquire(blocking=False):
+                engine.wake()  # another thread receives: the loop has to, when that has done
+                return
+            try:
+                goes_on = self._receive(waiter, timeout)
+                self._n_waits += 1
+            finally:
+                self._receiving.release()
+            if not goes_on or self._is_wanted_back or len(self._waiting) > 1:
+                engine.wake()
+        finally:
+            run_delayed(delayed)
+
+    def _receive(self, waiter: ThreadWaiter, timeout: float | None) -> bool:
+        """Return whether the waiter is done and the reading can stay lent."""
+        link = self._engine.link
+        assert link is not None
+        longest_s = _LONGEST_S if timeout is None else min(_LONGEST_S, timeout)
+        deadline = time.monotonic() + longest_s
+        goes_on = self.is_lent
+        while goes_on and waiter.n_left > 0:
+            goes_on = longest_s > 0 and link.receive(longest_s)
+            longest_s = deadline - time.monotonic()
+        return goes_on
+
+    def drain(self) -> None:
+        """Empty the core's out-boxes on this thread, which holds the lock.
+
+        What only the loop can do is left to it.
+        """
+        engine = self._engine
+        engine.notify()
+        core, link = engine.core, engine.link
+        if core.to_scheduler and link is not None and link.writable:
+            messages, core.to_scheduler = core.to_scheduler, []
+            if not link.send_past_loop(messages):
+                core.to_scheduler = messages + core.to_scheduler
+                engine.wake()
+        if core.after:
+            engine.wake()
+
+    # --- What the loop's thread does --------------------------------------------------------------
+
+    @property
+    def may_begin(self) -> bool:
+        """True if the last waits were alone."""
+        return self._streak >= _STREAK and not self.is_lent
+
+    def begin(self) -> None:
+        """Lend the reading. Not while the connection delivers."""
+        link = self._engine.link
+        if self.may_begin and not self._engine.is_closed and link is not None:
+            self._is_wanted_back = False
+            self._n_waits_seen = self._n_waits
+            self.is_lent = link.lend_reading()
+
+    def end(self) -> None:
+        """Take the reading back: at once, or when the thread that receives calls `wake`."""
+        self._is_wanted_back = True
+        if self._receiving.acquire(blocking=False):
+            try:
+                self.is_lent = False
+                self._streak = 0
+                if self._engine.link is not None:
+                    self._engine.link.take_reading_back()
+            finally:
+                self._receiving.release()
+
+    def is_used(self) -> bool:
+        """Return whether a thread receives, or has received since the last call."""
+        n_seen, self._n_waits_seen = self._n_waits_seen, self._n_waits
+        return self._n_waits != n_seen or self._receiving.locked()
