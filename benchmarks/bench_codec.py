@@ -36,11 +36,7 @@ def submit(n: int) -> Message:
         args=[_ARGS] * n,
         dependencies=[],
         spec_hashes=[],
-        priority=0,
-        retries=0,
-        workers=[],
-        allow_other_workers=False,
-        resources={},
+        options=[{}],
     )
 
 

@@ -143,11 +143,7 @@ def _submissions(keys: list[str], dependencies: list[list[str]]) -> Iterator[Mes
             args=[_ARGS] * len(rows),
             dependencies=dependencies[i : i + BATCH],
             spec_hashes=[],
-            priority=0,
-            retries=0,
-            workers=[],
-            allow_other_workers=False,
-            resources={},
+            options=[{}],
         )
 
 

@@ -80,10 +80,13 @@ class ClientState:
         #: No request has a higher number.
         self.last_request = 0
 
-        #: The message that is being filled, with its options, {function id: its place there} and
-        #: the bytes of its blobs. None and empty between events.
+        #: The message that is being filled, the options of its last row and their place there;
+        #: {options: their place}, empty while all rows have the first ones; {function id: its
+        #: place there}, and the bytes of its blobs. None, 0 and empty between events.
         self.open: SubmitTasks | None = None
-        self.open_options: SubmitOptions | None = None
+        self.open_option: SubmitOptions | None = None
+        self.open_place = 0
+        self.open_options: dict[tuple[Any, ...], int] = {}
         self.open_functions: dict[bytes, int] = {}
         self.open_nbytes = 0
         #: {state: None} in phase held, in order. Empty while linked.

@@ -1,7 +1,7 @@
 """Packs tasks into few `SubmitTasks` messages, in order, each function once. A part of the core.
 
-The tasks of one event go into `ClientState.open`, which is closed when the options change or it is
-large enough: the first tasks should be running while the rest is being sent.
+The tasks of one event go into `ClientState.open`, which is closed when it is large enough: the
+first tasks should be running while the rest is being sent. Rows of different options share it.
 
 A function's blob is sent along when the scheduler may not have it. The scheduler has it while this
 client wants a key of that function, in the order of the stream, so one count per function is
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_TASKS: Final = 8192
 MAX_NBYTES: Final = 1 << 20
+#: Records of options in one message.
+MAX_OPTIONS: Final = 256
 
 
 def submit(
@@ -48,10 +50,11 @@ def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool
     """
     message = core.open
     options = task.options
-    if message is None or (options is not core.open_options and options != core.open_options):
-        close_submissions(core)
-        core.open_options = options
+    if message is None:
+        core.open_option = options
         message = core.open = _new_message(options)
+    elif message.option_of or options is not core.open_option:
+        _add_option(core, message, options)
     function = task.function
     place = core.open_functions.get(function.id)
     if place is None:
@@ -74,8 +77,31 @@ def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool
             message.spec_hashes.extend([NO_HASH] * n)
         message.spec_hashes.append(spec_hash or NO_HASH)
     core.open_nbytes += len(args) if args.__class__ is bytes else blob_nbytes(args)
-    if n >= MAX_TASKS - 1 or core.open_nbytes >= MAX_NBYTES:
+    if (
+        n >= MAX_TASKS - 1
+        or core.open_nbytes >= MAX_NBYTES
+        or len(core.open_options) >= MAX_OPTIONS
+    ):
         close_submissions(core)
+
+
+def _add_option(core: ClientState, message: SubmitTasks, options: SubmitOptions) -> None:
+    """Give the next row of the open message its options."""
+    places = core.open_options
+    if not places:
+        assert core.open_option is not None
+        places[core.open_option.as_key()] = 0
+    if options is not core.open_option:
+        core.open_option = options
+        key = options.as_key()
+        if key not in places:
+            places[key] = len(places)
+            message.options.append(options.as_record())
+        core.open_place = places[key]
+    if core.open_place and not message.option_of:
+        message.option_of.extend([0] * len(message.keys))
+    if core.open_place or message.option_of:
+        message.option_of.append(core.open_place)
 
 
 def submit_columns(core: ClientState, tasks: TaskColumns, states: list[FutureState]) -> None:
@@ -108,7 +134,10 @@ def close_submissions(core: ClientState) -> None:
 
 def discard_submissions(core: ClientState) -> None:
     """Drop the open message."""
-    core.open = core.open_options = None
+    core.open = None
+    core.open_option = None
+    core.open_options = {}
+    core.open_place = 0
     core.open_functions = {}
     core.open_nbytes = 0
 
@@ -123,11 +152,7 @@ def _new_message(options: SubmitOptions) -> SubmitTasks:
         args=[],
         dependencies=[],
         spec_hashes=[],
-        priority=options.priority,
-        retries=options.retries,
-        workers=options.workers,
-        allow_other_workers=options.allow_other_workers,
-        resources=options.resources,
+        options=[options.as_record()],
     )
 
 

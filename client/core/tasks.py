@@ -63,7 +63,7 @@ class FunctionRecord:
 
 
 class SubmitOptions:
-    """The options of a submission; equal ones share a message."""
+    """The options of a submission; equal ones have one record in each message."""
 
     __slots__ = ("allow_other_workers", "priority", "resources", "retries", "workers")
 
@@ -87,6 +87,10 @@ class SubmitOptions:
         )
 
     __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
+
+    def as_record(self) -> dict[str, Any]:
+        """Return what is sent: the options that are not the default ones."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
 
     def as_key(self) -> tuple[Any, ...]:
         """Return a hashable object that is equal for equal options."""

@@ -94,7 +94,9 @@ INVARIANTS: Final[dict[str, Callable[[ClientState], Iterable[object]]]] = {
     ],
     # Submissions.
     "no submission is open between events": lambda core: _unless(
-        not (core.open or core.open_options or core.open_functions or core.open_nbytes), core.open
+        not (core.open or core.open_option or core.open_options or core.open_place)
+        and not (core.open_functions or core.open_nbytes),
+        core.open,
     ),
     "all held states are known": lambda core: [
         state for state in core.held if core.table.states.get(state.key) is not state

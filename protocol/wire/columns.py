@@ -20,8 +20,8 @@ Ids = list[bytes]  #: content hashes, 16 bytes each
 Blobs = list[Blob | None]  #: opaque pickles; None = not carried here
 KeyLists = list[list[str]]  #: one list of keys per task
 Failures = list[list[Any]]  #: see failure.py
+Options = list[dict[str, Any]]  #: options of calls by name, see `OPTION_CHECKS`; {} = all defaults
 Number = int  #: a whole number, 0 <= n < 2**63
-Priority = int  #: a user's priority, -512..511, higher runs earlier
 Text = str  #: at most MAX_TEXT_CHARS characters
 Amounts = dict[str, float]  #: name -> amount, finite and >= 0
 Facts = dict[str, Any]  #: small map for display (versions, host facts), see `_check_facts`
@@ -190,6 +190,36 @@ def _check_facts(value: Any, buffers: list[Any]) -> dict[str, Any]:
     return facts
 
 
+#: The options of a call that this release knows; all others are left out on arrival.
+OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
+    "priority": _check_priority,  #: -512..511, higher runs earlier
+    "retries": _check_number,  #: how often it is run again after its own exception
+    "workers": _check_texts,  #: names, hosts or addresses; empty = any
+    "allow_other_workers": _check_flag,  #: prefer `workers`, but run it on others if these cannot
+    "resources": _check_amounts,  #: what it occupies while it runs
+    "delivered": _check_flag,  #: the client has the result: run it only if others need it
+}
+
+
+def _check_options(value: Any, buffers: list[Any]) -> list[dict[str, Any]]:
+    column = _column(value)
+    if not set(map(type, column)) <= {dict}:
+        raise TypeError("maps of options are expected")
+    for options in column:
+        if not set(map(type, options)) <= {str}:
+            raise TypeError("a map of options has text keys")
+        for name in list(options):
+            check = OPTION_CHECKS.get(name)
+            if check is None:
+                del options[name]
+                continue
+            try:
+                check(options[name], buffers)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"option {name}: {error}") from None
+    return column
+
+
 CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Keys": _check_keys,
     "Texts": _check_texts,
@@ -198,8 +228,8 @@ CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Blobs": _check_blobs,
     "KeyLists": _check_key_lists,
     "Failures": _check_failures,
+    "Options": _check_options,
     "Number": _check_number,
-    "Priority": _check_priority,
     "Text": _check_text,
     "Flag": _check_flag,
     "Amounts": _check_amounts,

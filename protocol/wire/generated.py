@@ -69,6 +69,7 @@ _FREQUENT: Final[dict[str, str]] = {
         f"is list and (not x or len(x) == 1 and type(y := x[0]) is str"
         f" and 0 < len(y) <= {MAX_KEY_CHARS})"
     ),
+    "Options": _rows("is dict and not x"),
     "Number": f"type({{0}}) is int and 0 <= {{0}} <= {_MOST}",
     "Text": f"type({{0}}) is str and len({{0}}) <= {MAX_TEXT_CHARS}",
     "Flag": "{0} is True or {0} is False",
@@ -82,7 +83,7 @@ _LONG: Final[dict[str, str]] = {
     "KeyLists": "len({0}) > FEW or {0} and max(map(len, {0})) > FEW",
     "Failures": "{0}",
     "Info": "{0}",
-    **dict.fromkeys(("Keys", "Texts", "Ints", "Ids"), "len({0}) > FEW"),
+    **dict.fromkeys(("Keys", "Texts", "Ints", "Ids", "Options"), "len({0}) > FEW"),
 }
 
 
@@ -156,9 +157,9 @@ def _decoder(cls: type[Message], kinds: dict[str, str]) -> list[str]:
             lines.append(f"    n = len({group[0]})")
         for name, test in tests.items():
             lines.append(f'    if {test}: wrong_length("{name}", {name}, n)')
-    if cls._index:
-        test = f"{cls._index} and max({cls._index}) >= len({cls._tables[0][0]})"
-        lines.append(f'    if {test}: beyond("{cls._index}")')
+    for index, table in cls._indexes:
+        test = f"{index} and max({index}) >= len({table[0]})"
+        lines.append(f'    if {test}: beyond("{index}")')
     lines.append("    message = new(cls)")
     lines += [f"    message.{name} = {name}" for name in kinds]
     lines.append("    return message")

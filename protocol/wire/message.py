@@ -40,7 +40,7 @@ from .columns import (
     KeyLists,
     Keys,
     Number,
-    Priority,
+    Options,
     Text,
     Texts,
 )
@@ -76,7 +76,7 @@ __all__ = [
     "Keys",
     "Message",
     "Number",
-    "Priority",
+    "Options",
     "Text",
     "Texts",
     "Unknown",
@@ -109,7 +109,8 @@ class Message:
     columns: ClassVar[tuple[str, ...]] = ()
     optional_columns: ClassVar[tuple[str, ...]] = ()
     _tables: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    _index: ClassVar[str] = ""
+    #: (column, the table that its numbers point into)
+    _indexes: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     _key_lists: ClassVar[tuple[str, ...]] = ()
     _first: ClassVar[str] = ""
     _names: ClassVar[tuple[str, ...]] = ()
@@ -134,19 +135,18 @@ class Message:
             cls(**whole, **{name: getattr(self, name)[i : i + max_rows] for name in cut})
             for i in range(0, n, max_rows)
         ]
-        if cls._index and len(getattr(self, cls._tables[0][0])) > max_rows:
-            # With the whole table each part would cost its reader as much as the uncut message.
-            for part in parts:
-                part._narrow()
+        for index, table in cls._indexes:
+            if len(getattr(self, table[0])) > max_rows and getattr(self, index):
+                # With the whole table each part would cost its reader as much as the whole message.
+                for part in parts:
+                    part._narrow(index, table)
         return parts
 
-    def _narrow(self) -> None:
-        """Keep only the rows of the first table that the index points to."""
-        cls = type(self)
+    def _narrow(self, index: str, table: tuple[str, ...]) -> None:
+        """Keep only the rows of a table that the index points to."""
         places: dict[int, int] = {}
-        index = [places.setdefault(i, len(places)) for i in getattr(self, cls._index)]
-        setattr(self, cls._index, index)
-        for name in cls._tables[0]:
+        setattr(self, index, [places.setdefault(i, len(places)) for i in getattr(self, index)])
+        for name in table:
             column = getattr(self, name)
             setattr(self, name, [column[i] for i in places])
 
@@ -208,7 +208,7 @@ def message(
     columns: tuple[str, ...] = (),
     optional_columns: tuple[str, ...] = (),
     tables: tuple[tuple[str, ...], ...] = (),
-    index: str = "",
+    indexes: tuple[str, ...] = (),
 ) -> Callable[[type[_T]], type[_T]]:
     """Register a slots dataclass as the message `code` (1..255, never reused, not reserved).
 
@@ -217,7 +217,7 @@ def message(
         columns: columns that must have the same length, the number of rows.
         optional_columns: columns that are empty (no row has a value) or have that length too.
         tables: groups of lists; those of one group have the same length, but no relation to rows.
-        index: the column whose numbers point into the first table.
+        indexes: columns whose numbers point into the first table, the second and so on.
     """
 
     def decorate(cls: type[_T]) -> type[_T]:
@@ -229,7 +229,7 @@ def message(
         made.columns = columns
         made.optional_columns = optional_columns
         made._tables = tables
-        made._index = index
+        made._indexes = tuple(zip(indexes, tables, strict=False))
         made._names = names
         made._first = columns[0] if columns else "keys" if "keys" in names else ""
         made._key_lists = tuple(n for n in names if made.__annotations__[n] == "KeyLists")

@@ -5,7 +5,8 @@
 - *User priority* -512..511; higher runs earlier.
 - *Generation*: submissions that follow each other within FIFO_TIMEOUT_S share one; later ones come
   after.
-- *Rank*: the position in its generation; a task with dependencies takes the largest rank among
+- *Rank*: the position in its generation: the one that the client gave, or that of its arrival; of
+  the latter, a task with dependencies takes the largest rank among
   those of its own generation. So a task is placed right behind the last input that it needs: chains
   and subtrees are finished before new roots are begun and few intermediates live at a time. This is
   dask's last-in-first-out rule made static, at O(dependencies) per task and with no pass over the

@@ -8,12 +8,13 @@ a spec hash) leaves that lane.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.rotation import level_of
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
+from ...protocol.wire.payload import Blob
 from .eligibility import fill_class
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
@@ -57,6 +58,43 @@ _CIRCLE: Final = (
 )
 
 
+class _Batch:
+    """The rows of a message that have the same options."""
+
+    __slots__ = ("base", "groups", "n_queued", "push", "task_class")
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        options: dict[str, Any],
+        groups: list[TaskGroup] | dict[int, TaskGroup],
+        task_class: TaskClass,
+    ) -> None:
+        #: by the place of the function
+        self.groups = groups
+        self.task_class = task_class
+        task_class.n_tasks += 1  # while rows are worked off it must not be dropped
+        #: of all rows; a row's priority is this and its rank
+        self.base = base_priority(options.get("priority", 0), state.generation)
+        #: puts a task into the ready queue; None before the first
+        self.push: Callable[[SchedulerTask], None] | None = None
+        self.n_queued = 0
+
+
+class _LateGroups(dict[int, TaskGroup]):
+    """Groups that are made when a row needs them, because most functions lack most options."""
+
+    __slots__ = ("_functions", "_others")
+
+    def __init__(self, functions: list[Function], *others: Any) -> None:
+        self._functions = functions
+        self._others = others
+
+    def __missing__(self, place: int) -> TaskGroup:
+        group = self[place] = TaskGroup(self._functions[place], *self._others)
+        return group
+
+
 def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
     """Create one task per row; the client wants each."""
     if not message.keys:
@@ -64,27 +102,93 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     if None in message.args:
         state.refuse(_peer(client), "SubmitTasks has a task without arguments")
         return
-    groups = _groups(state, message, client.number)
-    if groups is None:
+    functions = _functions(state, message)
+    if functions is None:
         state.refuse(_peer(client), "SubmitTasks names a function that the scheduler does not have")
         return
-    keys = message.keys
+    _begin_generation(state, len(message.keys))
+    known: list[tuple[SchedulerTask, int]] = []
+    batches: dict[int, _Batch] = {}
+    if not message.option_of:
+        options = message.options[0] if message.options else {}
+        task_class = _task_class(state, options)
+        retries: int = options.get("retries", 0)
+        groups = [
+            TaskGroup(function, task_class, state.generation, retries, client.number)
+            for function in functions
+        ]
+        batches[0] = batch = _Batch(state, options, groups, task_class)
+        columns = message.keys, message.function_of, message.args
+        _add_rows(state, client, message, batch, columns, 0, known)
+    else:
+        _add_stretches(state, client, message, functions, batches, known)
+    for batch in batches.values():
+        if batch.n_queued:
+            note_ready(state, batch.task_class, level_of(batch.base))
+    state.story.note(state.now, f"submitted by {client.name}", message.keys)
+    if known:
+        _on_known(state, client, message, known)
+    for function in functions:
+        function.n_tasks -= 1
+        if not function.n_tasks:
+            retire_function(state, function)
+    for batch in batches.values():
+        batch.task_class.n_tasks -= 1
+        drop_class(state, batch.task_class)
+    keep_small(state)
+
+
+def _add_stretches(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    functions: list[Function],
+    batches: dict[int, _Batch],
+    known: list[tuple[SchedulerTask, int]],
+) -> None:
+    """Create the tasks of rows with different options, in stretches of rows with the same ones.
+
+    The order of the rows must be kept: they may depend on earlier ones with other options.
+    """
+    option_of = message.option_of
+    starts = [0, *(i for i in range(1, len(option_of)) if option_of[i] != option_of[i - 1])]
+    for start, stop in zip(starts, [*starts[1:], len(option_of)], strict=True):
+        batch = batches.get(option_of[start])
+        if batch is None:
+            options = message.options[option_of[start]]
+            task_class = _task_class(state, options)
+            retries = options.get("retries", 0)
+            groups = _LateGroups(functions, task_class, state.generation, retries, client.number)
+            batches[option_of[start]] = batch = _Batch(state, options, groups, task_class)
+        rows = slice(start, stop)
+        columns = message.keys[rows], message.function_of[rows], message.args[rows]
+        _add_rows(state, client, message, batch, columns, start, known)
+
+
+def _add_rows(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    batch: _Batch,
+    columns: tuple[list[str], list[int], list[Blob | None]],
+    start: int,
+    known: list[tuple[SchedulerTask, int]],
+) -> None:
+    """Create the tasks of the rows from `start` on that have these keys, functions and arguments.
+
+    Rows whose key exists are appended to `known`.
+    """
     tasks = state.tasks
     wants = client.wants
     alone = client.alone
-    task_class = groups[0].task_class if groups else state.default_class
+    task_class, groups, push, base = batch.task_class, batch.groups, batch.push, batch.base
     runnable = bool(task_class.members)
-    push: Callable[[SchedulerTask], None] | None = None
-    base = base_priority(message.priority, state.generation)
     rank = state.next_rank
     dependencies = message.dependencies
     hashes = message.spec_hashes
-    known: list[tuple[SchedulerTask, int]] = []
+    ranks = message.ranks
     n_created = n_queued = 0
-    task_class.n_tasks += len(keys)  # while rows are worked off it must not be dropped
-    for i, (key, function_of, args) in enumerate(
-        zip(keys, message.function_of, message.args, strict=True)
-    ):
+    for i, (key, function_of, args) in enumerate(zip(*columns, strict=True), start):
         task = tasks.get(key)
         if task is not None:
             known.append((task, i))
@@ -100,32 +204,24 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         wants[task] = None
         if hashes:
             task.spec_hash = hashes[i]
+        if ranks:
+            task.priority = base | min(ranks[i], MAX_RANK)
         if dependencies and dependencies[i]:
             state.counters.n_released += 1
-            _link(state, task, dependencies[i])
+            _link(state, task, dependencies[i], is_ranked=bool(ranks))
         elif runnable:
             task.state = QUEUED
             if push is None:
-                push = task_class.queue.lane(base, client.number).push
+                push = batch.push = task_class.queue.lane(base, client.number).push
             push(task)
             n_queued += 1
         else:
             state.counters.n_released += 1
             activate(state, task)
     state.next_rank = rank
-    task_class.n_tasks -= len(keys) - n_created
-    if n_queued:
-        note_ready(state, task_class, level_of(base))
+    task_class.n_tasks += n_created
+    batch.n_queued += n_queued
     state.counters.tasks_submitted += n_created
-    state.story.note(state.now, f"submitted by {client.name}", keys)
-    if known:
-        _on_known(state, client, message, known)
-    for group in groups:
-        group.function.n_tasks -= 1
-        if not group.function.n_tasks:
-            retire_function(state, group.function)
-    drop_class(state, task_class)
-    keep_small(state)
 
 
 def _peer(client: ClientHandle) -> int:
@@ -133,28 +229,22 @@ def _peer(client: ClientHandle) -> int:
     return client.peer
 
 
-def _groups(state: SchedulerState, message: m.SubmitTasks, client: int) -> list[TaskGroup] | None:
-    """Make one group a function of the message; None, and nothing done, if a function is missing.
+def _functions(state: SchedulerState, message: m.SubmitTasks) -> list[Function] | None:
+    """Return the functions of the message; None, and nothing done, if one is missing.
 
-    Each function counts one task more until `on_submit` is done, so that none is dropped meanwhile.
+    Each counts one task more until `on_submit` is done, so that none is dropped meanwhile.
     """
-    functions = message.functions
-    if not len(functions) == len(message.function_blobs) == len(message.function_names):
+    ids = message.functions
+    if not len(ids) == len(message.function_blobs) == len(message.function_names):
         return None
-    if message.function_of and max(message.function_of) >= len(functions):
+    if message.function_of and max(message.function_of) >= len(ids):
         return None
-    for function_id, blob in zip(functions, message.function_blobs, strict=True):
+    for function_id, blob in zip(ids, message.function_blobs, strict=True):
         if blob is None and function_id not in state.functions:
             return None
-    is_late = state.now - state.last_submission > FIFO_TIMEOUT_S
-    if is_late or state.next_rank + len(message.keys) > MAX_RANK:
-        state.generation += 1
-        state.next_rank = 0
-    state.last_submission = state.now
-    task_class = _task_class(state, message)
-    groups = []
+    functions = []
     for function_id, name, blob in zip(
-        functions, message.function_names, message.function_blobs, strict=True
+        ids, message.function_names, message.function_blobs, strict=True
     ):
         function = state.functions.get(function_id)
         if function is None:
@@ -164,27 +254,47 @@ def _groups(state: SchedulerState, message: m.SubmitTasks, client: int) -> list[
         elif function in state.idle_functions:
             revive_function(state, function)
         function.n_tasks += 1
-        groups.append(TaskGroup(function, task_class, state.generation, message.retries, client))
-    return groups
+        functions.append(function)
+    return functions
 
 
-def _task_class(state: SchedulerState, message: m.SubmitTasks) -> TaskClass:
-    if not message.workers and not message.resources:
+def _begin_generation(state: SchedulerState, n_rows: int) -> None:
+    """Begin another generation if the last submission was some time ago, or ranks run out."""
+    is_late = state.now - state.last_submission > FIFO_TIMEOUT_S
+    if is_late or state.next_rank + n_rows > MAX_RANK:
+        state.generation += 1
+        state.next_rank = 0
+    state.last_submission = state.now
+
+
+def _task_class(state: SchedulerState, options: dict[str, Any]) -> TaskClass:
+    """Return the class of the tasks with these options."""
+    names, amounts = options.get("workers"), options.get("resources")
+    if not names and not amounts:
         return state.default_class
-    workers = tuple(sorted(message.workers))
-    amounts = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in message.resources.items())
-    resources = tuple(sorted((name, amount) for name, amount in amounts if amount > 0))
-    key = (workers, message.allow_other_workers, resources)
+    workers = tuple(sorted(names or ()))
+    rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in (amounts or {}).items())
+    resources = tuple(sorted((name, amount) for name, amount in rounded if amount > 0))
+    is_loose = options.get("allow_other_workers", False)
+    key = (workers, is_loose, resources)
     task_class = state.classes.get(key)
     if task_class is None:
-        task_class = TaskClass(key, workers, message.allow_other_workers, resources)
-        state.classes[key] = task_class
+        task_class = state.classes[key] = TaskClass(key, workers, is_loose, resources)
         fill_class(state, task_class)
     return task_class
 
 
-def _link(state: SchedulerState, task: SchedulerTask, dependency_keys: list[str]) -> None:
-    """Tie a new task to its dependencies, put it behind the last of them, and start it."""
+def _link(
+    state: SchedulerState,
+    task: SchedulerTask,
+    dependency_keys: list[str],
+    *,
+    is_ranked: bool = False,
+) -> None:
+    """Tie a new task to its dependencies, put it behind the last of them, and start it.
+
+    One that `is_ranked` keeps its own place.
+    """
     tasks = state.tasks
     dependencies: dict[SchedulerTask, None] = {}
     generation = task.group.generation
@@ -200,7 +310,7 @@ def _link(state: SchedulerState, task: SchedulerTask, dependency_keys: list[str]
         dependencies[dependency] = None
         if dependency.group.generation == generation:
             rank = max(rank, rank_of(dependency.priority))
-    if rank >= 0:
+    if rank >= 0 and not is_ranked:
         task.priority = task.priority & ~MAX_RANK | rank
     task.dependencies = tuple(dependencies)
     for dependency in dependencies:

@@ -195,8 +195,15 @@ def test_options_reach_the_scheduler(client, scheduler):
         inc, 1, priority=7, retries=2, workers="w1", allow_other_workers=True, resources={"GPU": 1}
     ).result(10)
     (message,) = scheduler.heard(SubmitTasks)
-    assert (message.priority, message.retries, message.workers) == (7, 2, ["w1"])
-    assert (message.allow_other_workers, message.resources) == (True, {"GPU": 1})
+    assert message.options == [
+        {
+            "priority": 7,
+            "retries": 2,
+            "workers": ["w1"],
+            "allow_other_workers": True,
+            "resources": {"GPU": 1},
+        }
+    ]
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,14 @@ def large(seed=0):
 def rows(scheduler):
     """Return (key, size of the arguments, priority) of all submitted tasks."""
     return [
-        (key, blob_nbytes(blob), message.priority)
+        (key, blob_nbytes(blob), message.options[option].get("priority", 0))
         for message in scheduler.heard(SubmitTasks)
-        for key, blob in zip(message.keys, message.args, strict=True)
+        for key, blob, option in zip(
+            message.keys,
+            message.args,
+            message.option_of or [0] * len(message.keys),
+            strict=True,
+        )
     ]
 
 

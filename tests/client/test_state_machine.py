@@ -119,6 +119,8 @@ class ModelScheduler:
         assert len(message.args) == len(message.function_of) == n
         assert len(message.dependencies) in (0, n)
         assert len(message.spec_hashes) in (0, n)
+        assert len(message.option_of) in (0, n)
+        assert all(option < len(message.options) for option in message.option_of)
         for i, key in enumerate(message.keys):
             self.wants[key] = None
             # Rows without a hash among others that have one carry zeros.

@@ -311,10 +311,6 @@ def submit(**changes: Any) -> m.SubmitTasks:
         "args": [b"no pickle either"],
         "dependencies": [],
         "spec_hashes": [],
-        "priority": 0,
-        "retries": 0,
-        "workers": ["nobody"],
-        "allow_other_workers": False,
-        "resources": {},
+        "options": [{"workers": ["nobody"]}],
     }
     return m.SubmitTasks(**{**fields, **changes})

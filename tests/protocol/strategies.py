@@ -42,11 +42,21 @@ _rows: dict[str, st.SearchStrategy[Any]] = {
         _keys,
         st.lists(st.one_of(st.none(), _texts, _bytes, _numbers), max_size=4),
     ),
+    "Options": st.fixed_dictionaries(
+        {},
+        optional={
+            "priority": st.integers(-512, 511),
+            "retries": _numbers,
+            "workers": st.lists(_texts, max_size=2),
+            "allow_other_workers": st.booleans(),
+            "resources": st.dictionaries(_texts, st.floats(0, 1e300), max_size=2),
+            "delivered": st.booleans(),
+        },
+    ),
 }
 #: A whole field that is no column.
 _values: dict[str, st.SearchStrategy[Any]] = {
     "Number": _numbers,
-    "Priority": st.integers(-512, 511),
     "Text": _texts,
     "Flag": st.booleans(),
     "Amounts": st.dictionaries(_texts, st.floats(0, 1e300), max_size=3),
@@ -67,7 +77,7 @@ def messages_of(draw: st.DrawFn, cls: type[Message]) -> Message:
     for table in cls._tables:
         sizes |= dict.fromkeys(table, draw(st.integers(0, 4)))
     # Rows that point into an empty table cannot be.
-    most = 4 if not cls._index or sizes[cls._tables[0][0]] else 0
+    most = 4 if all(sizes[table[0]] for _, table in cls._indexes) else 0
     n_rows = draw(st.integers(0, most))
     sizes |= dict.fromkeys(cls.columns, n_rows)
     sizes |= {name: draw(st.sampled_from([0, n_rows])) for name in cls.optional_columns}
@@ -77,8 +87,9 @@ def messages_of(draw: st.DrawFn, cls: type[Message]) -> Message:
             fields[name] = draw(_values[kind])
             continue
         row = _rows[kind]
-        if name == cls._index and n_rows:
-            row = st.integers(0, sizes[cls._tables[0][0]] - 1)
+        for index, table in cls._indexes:
+            if name == index and n_rows:
+                row = st.integers(0, sizes[table[0]] - 1)
         fields[name] = draw(st.lists(row, min_size=sizes[name], max_size=sizes[name]))
     return cls(**fields)
 

@@ -39,6 +39,7 @@ def graph(
     function: str = "inc",
     blob: bytes | None = b"pickle",
     named: bool | str = False,
+    ranks: list[int] | None = None,
     **options: Any,
 ) -> m.SubmitTasks:
     """Make a submission from lines like "a b -> c" (c depends on a and b) and "d e" (no inputs).
@@ -64,11 +65,8 @@ def graph(
         args=[f"args of {key}".encode() for key in rows],
         dependencies=list(rows.values()) if any(rows.values()) else [],
         spec_hashes=[function_id(str(named)) for _ in rows] if named else [],
-        priority=options.get("priority", 0),
-        retries=options.get("retries", 0),
-        workers=options.get("workers", []),
-        allow_other_workers=options.get("allow_other_workers", False),
-        resources=options.get("resources", {}),
+        options=[options],
+        ranks=ranks or [],
     )
 
 

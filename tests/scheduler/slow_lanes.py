@@ -26,6 +26,7 @@ from weft.scheduler.core.tasks import (
     WAITING,
     SchedulerTask,
     TaskClass,
+    TaskGroup,
 )
 from weft.scheduler.core.transitions import (
     activate,
@@ -42,8 +43,10 @@ from weft.scheduler.core.transitions import (
 
 def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
     """Create each task as released, tie it, activate it."""
-    groups = submission._groups(state, message, client.number)
-    assert groups is not None
+    functions = submission._functions(state, message)
+    assert functions is not None
+    submission._begin_generation(state, len(message.keys))
+    classes = []
     known = []
     queued: dict[TaskClass, int] = {}
     for row, key in enumerate(message.keys):
@@ -53,9 +56,14 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
             if task.state == ERRED or task.args is None:
                 submission._start_afresh(state, client, message, task, row)
             continue
-        group = groups[message.function_of[row]]
+        option = (message.options or [{}])[message.option_of[row] if message.option_of else 0]
+        task_class = submission._task_class(state, option)
+        function, retries = functions[message.function_of[row]], option.get("retries", 0)
+        group = TaskGroup(function, task_class, state.generation, retries, client.number)
+        classes.append(task_class)
         state.next_rank += 1
-        priority = base_priority(message.priority, state.generation) | state.next_rank
+        base = base_priority(option.get("priority", 0), state.generation)
+        priority = base | (message.ranks[row] if message.ranks else state.next_rank)
         task = state.tasks[key] = SchedulerTask(key, group, message.args[row], priority)
         group.function.n_tasks += 1
         group.task_class.n_tasks += 1
@@ -64,7 +72,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         submission.want(client, task)
         dependencies = message.dependencies[row] if message.dependencies else []
         if dependencies:
-            submission._link(state, task, dependencies)
+            submission._link(state, task, dependencies, is_ranked=bool(message.ranks))
         elif group.task_class.members:
             move(state, task, QUEUED)
             group.task_class.queue.push(task, client.number)
@@ -75,11 +83,12 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     for task_class, level in queued.items():
         note_ready(state, task_class, level)
     submission._on_known(state, client, message, known)
-    for group in groups:
-        group.function.n_tasks -= 1
-        if not group.function.n_tasks:
-            retire_function(state, group.function)
-        drop_class(state, group.task_class)
+    for function in functions:
+        function.n_tasks -= 1
+        if not function.n_tasks:
+            retire_function(state, function)
+    for task_class in classes:
+        drop_class(state, task_class)
 
 
 def slow_assign(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import field
 
 from ..message import (
-    Amounts,
     Blobs,
     Flag,
     Ids,
@@ -14,7 +13,7 @@ from ..message import (
     Keys,
     Message,
     Number,
-    Priority,
+    Options,
     Text,
     Texts,
     message,
@@ -24,16 +23,18 @@ from ..message import (
 @message(
     16,
     columns=("keys", "function_of", "args"),
-    optional_columns=("dependencies", "spec_hashes"),
-    tables=(("functions", "function_names", "function_blobs"),),
-    index="function_of",
+    optional_columns=("dependencies", "spec_hashes", "option_of", "ranks"),
+    tables=(("functions", "function_names", "function_blobs"), ("options",)),
+    indexes=("function_of", "option_of"),
 )
 class SubmitTasks(Message):
-    """Submit tasks with the same options: `keys[i]` calls `functions[function_of[i]]`.
+    """Submit tasks: `keys[i]` calls `functions[function_of[i]]` with `options[option_of[i]]`.
 
     The client wants every key. A function's blob is None if the client holds another wanted key
     of that function, so that the scheduler still has it. `spec_hashes` is filled for keys that the
-    user named.
+    user named. Without `option_of` all rows have the first options, or the default ones if there
+    are none. A row with a rank has that place among the tasks submitted at about the same time;
+    without ranks the order of the rows decides, and that of their inputs.
     """
 
     functions: Ids
@@ -44,11 +45,9 @@ class SubmitTasks(Message):
     args: Blobs
     dependencies: KeyLists
     spec_hashes: Ids
-    priority: Priority
-    retries: Number
-    workers: Texts  #: names, hosts or addresses; empty = any
-    allow_other_workers: Flag
-    resources: Amounts
+    options: Options
+    option_of: Ints = field(default_factory=list)
+    ranks: Ints = field(default_factory=list)
 
 
 @message(17, columns=("keys",), optional_columns=("spec_hashes",))

@@ -13,7 +13,9 @@ class ResultsReady(Message):
     results: Blobs
 
 
-@message(33, columns=("keys", "nbytes", "holder_of"), tables=(("holders",),), index="holder_of")
+@message(
+    33, columns=("keys", "nbytes", "holder_of"), tables=(("holders",),), indexes=("holder_of",)
+)
 class KeysInMemory(Message):
     """Report keys that are in memory; their data is at `holders[holder_of[i]]`."""
 
@@ -23,7 +25,7 @@ class KeysInMemory(Message):
     holders: Texts
 
 
-@message(34, columns=("keys", "failure_of"), tables=(("failures",),), index="failure_of")
+@message(34, columns=("keys", "failure_of"), tables=(("failures",),), indexes=("failure_of",))
 class KeysErred(Message):
     """Report failed keys. `failures[failure_of[i]]` is the reason (see failure.py)."""
 

@@ -13,7 +13,7 @@ from ..message import Blobs, Ids, Ints, KeyLists, Keys, Message, Number, Text, T
         ("functions", "function_blobs", "function_clients"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
     ),
-    index="function_of",
+    indexes=("function_of",),
 )
 class AssignTasks(Message):
     """Run these attempts.

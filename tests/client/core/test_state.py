@@ -31,7 +31,7 @@ from weft.client.core.events import (
 )
 from weft.client.core.fetching import FAST_ROUNDS, MAX_ROUNDS
 from weft.client.core.state import ClientState
-from weft.client.core.submitting import MAX_TASKS
+from weft.client.core.submitting import MAX_OPTIONS, MAX_TASKS
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
     DEFAULT_OPTIONS,
@@ -172,19 +172,39 @@ def test_a_run_of_submissions_is_one_message_and_carries_its_function_once(bench
     assert message.spec_hashes == []
 
 
-def test_options_split_a_run_only_when_they_differ(bench):
+def test_rows_of_different_options_share_a_message(bench):
     equal = [SubmitOptions(priority=3), SubmitOptions(priority=3)]
-    messages = bench.do(
+    (message,) = bench.do(
         bench.task("a", options=equal[0]),
         bench.task("b", options=equal[1]),
         bench.task("c"),
         bench.task("d", options=SubmitOptions(workers=["w"], retries=2)),
+        bench.task("e", options=equal[1]),
+        bench.task("f", options=equal[0]),
     )
-    assert [m.keys for m in messages] == [["a", "b"], ["c"], ["d"]]
-    assert [m.priority for m in messages] == [3, 0, 0]
-    assert (messages[2].workers, messages[2].retries) == (["w"], 2)
-    # The function went with the first one.
-    assert [m.function_blobs for m in messages] == [[b"<f>"], [None], [None]]
+    assert message.keys == ["a", "b", "c", "d", "e", "f"]
+    assert message.options == [{"priority": 3}, {}, {"workers": ["w"], "retries": 2}]
+    assert message.option_of == [0, 0, 1, 2, 0, 0]
+    assert (message.functions, message.function_blobs) == ([b"f" * 16], [b"<f>"])
+
+
+def test_a_message_of_one_option_does_not_list_it_for_each_row(bench):
+    options = SubmitOptions(priority=3)
+    (message,) = bench.do(
+        bench.task("a", options=options), bench.task("b", options=SubmitOptions(priority=3))
+    )
+    assert (message.options, message.option_of) == ([{"priority": 3}], [])
+    (message,) = bench.do(bench.task("c"), bench.task("d"))
+    assert (message.options, message.option_of) == ([{}], [])
+
+
+def test_a_message_has_a_limited_number_of_options(bench):
+    messages = bench.do(
+        *(bench.task(f"t{i}", options=SubmitOptions(retries=i)) for i in range(MAX_OPTIONS + 1))
+    )
+    assert [len(message.options) for message in messages] == [MAX_OPTIONS, 1]
+    assert messages[0].option_of == list(range(MAX_OPTIONS))
+    assert messages[1].option_of == []
 
 
 def test_functions_of_one_message_are_numbered(bench):

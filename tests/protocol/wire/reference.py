@@ -48,10 +48,9 @@ def from_wire(cls: type[Message], wire: list[Any], buffers: list[Any]) -> Messag
         n = len(values[table[0]])
         for name in table:
             _check_length(cls, name, len(values[name]), n)
-    if cls._index:
-        n = len(values[cls._tables[0][0]])
-        if values[cls._index] and max(values[cls._index]) >= n:
-            raise RemoteProtocolError(f"{cls.__name__}.{cls._index} points beyond its table")
+    for index, table in cls._indexes:
+        if values[index] and max(values[index]) >= len(values[table[0]]):
+            raise RemoteProtocolError(f"{cls.__name__}.{index} points beyond its table")
     return cls(**values)
 
 

@@ -101,16 +101,18 @@ def joined(parts: Sequence[Message]) -> list[Any]:
     assert {type(part) for part in parts} == {cls}
     cut = {*cls.columns, *cls.optional_columns}
     whole = []
-    table = cls._tables[0] if cls._index else ()
+    indexes = dict(cls._indexes)
+    tables = {name for table in indexes.values() for name in table}
     for name in cls._names:
         values = [normal(getattr(part, name)) for part in parts]
-        if name == cls._index:
+        if name in indexes:
             # Parts may have less of the table, and so other places in it.
+            table = indexes[name]
             rows = [[getattr(p, t)[i] for t in table] for p in parts for i in getattr(p, name)]
             whole.append(normal(rows))
         elif name in cut:
             whole.append([row for value in values for row in value])
-        elif name not in table:
+        elif name not in tables:
             assert all(value == values[0] for value in values)
             whole.append(values[0])
     return [cls.code, *whole]
@@ -431,11 +433,7 @@ def submit(n: int, args: bytes = b"", dependencies: Sequence[list[str]] = ()) ->
         args=[args] * n,
         dependencies=list(dependencies),
         spec_hashes=[],
-        priority=0,
-        retries=0,
-        workers=[],
-        allow_other_workers=False,
-        resources={},
+        options=[{}],
     )
 
 

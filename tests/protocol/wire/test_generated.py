@@ -134,7 +134,7 @@ def test_a_frequent_value_is_one_that_the_check_returns_unchanged(kind: str) -> 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_odd_value_in_every_field_has_the_same_outcome(cls: type[Message]) -> None:
     # Whether the other fields are valid as well does not matter: the first error counts.
-    least = {"Number": 1, "Priority": 0, "Text": "", "Flag": True}
+    least = {"Number": 1, "Text": "", "Flag": True}
     maps: dict[str, Any] = {"Amounts": {}, "Facts": {}, "Info": {}}
     kinds = schema_names(cls)
     wire = [cls.code, *({**least, **maps}.get(kind, []) for kind in kinds.values())]
@@ -157,9 +157,9 @@ def test_a_short_message_has_few_rows_and_no_payload(cls: type[Message]) -> None
         "Blobs": [b""],
         "KeyLists": [[]],
         "Failures": [["kind", "key"]],
-        "Records": [{}],
+        "Options": [{}],
     }
-    single = {"Number": 1, "Priority": 0, "Text": "", "Flag": True}
+    single = {"Number": 1, "Text": "", "Flag": True}
     maps: dict[str, Any] = {"Amounts": {}, "Facts": {}, "Info": {}}
 
     def make(n: int, **changes: Any) -> Message:

@@ -54,8 +54,13 @@ GOOD: dict[str, list[Any]] = {
     "Blobs": [[], [b"", None, b"x"], [b"a"]],
     "KeyLists": [[], [[], ["a", "b"]], [["a"] * 100] * 100],
     "Failures": [[], [["cancelled", "k", "why"]], [["exception", "k", None, b"", 1]]],
+    "Options": [
+        [],
+        [{}, {}],
+        [{"priority": -512, "retries": 2, "delivered": True}, {"priority": 511}],
+        [{"workers": ["w"], "allow_other_workers": True, "resources": {"GPU": 1.5}}],
+    ],
     "Number": [0, 2**63 - 1],
-    "Priority": [-512, 0, 511],
     "Text": ["", "x" * MAX_TEXT_CHARS],
     "Flag": [True, False],
     "Amounts": [{}, {"gpu": 1, "memory": 1.5}],
@@ -94,8 +99,22 @@ BAD: dict[str, list[Any]] = {
         [["k", "k", {}]],
         [["k", []]],
     ],
+    "Options": [
+        None,
+        {},
+        [1],
+        [{b"priority": 1}],
+        [{}, {"priority": 512}],
+        [{"priority": -513}],
+        [{"priority": True}],
+        [{"retries": -1}],
+        [{"workers": "w"}],
+        [{"workers": [1]}],
+        [{"allow_other_workers": 1}],
+        [{"resources": {"GPU": -1}}],
+        [{"delivered": None}],
+    ],
     "Number": [None, -1, 2**63, True, 1.0, "1"],
-    "Priority": [None, -513, 512, True, 0.0],
     "Text": [None, 1, b"x", "x" * (MAX_TEXT_CHARS + 1)],
     "Flag": [None, 0, 1, "true"],
     "Amounts": [
@@ -121,6 +140,7 @@ ITEM: dict[str, Any] = {
     "Blobs": b"",
     "KeyLists": [],
     "Failures": ["kind", "key"],
+    "Options": {},
 }
 
 
@@ -243,10 +263,10 @@ def test_tables_are_declared_of_lists_that_are_no_columns(cls: type[Message]) ->
     assert set(listed).isdisjoint((*cls.columns, *cls.optional_columns))
     # A message without columns is never cut, because nothing shows what belongs to a row.
     assert not listed or cls.columns
-    if cls._index:
-        assert names[cls._index] == "Ints"
-        assert cls._index in cls.columns
-        assert cls._tables
+    for index, table in cls._indexes:
+        assert names[index] == "Ints"
+        assert index in (*cls.columns, *cls.optional_columns)
+        assert table in cls._tables
 
 
 @pytest.mark.parametrize(
@@ -283,11 +303,9 @@ def submit(**changes: Any) -> list[Any]:
         "args": [b"1", b"2"],
         "dependencies": [],
         "spec_hashes": [],
-        "priority": 0,
-        "retries": 0,
-        "workers": [],
-        "allow_other_workers": False,
-        "resources": {},
+        "options": [{}],
+        "option_of": [],
+        "ranks": [],
     }
     return SubmitTasks(**{**fields, **changes}).to_wire()
 
@@ -377,6 +395,40 @@ def test_index_points_into_the_first_table(
     else:
         with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.function_of points beyond"):
             from_wire(wire, [])
+
+
+def test_an_option_that_this_release_does_not_know_is_left_out() -> None:
+    decoded = from_wire(submit(options=[{"later": [1], "retries": 2}, {"later": None}]), [])
+    assert isinstance(decoded, SubmitTasks)
+    assert decoded.options == [{"retries": 2}, {}]
+
+
+def test_options_are_checked_by_name() -> None:
+    text = "SubmitTasks.options: option priority: a priority is a whole number from -512 to 511"
+    with pytest.raises(RemoteProtocolError, match=text):
+        from_wire(submit(options=[{"priority": 1000}]), [])
+    with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.option_of points beyond"):
+        from_wire(submit(options=[{}], option_of=[0, 1]), [])
+    with pytest.raises(RemoteProtocolError, match=r"SubmitTasks.ranks: 1 items for 2 rows"):
+        from_wire(submit(ranks=[0]), [])
+
+
+def test_parts_have_only_their_options() -> None:
+    options = [{"priority": i} for i in range(10)]
+    whole = from_wire(
+        submit(
+            function_of=[0] * 20,
+            keys=[f"k{i}" for i in range(20)],
+            args=[b""] * 20,
+            options=options,
+            option_of=[i // 2 for i in range(20)],
+        ),
+        [],
+    )
+    parts = whole.parts(4)
+    assert all(isinstance(part, SubmitTasks) for part in parts)
+    assert [part.options for part in parts] == [options[i : i + 2] for i in range(0, 10, 2)]  # type: ignore[attr-defined]
+    assert all(part.option_of == [0, 0, 1, 1] for part in parts)  # type: ignore[attr-defined]
 
 
 def test_no_rows_need_no_table() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.priority import MAX_RANK, base_priority, rank_of
 
 from ..builders import Board, assigned, assignment, dropped, finished, function_id, graph, sent_keys
 
@@ -367,3 +368,94 @@ def test_a_cancelled_key_runs_when_it_is_submitted_again(board):
     out = board.send(worker, finished([1], blob=b"of the old attempt"))
     assert board.state.counters.reports_stale == 1
     assert client not in out
+
+
+# --- Options and ranks of rows --------------------------------------------------------------------
+
+
+def options_of(message, *options, option_of=()):
+    message.options = list(options)
+    message.option_of = list(option_of)
+    return message
+
+
+def test_rows_of_one_message_have_their_own_options(board):
+    client, worker = board.client(), board.worker("w", nthreads=4)
+    message = options_of(
+        graph("a", "b", "c", "a b c -> d", "e"),
+        {},
+        {"priority": 5, "retries": 2},
+        {"workers": ["nobody"], "resources": {"GPU": 1}},
+        option_of=[0, 1, 0, 1, 2],
+    )
+    out = board.send(client, message)
+    groups = {key: board.task(key).group for key in "abcde"}
+    assert [groups[key].retries for key in "abcde"] == [0, 2, 0, 2, 0]
+    assert groups["a"] is groups["c"]
+    assert groups["b"] is groups["d"]
+    assert groups["e"].task_class.restrictions == "workers nobody; GPU: 1"
+    assert board.states("a", "b", "c", "d", "e") == [
+        "processing",
+        "processing",
+        "processing",
+        "processing",  # assigned ahead
+        "no_worker",
+    ]
+    assert assigned(out, worker).keys() == {"a", "b", "c", "d"}
+    assert board.task("b").priority < board.task("a").priority < board.task("c").priority
+    board.finish(worker, "a", "b", "c")
+    board.finish(worker, "d")
+    board.send(client, m.ReleaseKeys(keys=["a", "b", "c", "d", "e"]))
+    assert board.state.tasks == {}
+    assert list(board.state.classes.values()) == [board.state.default_class]
+
+
+def test_a_message_without_options_has_the_default_ones(board):
+    client = board.client()
+    board.send(client, options_of(graph("a")))
+    group = board.task("a").group
+    assert (group.retries, group.task_class) == (0, board.state.default_class)
+
+
+def test_a_class_of_which_all_rows_are_known_is_dropped(board):
+    client = board.client()
+    board.send(client, graph("a", "b"))
+    again = options_of(graph("a", "b"), {"workers": ["x"]}, {"workers": ["y"]}, option_of=[0, 1])
+    board.send(client, again)
+    assert list(board.state.classes.values()) == [board.state.default_class]
+
+
+def test_many_functions_and_options_make_only_the_groups_that_rows_have(board):
+    client = board.client()
+    message = graph(*(f"t{i}" for i in range(100)))
+    message.functions = [function_id(str(i)) for i in range(100)]
+    message.function_names = [f"f{i}" for i in range(100)]
+    message.function_blobs = [b"pickle"] * 100
+    message.function_of = list(range(100))
+    board.send(
+        client,
+        options_of(message, *({"retries": i} for i in range(100)), option_of=range(100)),
+    )
+    groups = {id(task.group) for task in board.state.tasks.values()}
+    assert len(groups) == 100
+    assert [task.group.retries for task in board.state.tasks.values()] == list(range(100))
+
+
+def test_rows_with_ranks_run_in_their_order(board):
+    client = board.client()
+    board.send(client, graph("a", "b", "c", "a -> d", ranks=[3, 1, 2, 0]))
+    ranks = {key: rank_of(board.task(key).priority) for key in "abcd"}
+    assert ranks == {"a": 3, "b": 1, "c": 2, "d": 0}
+    # Their places do not count for those that have none.
+    board.send(client, graph("e", "a -> f", "huge", blob=None))
+    assert rank_of(board.task("e").priority) == 5
+    assert rank_of(board.task("f").priority) == 3
+    worker = board.worker()
+    message = assignment(board.out, worker)
+    assert [key for key in message.keys if key in "abc"] == ["b", "c", "a"]
+
+
+def test_a_rank_beyond_the_largest_stays_in_its_generation(board):
+    client = board.client()
+    board.send(client, graph("a", ranks=[2**62]))
+    assert board.task("a").priority == base_priority(0, board.state.generation) | MAX_RANK
