@@ -93,9 +93,8 @@ def describe_task(task: dict[str, Any]) -> str:
             ("read by", _named(task["dependents"], task["n_dependents"])),
             ("wanted by", ", ".join(task["wanted_by"])),
             ("may run on", task["restrictions"]),
-            ("raised", f"{counted(task['n_exceptions'], 'time')}" if task["n_exceptions"] else ""),
         ]
-        rows += [("died under it", reason) for reason in task["deaths"]]
+        rows += [("attempt", f"on {worker}: {end}") for worker, end in task["attempts"]]
     lines = [f"task {task['key']}: {task['state']}"]
     lines += [f"  {name:13}  {text}" for name, text in rows if text]
     lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]

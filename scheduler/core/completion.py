@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import after_attempts
 from ...protocol.wire.payload import Blob
+from .attempts import note_raised
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .tasks import MEMORY, WAITING, SchedulerTask
@@ -166,6 +167,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             state.counters.reports_stale += 1
             note_attempt_ended(state, ws, attempt)
             continue
+        note_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
         if n_before < task.group.retries:
             state.n_exceptions[task] = n_before + 1

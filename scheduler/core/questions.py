@@ -22,6 +22,7 @@ from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
 from .task_questions import (
+    ask_attempts,
     ask_holders,
     ask_processing,
     ask_sizes,
@@ -125,6 +126,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "workers": Question(ask_workers),
     "clients": Question(ask_clients),
     "tasks": Question(ask_tasks),
+    "attempts": Question(ask_attempts),
     "states": Question(ask_states),
     "story": Question(ask_story),
     "holders": Question(ask_holders),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.deaths import summarize
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import worker_died
+from .attempts import note_death
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
 from .relays import end_relays
@@ -117,6 +118,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
             continue
         if task.state == MEMORY and not is_served:
             continue  # another attempt has finished it
+        note_death(state, task, ws.name, report.reason)
         reasons = state.deaths.setdefault(task, [])
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)

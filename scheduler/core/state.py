@@ -248,6 +248,8 @@ class SchedulerState:
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
         self.deaths: dict[SchedulerTask, list[str]] = {}
+        #: {task: [(worker, how it ended)]} of attempts without a result; see `attempts`
+        self.attempt_ends: dict[SchedulerTask, list[tuple[str, str]]] = {}
         #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
         #: of lost workers whose supervisor has not reported yet
         self.lost_workers: dict[

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
+from .attempts import attempt_ends
 from .refusals import explain_unrunnable
 from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
 
@@ -108,6 +109,13 @@ def ask_story(state: SchedulerState, arguments: Info, page: str) -> Page:
     return {"story": lines}, str(following) if following else ""
 
 
+def ask_attempts(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return how attempts ended: [[key, [[worker, end], ...]], ...]; see `attempt_ends`."""
+    found, next_page = _look_up(state, arguments, page, N_DESCRIBED)
+    ends = [[t.key, [list(end) for end in attempt_ends(state, t.key)]] for t in found]
+    return {"attempts": ends}, next_page
+
+
 def ask_tasks(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Describe tasks by key; keys that the scheduler does not know are left out."""
     found, next_page = _look_up(state, arguments, page, N_DESCRIBED)
@@ -144,8 +152,7 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
         "dependents": _keys(task.dependents or ()),
         "n_dependents": len(task.dependents or ()),
         "wanted_by": [client.name for client in task.wanted_by[:N_NAMED]],
-        "n_exceptions": state.n_exceptions.get(task, 0),
-        "deaths": [reason[:_MAX_TEXT_CHARS] for reason in state.deaths.get(task, ())[:N_NAMED]],
+        "attempts": [list(end) for end in attempt_ends(state, task.key)],
         "restrictions": group.task_class.restrictions,
         "args_nbytes": number_of(task.args),
     }

@@ -404,6 +404,8 @@ def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask
     del state.tasks[task.key]
     state.n_exceptions.pop(task, None)
     state.deaths.pop(task, None)
+    if state.attempt_ends:
+        state.attempt_ends.pop(task, None)
     state.out_of_reach.pop(task, None)
     for dependency in task.dependencies:
         dependents = dependency.dependents

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.payload import blob_nbytes
+from .attempts import MAX_TASKS
 from .checking import differences, tasks_in, unless
 from .class_invariants import CLASS_INVARIANTS
 from .eligibility import may_run
@@ -519,6 +520,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "n_exceptions lists known tasks": lambda s: _unknown(s, s.n_exceptions),
     "a task is retried at most so often as it may": lambda s: [
         (t, n) for t, n in s.n_exceptions.items() if not 0 < n <= t.group.retries
+    ],
+    "attempt_ends lists few tasks, all known": lambda s: [
+        *_unknown(s, s.attempt_ends),
+        *list(s.attempt_ends)[MAX_TASKS:],
     ],
     "deaths lists known tasks": lambda s: _unknown(s, s.deaths),
     "a task that failed starts to count deaths anew": lambda s: [

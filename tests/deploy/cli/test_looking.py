@@ -146,7 +146,7 @@ def test_a_viewer_may_look_at_tasks_and_not_at_logs(cluster, tmp_path):
         ("a:b", False),
     ],
 )
-def test_addresses_are_told_from_keys(text, expected):
+def test_addresses_are_distinguished_from_keys(text, expected):
     assert is_address(text) is expected
 
 
@@ -166,8 +166,7 @@ def test_a_description_leaves_out_what_a_task_does_not_have():
         "n_dependents": 0,
         "wanted_by": [],
         "restrictions": "any worker",
-        "n_exceptions": 2,
-        "deaths": ["signal SIGKILL"],
+        "attempts": [["w-1", "the worker died: signal SIGKILL"]],
         "story": [[1.5, "submitted by me"]],
     }
     assert describe_task(task).splitlines() == [
@@ -176,8 +175,7 @@ def test_a_description_leaves_out_what_a_task_does_not_have():
         "  function       f",
         "  inputs         a and 2 more",
         "  may run on     any worker",
-        "  raised         2 times",
-        "  died under it  signal SIGKILL",
+        "  attempt        on w-1: the worker died: signal SIGKILL",
         "      1.500 s ago  submitted by me",
     ]
 

@@ -323,6 +323,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a task is retried at most so often as it may": lambda b: b.state.n_exceptions.update(
         {b.task("retried"): 2}
     ),
+    "attempt_ends lists few tasks, all known": lambda b: b.state.attempt_ends.update(
+        {b.stranger(): []}
+    ),
     "deaths lists known tasks": lambda b: b.state.deaths.update({b.stranger(): []}),
     "a task that failed starts to count deaths anew": lambda b: b.state.deaths.update(
         {b.task("failed"): []}
