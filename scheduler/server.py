@@ -446,11 +446,15 @@ class SchedulerServer:
             if connection is not None:
                 connection.fail(StuckPeer(action.reason, connection.peer_address))
         elif type(action) is StopServer:
+            if self._config.keeper is not None:
+                # The workers and clients end with it: the next scheduler waits for none of them.
+                self._config.keeper.keep_members(Members())
             self._begin_stop(action.reason)
         elif type(action) is ReturnMemory:
             return_memory()
-        elif type(action) is KeepMembers and self._config.keeper is not None:
-            self._config.keeper.keep_members(action.members)
+        elif type(action) is KeepMembers:
+            if self._config.keeper is not None and not self.stopping:
+                self._config.keeper.keep_members(action.members)
         elif type(action) is AskShell:
             peer = action.peer
             answer_of_process(action.question, lambda message: self._answer(peer, message))

@@ -127,17 +127,12 @@ def scheduler(
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from .. import restarting
     from ..settings import parse_host_port
+    from ..starting import SchedulerOptions, SchedulerStart
 
     start_log(log_level)
     http_host, http_port = "", 0
     if not no_dashboard:
         http_host, http_port = parse_host_port(dashboard_address, "--dashboard-address")
-    # Before anything is imported or opened: the parent keeps what it has.
-    is_watched = not no_restart and restarting.is_wanted()
-    lifeline = restarting.run_in_child() if is_watched else None
-
-    from ..starting import SchedulerOptions, SchedulerStart
-
     options = SchedulerOptions(
         host=host,
         port=None if _is_default(ctx, "port") else port,
@@ -162,6 +157,9 @@ def scheduler(
     def on_taken(taken: int) -> None:
         click.echo(f"port {taken} is taken, using a free one", err=True)
 
+    # All is imported, so that the next scheduler listens at once; nothing is opened yet.
+    is_watched = not no_restart and restarting.is_wanted()
+    lifeline = restarting.run_in_child() if is_watched else None
     try:
         SchedulerStart(options, lifeline, on_ready, on_taken).run()
     finally:

@@ -121,6 +121,23 @@ def test_what_is_started_later_is_the_same_cluster_with_a_higher_epoch(tmp_path)
     assert epochs[0] < epochs[1]
 
 
+def test_nobody_is_expected_after_a_shutdown(tmp_path):
+    state = tmp_path / "state"
+    with scheduler("--state-dir", str(state), folder=tmp_path) as started:
+        with (
+            daemon("worker", "--nworkers", "1", folder=tmp_path) as worker,
+            weft.Client(connection_file=file_of(started)) as client,
+        ):
+            client.wait_for_workers(1, timeout=60)
+            members = state / "members.json"
+            wait_until(lambda: members.exists() and json.loads(members.read_text())["client_ids"])
+            client.shutdown()
+            assert worker.process.wait(30) == 0
+        assert started.process.wait(30) == 0
+    content = json.loads(members.read_text())
+    assert (content["worker_ids"], content["client_ids"]) == ([], [])
+
+
 def test_an_epoch_is_above_the_last_one_whatever_the_clock_says(tmp_path):
     state = tmp_path / "state"
     with scheduler("--state-dir", str(state), folder=tmp_path):
@@ -187,6 +204,29 @@ def test_mistakes_about_the_state_directory_are_one_line_and_overwrite_nothing(t
         done = run("scheduler", "--port", "0", "--no-dashboard", *named, folder=tmp_path)
         assert done.returncode == 2
         assert "is running" in done.stderr or "in use" in done.stderr
+
+
+def test_a_default_place_that_cannot_be_used_is_one_warning(tmp_path):
+    with scheduler("--name", "one", folder=tmp_path, XDG_STATE_HOME="/proc/nowhere") as started:
+        (line,) = [line for line in started.err.splitlines() if "WARNING" in line]
+        assert "cannot make the directory /proc/nowhere" in line
+        assert "give a directory of yours with --state-dir" in line
+        # It still comes back as the same one.
+        before = ConnectionFile.read(file_of(started))
+        restarted(started, before.pid)
+        assert ConnectionFile.read(file_of(started)).cluster_id == before.cluster_id
+
+
+def test_a_second_scheduler_without_options_is_a_cluster_of_its_own(tmp_path):
+    with (
+        daemon("scheduler", "--no-dashboard", folder=tmp_path) as one,
+        daemon("scheduler", "--no-dashboard", folder=tmp_path) as two,
+    ):
+        for started in (one, two):
+            started.wait_for("connect ")
+        first, second = (ConnectionFile.read(file_of(started)) for started in (one, two))
+        assert first.cluster_id != second.cluster_id
+        assert first.addresses != second.addresses
 
 
 def test_a_failed_first_start_is_final_and_leaves_no_directory(tmp_path):
