@@ -73,7 +73,8 @@ def submit_again(core: ClientState, *, is_first: bool) -> int:
     Returns:
         The number of keys that were submitted or wanted.
     """
-    core.unacknowledged = core.checked = {}
+    core.unacknowledged = {}
+    core.checked = {}
     keys: list[str] = []
     for state in core.table.snapshot():
         forget_function(state)

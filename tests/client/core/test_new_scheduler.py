@@ -23,6 +23,7 @@ from weft.client.core.state import ClientState
 from weft.client.core.tasks import NO_VALUE
 from weft.client.core.validate import validate
 from weft.protocol.wire.messages import (
+    KeysData,
     KeysInMemory,
     KeysPending,
     KeysUnknown,
@@ -222,6 +223,17 @@ def test_releases_that_may_not_have_been_read_are_forgotten(bench):
     bench.do(a.state)
     assert restart(bench) == [Resubmitted()]
     assert bench.sent(ClientTick()) == []
+
+
+def test_releases_at_a_new_scheduler_are_checked_and_forgotten(bench):
+    restart(bench)
+    a = bench.task("a")
+    bench.do(a)
+    bench.do(a.state)
+    (check,) = bench.sent(ClientTick())
+    bench.hear(KeysData(request=check.request, keys=[], results=[], missing=[]))
+    assert not bench.core.checked
+    assert not bench.core.unacknowledged
 
 
 def test_a_result_that_another_client_borrows_is_submitted_before_that_is_confirmed(bench):
