@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed
 from ..protocol.host.collector import paused_collector
+from ..protocol.wire.payload import blob_nbytes
 from .annotations import TaskOptions
 from .core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
 from .encoding import (
@@ -44,6 +45,8 @@ def submit_call(
     """Submit one call and return its future; see `Client.submit`."""
     function = encoder.function(func)
     (blob, dependencies, shared), borrowing = encode(engine, encoder.call, function, args, kwargs)
+    if not engine.core.is_linked:
+        engine.gap.admit(engine, blob_nbytes(blob))
     if key is not None:
         name = check_key(key)
     elif pure:
@@ -106,6 +109,8 @@ def submit_rows(
     for chunk, borrowing in encode_each(engine, chunks):  # `rows` may make a client of its own
         of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
         replaced: list[FutureState] | None = None
+        if not engine.core.is_linked:
+            engine.gap.admit(engine, sum(map(blob_nbytes, chunk.args)))
         with paused_collector():
             if is_unique:
                 states = [FutureState(key) for key in chunk.keys]

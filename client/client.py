@@ -26,6 +26,7 @@ from . import absent, cluster_info, tables
 from .annotations import options_of_call
 from .calling import submit_call, submit_rows
 from .core.events import Cancel
+from .core.recipes import LIMIT_NBYTES
 from .core.tasks import FutureState, SubmitOptions
 from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
@@ -65,6 +66,9 @@ class Client(Openable, ClusterClient, ClusterInspection):
         security: token and certificate, if they are not in a connection file.
         reconnect_timeout: time to reconnect after the scheduler was lost, before all pending
             futures fail.
+        recovery_memory: bytes that this client may use to submit tasks again to a scheduler that
+            was started again; what is beyond goes into a temporary file. While there is no
+            scheduler, `submit` and `map` wait when calls of this size wait.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
     """
@@ -80,11 +84,15 @@ class Client(Openable, ClusterClient, ClusterInspection):
         set_as_default: bool = True,
         security: Security | None = None,
         reconnect_timeout: Duration = 60.0,
+        recovery_memory: int = LIMIT_NBYTES,
         **cluster_options: Any,
     ) -> None:
         check_options(cluster_options, Client)
         self._timeout_s = seconds_of(timeout, "timeout")
         self._reconnect_timeout_s = seconds_of(reconnect_timeout, "reconnect_timeout")
+        if type(recovery_memory) is not int or recovery_memory < 0:
+            raise ValueError(f"recovery_memory= is a number of bytes >= 0, not {recovery_memory!r}")
+        self._recovery_nbytes = recovery_memory
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
         self.asynchronous = asynchronous
@@ -142,7 +150,14 @@ class Client(Openable, ClusterClient, ClusterInspection):
         return self
 
     def _make_engine(self, loop: Any) -> Engine:
-        return Engine(self.id, self.name, loop, self.asynchronous, weakref.ref(self))
+        return Engine(
+            self.id,
+            self.name,
+            loop,
+            self.asynchronous,
+            weakref.ref(self),
+            self._recovery_nbytes,
+        )
 
     async def _connect(self, engine: Engine, find: Finder) -> None:
         try:

@@ -54,6 +54,7 @@ from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
 from . import spilling
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
+from .gap import Gap
 from .in_task import check_not_in_task, is_in_task
 from .link import SchedulerLink
 from .past_loop import PastLoop
@@ -120,6 +121,8 @@ class Engine:
         #: Held around each event of the core and the draining of its out-boxes.
         self.lock = threading.RLock()
         self.core = ClientState(self.table, Constants(), recovery_nbytes)
+        #: What is submitted while there is no session.
+        self.gap = Gap(recovery_nbytes)
         self.link: SchedulerLink | None = None
         self.data: DataLinks | None = None
         #: True from just before the last look into the queue: later operations are not handled.
@@ -506,6 +509,7 @@ class Engine:
         with self.lock:
             if event.__class__ is Disconnected:
                 self._confirmed = -1
+                self.gap = Gap(self.gap.limit_nbytes)
                 self._past_loop.is_lent = False  # a new connection is read by the loop
             self.core.handle(event, time.monotonic())
             if not self.is_own_thread:

@@ -522,6 +522,32 @@ def test_a_long_outage_is_logged_once_and_its_end_too(scheduler, caplog, monkeyp
     assert news.startswith("the scheduler is back after ")
 
 
+def test_calls_beyond_the_limit_wait_while_there_is_no_scheduler(scheduler, wait_until):
+    scheduler.is_holding = True
+    with Client(scheduler, recovery_memory=2000) as client:
+        client.scheduler_info()
+        scheduler.disappear()
+        wait_until(lambda: not client._engine.core.is_linked)
+        futures = [client.submit(len, bytes(1500))]
+        more = []
+        thread = threading.Thread(
+            target=lambda: more.extend(client.map(len, [bytes(600), bytes(700)]))
+        )
+        thread.start()
+        wait_until(lambda: client._engine.core.confirmations)
+        assert not more
+        scheduler.listen()
+        scheduler.go_on()
+        thread.join(30)
+        assert client.gather([*futures, *more]) == [1500, 600, 700]
+
+
+@pytest.mark.parametrize("wrong", [-1, 0.5, "much"])
+def test_a_wrong_limit_is_refused(wrong):
+    with pytest.raises(ValueError, match="recovery_memory= is a number of bytes"):
+        Client(recovery_memory=wrong)
+
+
 def write_connection_file(scheduler, path):
     ConnectionFile(
         scheduler.security.cluster_id.hex(),
