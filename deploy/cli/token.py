@@ -114,10 +114,15 @@ def _give_bare(derived: str, output: Path | None) -> None:
 
 
 def _check_existing(path: Path, role: str) -> None:
-    """Refuse to replace the file of a higher role: the scheduler's own is not to be had again."""
-    from ...protocol.trust.connection_file import ConnectionFile
+    """Refuse to replace the file of a higher role, and places where it would stand for another."""
+    from ...protocol.trust.connection_file import ConnectionFile, run_directory
     from ...protocol.wire.levels import Level, level_of
 
+    if path.absolute().parent == run_directory():
+        raise ConfigError(
+            f"each file in {path.absolute().parent} stands for a scheduler, and two would be found "
+            "there; choose another folder"
+        )
     if path.exists():
         level = level_of(ConnectionFile.read(path).token.encode())
         if level > Level[role.upper()]:

@@ -124,11 +124,18 @@ def test_each_role_may_do_what_its_file_says_and_no_more(tmp_path):
                     assert caught.value.code == 401
                     assert f"of role {role}" in caught.value.read().decode()
 
-            # The scheduler's own file is not replaced by one that permits less.
-            options = ("--role", "view", "--output", str(own))
-            done = run("token", *options, folder=tmp_path)
-            assert done.returncode == 2
-            assert "has a token of role admin, which would be lost" in done.stderr
+            # The scheduler's own file is not replaced by one that permits less, and none is put
+            # where it would be taken for that of another scheduler.
+            for output, words in (
+                (files["admin"], "has a token of role admin, which would be lost"),
+                (own, "two would be found"),
+                (own.with_name("view.json"), "two would be found"),
+            ):
+                options = ("--role", "view", "--output", str(output))
+                done = run("token", *options, folder=tmp_path)
+                assert done.returncode == 2
+                assert done.stderr.count("\n") == 1
+                assert words in done.stderr
 
             with weft.Client(connection_file=files["admin"]) as owner:
                 owner.shutdown()
