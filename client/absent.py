@@ -140,7 +140,7 @@ FUTURE: Final = _table(
 CLUSTER: Final = _table(
     ("scale scale_up scale_down", "make it with `n_workers=`, or add workers with `weft worker`"),
     ("adapt", "make it with `n_workers=`"),
-    ("get_logs", "processes log to stderr; `silence_logs=False` shows all of it"),
+    ("get_logs", "use `client.get_scheduler_logs()` and `client.get_worker_logs()`"),
     ("plan requested observed worker_spec", "use `n_workers` and `workers`"),
     ("from_name", "keep the object, or start `weft scheduler` with a `--connection-file`"),
     ("scheduler scheduler_comm", "`scheduler_address` and `scheduler_info`", _BY_DESIGN),
