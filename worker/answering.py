@@ -42,6 +42,8 @@ N_HELD: Final = 2000
 #: Lists of what is held that are kept between two pages, and for how long without a question.
 _MAX_LISTS: Final = 4
 _KEEP_S: Final = 60.0
+#: Characters of a line of code, and of an error.
+_MAX_CHARS: Final = 1000
 #: Innermost frames of one task that are shown.
 _MAX_FRAMES: Final = 100
 
@@ -232,7 +234,7 @@ def _checked() -> Any:
 
 
 def _failed(question: Ask, kind: str, text: str) -> AskFailed:
-    return AskFailed(request=question.request, kind=kind, text=text)
+    return AskFailed(request=question.request, kind=kind, text=text[:_MAX_CHARS])
 
 
 def _numbers(page: str) -> tuple[int, int]:
@@ -256,5 +258,6 @@ def _frames_of_task(innermost: FrameType) -> list[str]:
     shown = []
     for one in summary:
         text = f'File "{one.filename}", line {one.lineno}, in {one.name}'
-        shown.append(f"{text}\n\t{one.line}" if one.line else text)
+        text = text[:_MAX_CHARS]
+        shown.append(f"{text}\n\t{one.line[:_MAX_CHARS]}" if one.line else text)
     return shown

@@ -9,7 +9,7 @@ the asked process, or with that of the asking peer. The content of blobs is not 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import MAX_RELAYED_BYTES
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 #: hangs.
 MAX_UNANSWERED: Final = 100
 
+#: Maps and lists within each other in what is passed on: an encoder accepts fewer than a decoder,
+#: and a message that cannot be encoded would end the connection of its receiver.
+MAX_DEPTH: Final = 8
+_TOO_DEEP: Final = f"maps and lists are nested in more than {MAX_DEPTH} others"
+
 #: {question: the least level of token} of those that are passed on
 PASSED: Final[dict[str, Level]] = {
     "held": Level.VIEW,
@@ -34,6 +39,9 @@ PASSED: Final[dict[str, Level]] = {
     "logs": Level.CLIENT,
     "run": Level.CLIENT,
 }
+
+
+_NESTED: Final = frozenset({dict, list})
 
 
 @dataclass(slots=True)
@@ -65,6 +73,9 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
         text = f"{n_unanswered} questions to it are unanswered, so it is asked no more"
         _fail(state, peer, message.request, NO_ANSWER, text)
         return
+    if not is_flat(message.arguments):
+        _fail(state, peer, message.request, BAD_ARGUMENT, _TOO_DEEP)
+        return
     nbytes = sum(blob_nbytes(blob) for blob in message.blobs if blob is not None)
     if nbytes > MAX_RELAYED_BYTES:
         text = f"{nbytes} bytes are more than the limit of {MAX_RELAYED_BYTES >> 20} MiB"
@@ -95,6 +106,9 @@ def on_answer(
         return  # the peer that asked is gone
     if isinstance(message, m.AskFailed):
         _fail(state, passed.peer, passed.request, message.kind, message.text)
+        return
+    if not is_flat(message.info):
+        _fail(state, passed.peer, passed.request, NO_ANSWER, _TOO_DEEP)
         return
     nbytes = sum(blob_nbytes(blob) for blob in message.blobs if blob is not None)
     if nbytes > MAX_RELAYED_BYTES:
@@ -140,6 +154,14 @@ def end_questions_of(state: SchedulerState, peer: int) -> None:
             del under_way[request]
         if not under_way:
             del state.passed[asked]
+
+
+def is_flat(value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Return whether maps and lists are nested in at most `depth` others; long lists at C speed."""
+    items = value.values() if type(value) is dict else value
+    if _NESTED.isdisjoint(map(type, items)):
+        return True
+    return depth > 1 and all(is_flat(x, depth - 1) for x in items if type(x) in _NESTED)
 
 
 def _find(state: SchedulerState, process: str) -> WorkerHandle | SupervisorHandle | None:

@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.payload import Payload
-from weft.scheduler.core.passing import MAX_UNANSWERED
+from weft.scheduler.core.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat
 
 from ..builders import Board, Out
 
@@ -116,6 +116,28 @@ def test_large_calls_and_answers_are_refused(board):
     (passed,) = ask(board, client, "id of w", "run")[worker]
     answer = m.Answer(request=passed.request, info={}, blobs=[large])
     assert "beyond the limit of 64 MiB" in failed(board.send(worker, answer), client).text
+
+
+def test_nested_arguments_and_answers_are_not_passed_on(board):
+    client, worker = board.client(), board.worker("w")
+    deep: list[object] = []
+    for _ in range(600):
+        deep = [deep]
+    question = m.Ask(request=5, name="held", arguments={"a": deep}, to="id of w")
+    out = board.send(client, question)
+    assert list(out) == [client]
+    assert failed(out, client).kind == "bad-argument"
+    (passed,) = ask(board, client, "id of w")[worker]
+    answer = m.Answer(request=passed.request, info={"a": deep})
+    assert "nested in more than 8 others" in failed(board.send(worker, answer), client).text
+
+
+@pytest.mark.parametrize("depth", [1, 2, MAX_DEPTH, MAX_DEPTH + 1, 600])
+def test_the_depth_of_maps_and_lists_is_counted(depth):
+    value: object = "text"
+    for i in range(depth):
+        value = {"a": value} if i % 2 else [1, value]
+    assert is_flat(value) is (depth <= MAX_DEPTH)
 
 
 def test_a_process_of_an_older_release_fails_the_question(board):
