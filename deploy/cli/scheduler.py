@@ -53,7 +53,9 @@ DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
     help="Take the token from this file instead of making one. [env: WEFT_TOKEN_FILE]",
 )
 @click.option(
-    "--name", help="Name of the connection file and the Unix socket. Default: scheduler-PORT."
+    "--name",
+    help="Name of the connection file, the Unix socket and the state directory. Default: "
+    "scheduler-PORT, scheduler, and PORT.",
 )
 @click.option(
     "--dashboard-address",
