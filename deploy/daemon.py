@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.errors import ConfigError, InternalError, WeftError
+from ..protocol.errors import ConfigError, InternalError, TakenOver, WeftError
 from ..protocol.host.facts import process_facts
 from ..protocol.net.deadline import within
 from ..protocol.net.sockets import outward_host
@@ -30,6 +30,7 @@ from ..protocol.wire.levels import Level
 from ..scheduler.server import SchedulerConfig, SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent
+from .restarting import EXIT_TAKEN_OVER
 
 _log = logging.getLogger("weft.scheduler")
 
@@ -207,6 +208,7 @@ def run_daemon(config: DaemonConfig) -> None:
     Raises:
         WeftError: it could not be started.
         InternalError: a bug of weft has ended it, which is logged.
+        TakenOver: another scheduler of the cluster has taken over, which is logged.
     """
     daemon = _Daemon(config)
     try:
@@ -253,6 +255,8 @@ def run_embedded(parent: Parent) -> int:
                 handle_signals=False,
             )
         )
+    except TakenOver:
+        return EXIT_TAKEN_OVER
     except InternalError:
         return EXIT_CRASHED  # the scheduler has logged the bug with its traceback
     finally:

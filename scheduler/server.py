@@ -32,6 +32,7 @@ from ..protocol.errors import (
     LocalProtocolError,
     ProtocolError,
     StuckPeer,
+    TakenOver,
 )
 from ..protocol.host import event_loop
 from ..protocol.host.memory import return_memory
@@ -44,7 +45,7 @@ from ..protocol.wire.handshake import Role
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, Welcome
 from .answering import answer_of_process
-from .core.epochs import KeepMembers, Members, next_epoch
+from .core.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.questions import AskShell
 from .core.shrinking import ReturnMemory
 from .core.state import (
@@ -100,6 +101,7 @@ class SchedulerConfig:
             oldest of these frames.
         max_outbox_nbytes: approximate size of the messages that may wait for a peer that does not
             read, beside those that its connection has taken; then it is cut off.
+        away_s: time that a worker whose connection has ended has to come back, seconds.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
         expected: the workers and clients of that epoch.
@@ -115,6 +117,7 @@ class SchedulerConfig:
     max_unfinished_nbytes: int = 512 << 20
     max_outbox_nbytes: int = 256 << 20
     allowed_deaths: int = 3
+    away_s: float = 5.0
     facts: dict[str, Any] = field(default_factory=dict)
     last_epoch: int = 0
     expected: Members = field(default_factory=Members)
@@ -126,15 +129,7 @@ class SchedulerServer:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
-        self.state = SchedulerState(
-            next_epoch(time.time_ns(), config.last_epoch),
-            expected=config.expected,
-            client_lease_s=config.client_lease_s,
-            heartbeat_s=config.heartbeat_s,
-            allowed_deaths=config.allowed_deaths,
-            max_outbox_nbytes=config.max_outbox_nbytes,
-        )
-        self.state.facts.update(config.facts)
+        self.state = self._new_state(next_epoch(time.time_ns(), config.last_epoch))
         self._listeners: list[Listener] = []
         self._unfinished = UnfinishedFrames(config.max_unfinished_nbytes)
         self._connections: dict[int, Connection] = {}
@@ -148,10 +143,26 @@ class SchedulerServer:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
         self._stopped: asyncio.Event = asyncio.Event()
+        #: another scheduler has taken over, and this one ends
+        self._taken_over = False
         #: the bug of weft that ends this scheduler
         self._bug: Exception | None = None
         #: Strong reference: the loop holds tasks weakly.
         self._stop_task: asyncio.Task[None] | None = None
+
+    def _new_state(self, epoch: int) -> SchedulerState:
+        config = self._config
+        state = SchedulerState(
+            epoch,
+            expected=config.expected,
+            client_lease_s=config.client_lease_s,
+            heartbeat_s=config.heartbeat_s,
+            allowed_deaths=config.allowed_deaths,
+            max_outbox_nbytes=config.max_outbox_nbytes,
+            away_s=config.away_s,
+        )
+        state.facts.update(config.facts)
+        return state
 
     @property
     def stopping(self) -> bool:
@@ -192,8 +203,11 @@ class SchedulerServer:
 
         Raises:
             InternalError: a bug of weft has ended the scheduler, which is logged.
+            TakenOver: another scheduler of the cluster has taken over, which is logged.
         """
         await self._stopped.wait()
+        if self._taken_over:
+            raise TakenOver("another scheduler of this cluster has taken over")
         if self._bug is not None:
             text = f"a bug of weft has ended the scheduler: {self._bug!r}"
             raise InternalError(text) from self._bug
@@ -385,6 +399,39 @@ class SchedulerServer:
         finally:
             self._stopped.set()
 
+    # -- other schedulers ------------------------------------------------------------------------
+    def _start_over(self, seen: int) -> None:
+        """Begin again, with an epoch above one that a peer has seen; all peers connect anew."""
+        epoch = next_epoch(time.time_ns(), self.state.epoch, seen)
+        self._write_log()
+        if self._config.keeper is not None:
+            self._config.keeper.keep_epoch(epoch)
+        self.state = self._new_state(epoch)
+        self._drop_connections()
+        self._clear_alarm()
+        self._set_alarm()
+
+    def _give_way(self) -> None:
+        """End at once: peers must not be kept from the other scheduler."""
+        self._taken_over = True
+        self._write_log()
+        self._clear_alarm()
+        self._drop_connections()
+        if self._stop_task is None:
+            self._stop_task = asyncio.get_running_loop().create_task(self._end())
+
+    def _write_log(self) -> None:
+        for action in self.state.after:
+            if type(action) is LogLine:
+                self._act(action)
+
+    def _drop_connections(self) -> None:
+        self._turns = Turns()
+        self._paused.clear()
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.abort()
+
     # -- out-boxes to frames ---------------------------------------------------------------------
     def schedule_flush(self) -> None:
         """Write the out-boxes when this turn of the loop ends."""
@@ -404,6 +451,8 @@ class SchedulerServer:
             before, state.before = state.before, []
             for action in before:
                 self._act(action)
+            if state is not self.state or self._taken_over:
+                return  # nothing of it leaves any more
         outboxes = state.outboxes
         for peer in list(outboxes):
             connection = self._connections.get(peer)
@@ -450,6 +499,10 @@ class SchedulerServer:
                 # The workers and clients end with it: the next scheduler waits for none of them.
                 self._config.keeper.keep_members(Members())
             self._begin_stop(action.reason)
+        elif type(action) is StartOver:
+            self._start_over(action.seen)
+        elif type(action) is GiveWay:
+            self._give_way()
         elif type(action) is ReturnMemory:
             return_memory()
         elif type(action) is KeepMembers:

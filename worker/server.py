@@ -48,6 +48,7 @@ from ..protocol.wire.messages import (
     Bye,
     FetchKeys,
     Heartbeat,
+    Reconciled,
     RegisterWorker,
     Stop,
     Unsupported,
@@ -57,7 +58,15 @@ from ..protocol.wire.session import GiveUp, Outage, Policy, Session
 from .answering import Answering
 from .config import WorkerConfig
 from .context import WorkerContext
-from .core.events import EndWorker, Event, Leave, SchedulerLost, SchedulerSent
+from .core.events import (
+    Ending,
+    EndWorker,
+    Event,
+    Leave,
+    SchedulerLost,
+    SchedulerSent,
+    SessionOpened,
+)
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
 from .peers import Peers
@@ -138,6 +147,8 @@ class WorkerServer:
         )
         #: The connection of the open session; None between two sessions.
         self._connection: Connection | None = None
+        #: The session that is being opened is the first one of this process.
+        self._is_first = True
         self._stop_reason = ""
         #: Ends a leaving worker even if its tasks have not ended; None = it is not leaving.
         self._grace: asyncio.TimerHandle | None = None
@@ -260,6 +271,8 @@ class WorkerServer:
                 timer.cancel()
         try:
             self._end_session()
+            if self._executor is not None:
+                self._executor.handle(Ending())
         except Exception as bug:
             self._fatal = self._fatal or bug
         await self._runner.leave(self._stop_reason, _GOODBYE_S)
@@ -306,6 +319,7 @@ class WorkerServer:
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
         config = self.config
+        self._is_first = not last_epoch
         return RegisterWorker(
             worker_id=config.worker_id,
             name=self.name,
@@ -336,6 +350,7 @@ class WorkerServer:
         connection.allow_bypass()
         self._connection = connection
         self.registered.set()
+        self._handle(SessionOpened(self._is_first))
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`."""
@@ -357,6 +372,15 @@ class WorkerServer:
         elif isinstance(message, Ask):
             assert self._answering is not None
             self._answering.on_ask(connection, message)
+        elif isinstance(message, Reconciled):
+            logger.info(
+                "worker %s is back with %d results and %d unfinished tasks; the scheduler does not "
+                "want %d others",
+                self.name,
+                message.n_kept,
+                message.n_adopted,
+                message.n_dropped,
+            )
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):
@@ -400,7 +424,7 @@ class WorkerServer:
             self._fail(end.error.__cause__ or end.error)
 
     def _end_session(self) -> None:
-        """Drop the state of the session, if there is one."""
+        """Let go of the connection of the session, if there is one."""
         connection, self._connection = self._connection, None
         self.registered.clear()
         if self._server is not None and connection is not None:

@@ -59,6 +59,7 @@ __all__ = [
     "SerializationError",
     "StaleEpoch",
     "StuckPeer",
+    "TakenOver",
     "TaskCancelled",
     "TaskErred",
     "TaskError",
@@ -500,6 +501,10 @@ class WorkerStartTimeout(WeftError, TimeoutError):
 
 
 # --- Bugs of weft ---------------------------------------------------------------------------------
+
+
+class TakenOver(WeftError):
+    """Another scheduler of the cluster has taken over, so this one has ended."""
 
 
 class InternalError(WeftError):

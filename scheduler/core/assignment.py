@@ -36,8 +36,9 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.payload import Blob
+from . import claims, inventories
 from .peers import RESOURCE_DIGITS, WorkerHandle
-from .placement import decide_worker, queue_cost_ns
+from .placement import ahead_worker, decide_worker, queue_cost_ns
 from .prefixes import Prefix
 from .tasks import (
     MEMORY,
@@ -53,9 +54,6 @@ from .transitions import note_attempt_ended, take_back_from
 if TYPE_CHECKING:
     from .state import SchedulerState
 
-#: A task with more missing inputs than this is not looked at for assignment ahead (keeps the look
-#: constant).
-AHEAD_MAX_MISSING: Final = 4
 #: Backlog that is worked off sooner than this (per thread) is not worth asking back.
 WORTH_RETURNING_NS: Final = 5_000_000
 #: A worker that should have finished its work is looked at when it has reported nothing for this
@@ -90,6 +88,7 @@ class Draft:
         "keys",
         "located",
         "priorities",
+        "spec_hashes",
         "wanted",
     )
 
@@ -105,6 +104,8 @@ class Draft:
         self.priorities: list[int] = []
         self.args: list[Blob | None] = []
         self.wanted: list[int] = []
+        #: empty until the first task that has one
+        self.spec_hashes: list[bytes] = []
         #: empty until the first task with dependencies
         self.dependencies: list[list[str]] = []
         #: inputs in memory elsewhere
@@ -113,12 +114,17 @@ class Draft:
 
 def settle(state: SchedulerState) -> None:
     """Assign the tasks that can be assigned; called at the end of every `handle`."""
+    if state.twins:
+        inventories.settle_twins(state)
     if state.touched:
         _refresh(state)
+    if state.recovery is not None:
+        state.ahead.clear()
+        return  # what looks unfinished may be running at a worker that is not back yet
     if state.ready or state.ahead:
         drafts: dict[WorkerHandle, Draft] = {}
         for task in state.ahead:
-            ws = _ahead_worker(task)
+            ws = ahead_worker(task)
             if ws is not None and ws.has_room:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
@@ -329,6 +335,10 @@ def assign(
         draft.priorities.append(task.priority)
         draft.args.append(task.args)
         draft.wanted.append(1 if task.wanted_by else 0)
+        if task.spec_hash:
+            hashes = draft.spec_hashes
+            hashes += [m.NO_HASH] * (len(draft.keys) - 1 - len(hashes))
+            hashes.append(task.spec_hash)
         if dependencies:
             if not draft.dependencies:
                 draft.dependencies = [[] for _ in range(len(draft.keys) - 1)]
@@ -344,25 +354,8 @@ def assign(
                 for dependent in task.dependents
                 if dependent.state == WAITING
                 and ws.occupancy_ns < ws.backlog_ns
-                and _ahead_worker(dependent) is ws
+                and ahead_worker(dependent) is ws
             )
-
-
-def _ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
-    """Return the worker on which all missing inputs of a task run or queue, if it may run there."""
-    missing = task.waiting_on
-    if missing is None or len(missing) > AHEAD_MAX_MISSING:
-        return None
-    found = None
-    for dependency in missing:
-        ws = dependency.worker
-        if ws is None or (found is not None and ws is not found):
-            return None
-        found = ws
-    task_class = task.group.task_class
-    if found is None or task_class.resources or found not in task_class.members:
-        return None
-    return found
 
 
 def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
@@ -379,6 +372,8 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             ws.functions[function] = None
             blobs.append(function.blob)
     located = draft.located
+    if draft.spec_hashes:
+        draft.spec_hashes += [m.NO_HASH] * (len(draft.keys) - len(draft.spec_hashes))
     state.counters.tasks_assigned += len(draft.keys)
     state.story.note(state.now, f"assigned to {ws.name}", draft.keys)
     state.send(
@@ -398,6 +393,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             located_attempts=[t.attempt for t in located],
             located_nbytes=[t.nbytes for t in located],
             located_holders=[[holder.address for holder in t.replicas[:4]] for t in located],
+            spec_hashes=draft.spec_hashes,
         ),
     )
 
@@ -405,7 +401,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
 def _refresh(state: SchedulerState) -> None:
     """Bring `open`, `idle` and `loaded` up to date for the workers whose load changed."""
     for ws in state.touched:
-        if ws.peer not in state.workers or ws.is_leaving:
+        if ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
         n_busy = ws.n_busy
         if n_busy:
@@ -518,6 +514,7 @@ def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsRetu
         if task is None:
             state.counters.reports_stale += 1
             note_attempt_ended(state, ws, attempt)
+            claims.withdraw(state, ws, attempt)
             continue
         tasks[task] = None
     state.counters.tasks_returned += len(tasks)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import after_attempts
 from ...protocol.wire.payload import Blob
+from . import claims, inventories
 from .attempts import note_raised
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
-from .tasks import MEMORY, WAITING, SchedulerTask
+from .reporting import report_results
+from .tasks import ERRED, MEMORY, WAITING, SchedulerTask
 from .transitions import (
     drop_attempt,
     enqueue,
@@ -54,7 +56,8 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         if task is None:
             n_stale += 1
             note_attempt_ended(state, ws, attempt)
-            drop_attempt(state, ws, attempt)
+            if not inventories.finish_stale(state, ws, attempt, nbytes):
+                drop_attempt(state, ws, attempt)
             continue
         occupancy_ns += task.estimate_ns
         task.state = MEMORY
@@ -118,40 +121,9 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     if ready_keys:
         state.story.note(state.now, f"finished on {ws.name}", ready_keys)
     if others:
-        _report_results(state, ws, others)
+        report_results(state, ws, others)
     if unneeded:
         release_unneeded(state, unneeded)
-
-
-def _report_results(
-    state: SchedulerState, ws: WorkerHandle, rows: list[tuple[SchedulerTask, Blob | None]]
-) -> None:
-    """Results that are too large to ride along, or that several clients want."""
-    inline: dict[ClientHandle, m.ResultsReady] = {}
-    remote: dict[ClientHandle, m.KeysInMemory] = {}
-    for task, blob in rows:
-        for client in task.wanted_by:
-            if blob is not None:
-                ready = inline.get(client)
-                if ready is None:
-                    ready = inline[client] = m.ResultsReady(keys=[], results=[])
-                ready.keys.append(task.key)
-                ready.results.append(blob)
-            else:
-                known = remote.get(client)
-                if known is None:
-                    known = remote[client] = m.KeysInMemory(
-                        keys=[], nbytes=[], holder_of=[], holders=[ws.address]
-                    )
-                known.keys.append(task.key)
-                known.nbytes.append(task.nbytes)
-                known.holder_of.append(0)
-        task.delivered = blob is not None
-    for client, ready in inline.items():
-        state.send_client(client, ready)
-    for client, known in remote.items():
-        state.send_client(client, known)
-    state.story.note(state.now, f"finished on {ws.name}", [task.key for task, _ in rows])
 
 
 def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
@@ -166,6 +138,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         if task is None:
             state.counters.reports_stale += 1
             note_attempt_ended(state, ws, attempt)
+            if not claims.fail(state, ws, attempt, failure):
+                drop_attempt(state, ws, attempt)
             continue
         note_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
@@ -173,10 +147,15 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             state.n_exceptions[task] = n_before + 1
             state.counters.tasks_retried += 1
             again[task] = None
+            drop_attempt(state, ws, attempt)
             continue
         if n_before and failure[0] == "exception":
             failure = after_attempts(failure, n_before + 1)
         err(state, task, state.failures.fit(failure), reported=True)
+        if task.state == ERRED:
+            state.failed_at[task] = (ws, attempt)
+        else:
+            drop_attempt(state, ws, attempt)
     ws.last_progress = state.now
     state.touched[ws] = None
     # A failure in the same message may have taken away the need for a retry.

@@ -41,6 +41,20 @@ class KeepMembers:
     members: Members
 
 
+@dataclass(slots=True)
+class StartOver:
+    """An action: begin again with an epoch above this one; all peers connect anew."""
+
+    seen: int
+
+
+@dataclass(slots=True)
+class GiveWay:
+    """An action: end this process at once, because another scheduler has taken over."""
+
+    seen: int
+
+
 def note_members(state: SchedulerState) -> None:
     """Let the members be put out soon: a worker or client has come or gone."""
     if state.members_due is None:
@@ -51,8 +65,13 @@ def note_members(state: SchedulerState) -> None:
 def _keep_members(state: SchedulerState) -> None:
     state.members_due = None
     state.members_kept_at = state.now
-    members = Members(tuple(state.workers_by_id), tuple(state.clients))
-    state.after.append(KeepMembers(members))
+    workers = dict.fromkeys(state.workers_by_id)
+    clients = dict.fromkeys(state.clients)
+    if state.recovery is not None:
+        # Another start may follow before those that are expected are back.
+        workers.update(dict.fromkeys(state.expected.worker_ids))
+        clients.update(dict.fromkeys(state.expected.client_ids))
+    state.after.append(KeepMembers(Members(tuple(workers), tuple(clients))))
 
 
 def next_epoch(clock_ns: int, *known: int) -> int:

@@ -91,7 +91,7 @@ def on_workers_alive(
     answer_heartbeat(state, supervisor.peer)
     for worker_id, rss in zip(message.worker_ids, message.rss, strict=True):
         ws = state.workers_by_id.get(worker_id)
-        if ws is not None:
+        if ws is not None and ws.peer in state.roles:
             note_alive(state, ws.peer)
             # A worker whose task holds the interpreter lock sends no heartbeats.
             ws.metrics = {**ws.metrics, "rss": rss}

@@ -1,18 +1,20 @@
 """Peers that come and go: registration, leases, the size of the cluster.
 
-A connection is a *session*; identity is the uuid in the registration. A worker that comes back is a
-new handle: its tasks were placed again when its connection closed. The wants of a client outlive
-its connection by `client_lease_s`.
+A connection is a *session*; identity is the uuid in the registration. A worker whose connection
+ends keeps its tasks for `away_s` (see `away.py`); one that comes back later is a new handle. The
+wants of a client outlive its connection by `client_lease_s`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted
+from . import claims, phases
+from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import note_members
 from .liveness import note_alive
@@ -27,37 +29,34 @@ from .transitions import release_unneeded
 if TYPE_CHECKING:
     from .state import SchedulerState
 
+Registration: TypeAlias = m.RegisterClient | m.RegisterWorker | m.RegisterSupervisor
+
 #: The reason for the end of a worker's process is cut to so many characters.
 MAX_REASON_CHARS: Final = 500
 #: Threads of one worker.
 MAX_NTHREADS: Final = 1 << 16
+#: Workers that did not come back in time, and whose attempts are remembered.
+MAX_GIVEN_UP: Final = 64
 #: Clients are sent the size of the cluster at most so often, while many workers join or leave.
 SIZE_PAUSE_S: Final = 0.05
 
 
 # -- registration ---------------------------------------------------------------------------------
-def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
+def on_register(state: SchedulerState, peer: int, message: Registration) -> bool:
     """Open a session with the first message of a peer; False if it is refused."""
-    if isinstance(message, (m.RegisterClient, m.RegisterWorker, m.RegisterSupervisor)):
-        if message.last_epoch > state.epoch:
-            _refuse_politely(
-                state,
-                peer,
-                f"this peer has seen epoch {message.last_epoch}, this scheduler is epoch "
-                f"{state.epoch}: an older scheduler must not go on",
-            )
-            return False
-        pythons = _other_python(state, peer, message)
-        if pythons is not None:
-            mine, theirs = pythons
-            reason = (
-                f"Python {mine} here, Python {theirs} on the cluster: functions pickled by one can "
-                "fail in the other. Use the same minor version of Python for clients and workers."
-            )
-            _refuse_for_good(
-                state, peer, message, reason, f"Python {mine}, the cluster has {theirs}"
-            )
-            return False
+    if message.last_epoch > state.epoch:
+        phases.meet_later_epoch(state, message.last_epoch)
+        state.refuse(peer, "")
+        return False
+    pythons = _other_python(state, peer, message)
+    if pythons is not None:
+        mine, theirs = pythons
+        reason = (
+            f"Python {mine} here, Python {theirs} on the cluster: functions pickled by one can "
+            "fail in the other. Use the same minor version of Python for clients and workers."
+        )
+        _refuse_for_good(state, peer, message, reason, f"Python {mine}, the cluster has {theirs}")
+        return False
     if isinstance(message, m.RegisterWorker) and _serves_no_client(state, message.facts):
         mine = _python_minor(message.facts)
         why = f"Python {mine}, and tasks wait for workers of another version"
@@ -70,6 +69,7 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
         _refuse_for_good(state, peer, message, reason, reason)
         return False
     state.strangers.pop(peer, None)
+    phases.note_registration(state, message.last_epoch)
     session = state.next_session
     state.next_session = session + 1
     state.send(
@@ -83,7 +83,7 @@ def on_register(state: SchedulerState, peer: int, message: Message) -> bool:
     )
     if isinstance(message, m.RegisterWorker):
         _refuse_other_clients(state, message.facts)
-        _add_worker(state, WorkerHandle(peer, message, state.now))
+        _register_worker(state, peer, message)
         note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):
         del state.seen[peer]  # the silence of a client has no consequence
@@ -180,16 +180,43 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     state.clients_by_peer[peer] = client
     state.log("info", f"client {client.name} connected")
     state.send(peer, _cluster_size(state))
+    phases.note_client(state, client)
+
+
+def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker) -> None:
+    """Go on with the record of a worker that is back, or make a new one."""
+    ws = state.workers_by_id.get(message.worker_id)
+    new = WorkerHandle(peer, message, state.now)
+    if ws is None or message.last_epoch != state.epoch or not _is_same(ws, new):
+        _add_worker(state, new)
+        if message.last_epoch:
+            expect_inventory(state, new)
+        return
+    if ws.peer in state.roles:
+        state.supersede(ws.peer)
+    del state.workers[ws.peer]
+    state.outboxes.pop(ws.peer, None)
+    ws.peer = peer
+    state.workers[peer] = ws
+    expect_inventory(state, ws)
+
+
+def _is_same(ws: WorkerHandle, new: WorkerHandle) -> bool:
+    """Return whether a worker that is back is what it was."""
+    return not ws.is_leaving and (
+        (ws.address, ws.nthreads, ws.resources, ws.supervisor_id)
+        == (new.address, new.nthreads, new.resources, new.supervisor_id)
+    )
 
 
 def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     old = state.workers_by_id.get(ws.worker_id)
     if old is not None:
-        state.supersede(old.peer)
+        _end_worker(state, old)
     # The worker that listened there before is gone, or this one could not listen there.
     old = state.workers_by_address.get(ws.address)
     if old is not None:
-        state.supersede(old.peer)
+        _end_worker(state, old)
     while ws.name in state.staying:
         ws.name = f"{ws.name}-{ws.worker_id[:6]}"
     state.workers[ws.peer] = ws
@@ -243,16 +270,26 @@ def _retire(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 # -- ends -----------------------------------------------------------------------------------------
-def on_closed(state: SchedulerState, peer: int) -> None:
-    """Handle the end of a connection (a second report of it has no effect)."""
+def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> None:
+    """Handle the end of a connection (a second report of it has no effect).
+
+    A worker is expected back, unless the scheduler ended the connection `for_good`.
+    """
     role = state.roles.pop(peer, None)
     state.levels.pop(peer, None)
     state.strangers.pop(peer, None)
     state.seen.pop(peer, None)
     if role is Role.WORKER:
         ws = state.workers.get(peer)
-        if ws is not None:
+        if ws is None:
+            return
+        if for_good or ws.is_leaving or ws.worker_id in state.exit_reports or not state.away_s:
             _remove_worker(state, ws)
+        else:
+            set_away(state, ws)
+            ws.away_due = state.call_after(state.away_s, _give_up, ws)
+            state.outboxes.pop(peer, None)
+            state.log("info", f"the connection of worker {ws.name} has ended: it may come back")
     elif role is Role.CLIENT:
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
@@ -265,6 +302,22 @@ def on_closed(state: SchedulerState, peer: int) -> None:
             end_questions_to(state, supervisor)
     if state.passed:
         end_questions_of(state, peer)
+
+
+def _give_up(state: SchedulerState, ws: WorkerHandle) -> None:
+    """End the wait for a worker that has not come back in time."""
+    state.given_up[ws.worker_id] = dict(ws.processing)
+    while len(state.given_up) > MAX_GIVEN_UP:
+        del state.given_up[next(iter(state.given_up))]
+    _remove_worker(state, ws)
+
+
+def _end_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Give up a worker in whose place another one has come."""
+    if ws.peer in state.roles:
+        state.supersede(ws.peer)
+    if state.workers.get(ws.peer) is ws:
+        _remove_worker(state, ws)
 
 
 def _remove_worker(
@@ -288,8 +341,12 @@ def _remove_worker(
         state.counters.workers_lost += 1
         note_loss(state, ws)
         notify_workers_of_loss(state, ws)
+    state.away.pop(ws, None)
+    state.deadlines.cancel(ws.away_due)
+    claims.withdraw_all(state, ws)
     lose_worker(state, ws)
     end_questions_to(state, ws)
+    answer_awaited(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
 
@@ -382,5 +439,9 @@ def on_worker_exited(
     note_exit(state, worker_id, message.reason)
     if lost is not None:
         count_death(state, message)
+    phases.note_exit(state, worker_id)
+    state.given_up.pop(worker_id, None)
     if ws is not None:
         state.exit_reports[worker_id] = message
+        if ws.peer not in state.roles:
+            _remove_worker(state, ws)  # it was expected back

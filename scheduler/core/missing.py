@@ -13,7 +13,7 @@ from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
-from .submission import send_states
+from .reporting import send_states
 from .tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, SchedulerTask
 from .transitions import (
     ACTIVE,
@@ -132,8 +132,13 @@ def on_report_missing(
 ) -> None:
     """Act on a client's report that `holder` could not give it these keys.
 
-    Send it their other holders, or that they are computed again.
+    Send it their other holders, or that they are computed again. The answer about a worker that is
+    away waits for its return or its loss.
     """
+    holder = state.workers_by_address.get(message.holder)
+    if holder is not None and holder.is_away:
+        holder.awaited.setdefault(client, {}).update(dict.fromkeys(message.keys))
+        return
     holder_lacks(state, message.keys, message.holder)
     for key in message.keys:
         task = state.tasks.get(key)

@@ -25,18 +25,23 @@ RESOURCE_DIGITS: Final = 9
 
 
 class WorkerHandle:
-    """One session of one worker process. A worker that comes back gets a new handle."""
+    """One worker process. It survives its connections until it is lost (see `away.py`)."""
 
     __slots__ = (
         "address",
         "alone",
+        "awaited",
+        "away_due",
         "backlog_ns",
+        "claims",
         "classes",
         "facts",
         "free_resources",
         "functions",
         "has_what",
         "host",
+        "inventory",
+        "is_away",
         "is_leaving",
         "last_asked",
         "last_progress",
@@ -101,6 +106,18 @@ class WorkerHandle:
         self.return_asked = False
         #: it finishes what it runs and gets nothing more: it is in no class, not idle, not loaded
         self.is_leaving = False
+        #: its connection has ended, or its inventory has not: it gets nothing, and is not idle, not
+        #: loaded, not open in its classes
+        self.is_away = False
+        #: when it is given up, or its session is ended because no row comes; None before that
+        self.away_due: Deadline | None = None
+        #: while it sends its inventory; None before and after that
+        self.inventory: Inventory | None = None
+        #: {attempt: key} of its rows in `SchedulerState.claims`
+        self.claims: dict[int, str] = {}
+        #: {client: {key: None}}: away only; they could not get these from it, and wait for its
+        #: return or its loss
+        self.awaited: dict[ClientHandle, dict[str, None]] = {}
         self.last_asked = float("-inf")
         #: when it last finished something, or was given something while idle
         self.last_progress = now
@@ -108,6 +125,8 @@ class WorkerHandle:
     @property
     def has_room(self) -> bool:
         """True if it may be given one more task (resources apart)."""
+        if self.is_away:
+            return False
         return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
 
     @property
@@ -134,6 +153,8 @@ class WorkerHandle:
         """
         if self.occupancy_ns >= self.backlog_ns and self.n_busy >= self.nthreads:
             return False
+        if self.is_away:
+            return False
         if not task_class.resources:
             return True
         free = self.free_resources
@@ -141,6 +162,23 @@ class WorkerHandle:
 
     def __repr__(self) -> str:
         return f"<WorkerHandle {self.name} {self.address}>"
+
+
+class Inventory:
+    """The inventory of a worker, while its rows come."""
+
+    __slots__ = ("held", "n_adopted", "n_dropped", "n_kept", "n_rows", "processing", "zombies")
+
+    def __init__(self, ws: WorkerHandle) -> None:
+        #: those of its `processing`, `zombies` and `has_what` that no row has named
+        self.processing = dict(ws.processing)
+        self.zombies = dict.fromkeys(ws.zombies)
+        self.held = dict(ws.has_what)
+        #: rows that came so far, and what became of them
+        self.n_rows = 0
+        self.n_kept = 0
+        self.n_adopted = 0
+        self.n_dropped = 0
 
 
 class ClientHandle:

@@ -24,6 +24,9 @@ UNREACHABLE_S: Final = 30.0
 OUT_OF_REACH_NS: Final = 60_000_000_000
 #: Copies of one input that are looked at.
 MAX_REPLICAS_SEEN: Final = 4
+#: A task with more missing inputs than this is not looked at for assignment ahead (keeps the look
+#: constant).
+AHEAD_MAX_MISSING: Final = 4
 
 
 def start_cost_ns(ws: WorkerHandle, task: SchedulerTask, now: float) -> int:
@@ -80,12 +83,29 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
                 seen = {}
                 best_cost = start_cost_ns(with_room, task, now)
             seen[ws] = None
-            if ws not in task_class.members or not _has_resources(ws, task_class):
+            if ws.is_away or ws not in task_class.members or not _has_resources(ws, task_class):
                 continue
             cost = start_cost_ns(ws, task, now)
             if cost < best_cost:
                 best, best_cost = ws, cost
     return best
+
+
+def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
+    """Return the worker on which all missing inputs of a task run or queue, if it may run there."""
+    missing = task.waiting_on
+    if missing is None or len(missing) > AHEAD_MAX_MISSING:
+        return None
+    found = None
+    for dependency in missing:
+        ws = dependency.worker
+        if ws is None or (found is not None and ws is not found):
+            return None
+        found = ws
+    task_class = task.group.task_class
+    if found is None or task_class.resources or found not in task_class.members:
+        return None
+    return found
 
 
 def _has_resources(ws: WorkerHandle, task_class: TaskClass) -> bool:

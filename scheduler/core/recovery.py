@@ -17,7 +17,7 @@ from .attempts import note_death
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
 from .relays import end_relays
-from .submission import send_states
+from .reporting import send_states
 from .tasks import ERRED, FORGOTTEN, MEMORY, RELEASED, SchedulerTask
 from .transitions import ACTIVE, err, take_back
 

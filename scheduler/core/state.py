@@ -36,17 +36,29 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...protocol.deaths import DeathLog
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import MAX_CODE, Message, Unknown
-from . import assignment, completion, liveness, membership, missing, passing, relays, submission
+from . import (
+    assignment,
+    claims,
+    completion,
+    inventories,
+    liveness,
+    membership,
+    missing,
+    passing,
+    phases,
+    relays,
+    submission,
+)
 from .counters import Counters
 from .deadlines import Deadline, Deadlines
-from .epochs import NS_PER_ATTEMPT, KeepMembers, Members
+from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .failures import Failures
 from .info import metrics
 from .losses import Loss, report_all
@@ -140,7 +152,17 @@ class LogLine:
     text: str
 
 
-Action = CloseConnection | CutOff | StopServer | LogLine | ReturnMemory | KeepMembers | AskShell
+Action = (
+    CloseConnection
+    | CutOff
+    | StopServer
+    | LogLine
+    | ReturnMemory
+    | KeepMembers
+    | StartOver
+    | GiveWay
+    | AskShell
+)
 
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
@@ -167,6 +189,7 @@ class SchedulerState:
         max_idle_functions: int = 64,
         max_outbox_nbytes: int = 256 << 20,
         expected: Members | None = None,
+        away_s: float = 5.0,
     ) -> None:
         self.epoch = epoch
         #: the members of the last epoch, as far as they are on record
@@ -178,6 +201,8 @@ class SchedulerState:
         #: sent to every peer that registers: versions, where the HTTP pages are
         self.facts: dict[str, Any] = {}
         self.client_lease_s = client_lease_s
+        #: a worker whose connection has ended has this long to come back; 0 = none
+        self.away_s = away_s
         self.heartbeat_s = heartbeat_s
         #: a task under which more workers than this died is erred
         self.allowed_deaths = allowed_deaths
@@ -255,6 +280,29 @@ class SchedulerState:
         self.lost_workers: dict[
             str, tuple[WorkerHandle, dict[int, SchedulerTask], dict[int, SchedulerTask]]
         ] = {}
+        #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
+        #: whose end was not reported; the latest ones
+        self.given_up: dict[str, dict[int, SchedulerTask]] = {}
+        #: {worker: None}: all that are away
+        self.away: dict[WorkerHandle, None] = {}
+        #: {task: (worker, attempt)} of erred tasks whose failure that worker keeps
+        self.failed_at: dict[SchedulerTask, tuple[WorkerHandle, int]] = {}
+        #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
+        #: the first result counts
+        self.twins: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
+        #: {key: rows} of workers' inventories whose keys have no task
+        self.claims: dict[str, tuple[claims.Claim, ...]] = {}
+        #: {function id: {worker: None}} of functions that workers have and no task uses yet
+        self.unclaimed_functions: dict[bytes, dict[WorkerHandle, None]] = {}
+        #: rows wait for tasks: a recovery is under way, or was until a short time ago
+        self.keeps_claims = False
+        #: when they cease to wait; None before the end of the recovery
+        self.claims_due: Deadline | None = None
+        #: while peers of the last scheduler are expected, and nothing is assigned
+        self.recovery: phases.Recovery | None = None
+        self.has_recovered = False
+        #: the time of the first event
+        self.started: float | None = None
         #: {worker_id: report} that came before the connection of that registered worker closed
         self.exit_reports: dict[str, m.WorkerExited] = {}
         #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
@@ -273,7 +321,7 @@ class SchedulerState:
         self.passed: dict[WorkerHandle | SupervisorHandle, dict[int, passing.Passed]] = {}
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
-        self.next_attempt = epoch // NS_PER_ATTEMPT + 1
+        self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = 1
         self.next_request = 1
         self.next_client = 1
@@ -324,11 +372,17 @@ class SchedulerState:
                 m.ShutdownCluster: membership.on_shutdown,
                 m.Resubmitted: membership.on_resubmitted,
                 m.Heartbeat: liveness.on_heartbeat,
+                m.Resubmitted: phases.on_resubmitted,
                 m.Bye: membership.on_client_bye,
                 m.Unsupported: _on_unsupported,
             },
             Role.WORKER: {
                 m.AttemptsFinished: completion.on_finished,
+                m.InventoryHeld: inventories.on_held,
+                m.InventoryUnfinished: inventories.on_unfinished,
+                m.InventoryFailed: inventories.on_failed,
+                m.InventoryFunctions: inventories.on_functions,
+                m.InventoryEnd: inventories.on_end,
                 m.AttemptsErred: completion.on_erred,
                 m.AttemptsEnded: completion.on_ended,
                 m.AttemptsReturned: assignment.on_returned,
@@ -363,6 +417,8 @@ class SchedulerState:
     def handle(self, event: Event, now: float) -> None:
         """Apply one event at time `now` (seconds, never decreasing)."""
         self.now = now
+        if self.started is None:
+            phases.start(self)
         if type(event) is PeerSent:
             self._on_received(event.peer, event.messages)
         elif type(event) is SchedulerTick:
@@ -403,7 +459,7 @@ class SchedulerState:
                 if _ROLE_OPENERS.get(kind) is not role:
                     self.refuse(peer, f"{_name_of(message)} before registration")
                     return
-                if not membership.on_register(self, peer, message):
+                if not membership.on_register(self, peer, cast("Any", message)):
                     return
                 continue
             handler = handlers.get(kind)
@@ -475,7 +531,7 @@ class SchedulerState:
         """
         self.counters.protocol_errors += 1
         self.after.append(CloseConnection(peer, reason, is_error=True))
-        membership.on_closed(self, peer)
+        membership.on_closed(self, peer, for_good=True)
 
     def part(self, peer: int) -> None:
         """Close the connection of a peer that has sent its goodbye and waits for this.

@@ -15,14 +15,17 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from ...protocol.wire.payload import Blob
+from . import claims, recipes
 from .eligibility import fill_class
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
+from .reporting import send_states
 from .shrinking import keep_small
 from .tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
+    NO_WORKER,
     PROCESSING,
     QUEUED,
     RELEASED,
@@ -126,6 +129,8 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         if batch.n_queued:
             note_ready(state, batch.task_class, level_of(batch.base))
     state.story.note(state.now, f"submitted by {client.name}", message.keys)
+    if state.claims:
+        claims.take_all(state, message.keys)
     if known:
         _on_known(state, client, message, known)
     for function in functions:
@@ -193,7 +198,7 @@ def _add_rows(
         if task is not None:
             known.append((task, i))
             if task.state == ERRED or task.args is None:
-                _start_afresh(state, client, message, task, i)
+                _start_afresh(state, client, message, task, i, groups[function_of], base | rank)
             continue
         group = groups[function_of]
         rank += 1
@@ -208,7 +213,7 @@ def _add_rows(
             task.priority = base | min(ranks[i], MAX_RANK)
         if dependencies and dependencies[i]:
             state.counters.n_released += 1
-            _link(state, task, dependencies[i], is_ranked=bool(ranks))
+            link(state, task, dependencies[i], is_ranked=bool(ranks))
         elif runnable:
             task.state = QUEUED
             if push is None:
@@ -251,6 +256,10 @@ def _functions(state: SchedulerState, message: m.SubmitTasks) -> list[Function] 
             assert blob is not None
             prefix = state.prefixes.take(name)
             function = state.functions[function_id] = Function(function_id, blob, prefix)
+            if state.unclaimed_functions:
+                function.workers = state.unclaimed_functions.pop(function_id, {})
+                for ws in function.workers:
+                    ws.functions[function] = None
         elif function in state.idle_functions:
             revive_function(state, function)
         function.n_tasks += 1
@@ -284,7 +293,7 @@ def _task_class(state: SchedulerState, options: dict[str, Any]) -> TaskClass:
     return task_class
 
 
-def _link(
+def link(
     state: SchedulerState,
     task: SchedulerTask,
     dependency_keys: list[str],
@@ -297,14 +306,20 @@ def _link(
     """
     tasks = state.tasks
     dependencies: dict[SchedulerTask, None] = {}
+    unknown: list[SchedulerTask] = []
     generation = task.group.generation
     rank = -1
     for key in dependency_keys:
         dependency = tasks.get(key)
+        if dependency is None and recipes.can_make(state, key):
+            dependency = recipes.make(state, key, m.NO_HASH)
+            unknown.append(dependency)
         if dependency is None:
+            release_unneeded(state, unknown)
             _fail_unlinked(state, task, key, _UNKNOWN)
             return
         if dependency is task or (task.dependents is not None and _needs(dependency, task)):
+            release_unneeded(state, unknown)
             _fail_unlinked(state, task, key, _CIRCLE)
             return
         dependencies[dependency] = None
@@ -319,6 +334,8 @@ def _link(
         else:
             dependency.dependents[task] = None
     activate(state, task)
+    if state.claims:
+        claims.take_all(state, [dependency.key for dependency in unknown])
     if task.waiting_on and next(iter(task.waiting_on)).state == PROCESSING:
         state.ahead[task] = None
 
@@ -352,18 +369,26 @@ def _start_afresh(
     message: m.SubmitTasks,
     task: SchedulerTask,
     row: int,
+    group: TaskGroup,
+    priority: int,
 ) -> None:
-    """A row's key exists and has failed: run it again at once, later rows may depend on it."""
+    """A row's key exists and has failed: run it again at once, later rows may depend on it.
+
+    Or it exists and has no recipe: this is its recipe.
+    """
     if _is_conflict(message, task, row):
         return
     want(client, task)
+    if task.is_without_recipe:
+        recipes.give(state, message, task, row, group, priority)
+        return
     if task.args is not None:
         run_again(state, task)
         return
     if task.state == ERRED:
         move(state, task, RELEASED)
     task.args = message.args[row]
-    _link(state, task, message.dependencies[row] if message.dependencies else [])
+    link(state, task, message.dependencies[row] if message.dependencies else [])
 
 
 def _is_conflict(message: m.SubmitTasks, task: SchedulerTask, row: int) -> bool:
@@ -425,7 +450,13 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     is_unlinked: dict[SchedulerTask, bool] = {}
     for i, key in enumerate(message.keys):
         task = state.tasks.get(key)
-        if task is None or _is_other(message, task, i):
+        if task is None:
+            spec_hash = message.spec_hashes[i] if message.spec_hashes else m.NO_HASH
+            if not recipes.want(state, client, key, spec_hash):
+                unknown.append(key)
+                continue
+            task = state.tasks[key]
+        elif _is_other(message, task, i):
             unknown.append(key)
             continue
         if _is_unlinked(task, is_unlinked):
@@ -435,7 +466,8 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
         task.delivered = False
         if task.state == RELEASED:
             activate(state, task)
-        known.append(key)
+        if task.state != NO_WORKER or not task.is_without_recipe:
+            known.append(key)  # else it is looked for until the recovery ends
     send_states(state, client, known)
     # Until the client submits these anew it has no wish that it could withdraw.
     _release(state, client, unlinked)
@@ -449,7 +481,7 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
     Another client did that, or this one in an earlier session: this client may be able to submit it
     together with the input. `known` has the answers so far, so that each task is looked at once.
     """
-    if task.state != ERRED and task.args is not None:
+    if task.state != ERRED and (task.args is not None or task.is_without_recipe):
         return False
     if task not in known:
         seen = [task]
@@ -473,32 +505,6 @@ def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
     if not message.spec_hashes or not task.spec_hash or message.spec_hashes[row] == m.NO_HASH:
         return False
     return message.spec_hashes[row] != task.spec_hash
-
-
-def send_states(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
-    """Send a client the present state of some keys."""
-    pending = []
-    in_memory = m.KeysInMemory(keys=[], nbytes=[], holder_of=[], holders=[])
-    holders: dict[str, int] = {}
-    for key in keys:
-        task = state.tasks.get(key)
-        if task is None:
-            continue
-        if task.state == MEMORY:
-            holder = task.replicas[0].address
-            in_memory.keys.append(key)
-            in_memory.nbytes.append(task.nbytes)
-            in_memory.holder_of.append(holders.setdefault(holder, len(holders)))
-        elif task.state == ERRED:
-            assert task.failure is not None
-            send_erred(state, client, [key], task.failure)
-        else:
-            pending.append(key)
-    if in_memory.keys:
-        in_memory.holders = list(holders)
-        state.send_client(client, in_memory)
-    if pending:
-        state.send_client(client, m.KeysPending(keys=pending))
 
 
 def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKeys) -> None:

@@ -34,6 +34,10 @@ ERRED: Final = "erred"  #: failed, or depends on one that failed
 FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can show this state
 
 
+#: The key of the class of tasks without a recipe (see `recipes.py`).
+WITHOUT_RECIPE: Final[tuple[object, ...]] = ("without recipe",)
+
+
 class Function:
     """One pickled function, opaque, shipped to a worker at most once."""
 
@@ -168,7 +172,8 @@ class SchedulerTask:
         #: `tasks[key] is self` until forgotten
         self.key = key
         self.group = group
-        #: None = it named a dependency that is not known: erred, and not to be run again as it is
+        #: None = it named a dependency that is not known: erred, and not to be run again as it is;
+        #: or nobody has submitted it yet (`is_without_recipe`)
         self.args = args
         #: smaller runs earlier, see `priority.py`
         self.priority = priority
@@ -202,6 +207,11 @@ class SchedulerTask:
         self.nbytes = 0
         #: erred only
         self.failure: Failure | None = None
+
+    @property
+    def is_without_recipe(self) -> bool:
+        """True while no client has submitted it to this scheduler."""
+        return self.group.task_class.key is WITHOUT_RECIPE
 
     def __repr__(self) -> str:
         return f"<SchedulerTask {self.key} {self.state}>"

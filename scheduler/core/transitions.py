@@ -53,25 +53,33 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (RELEASED, NO_WORKER): "needed, but no worker may run it",
     (RELEASED, ERRED): "an input failed; an input is unknown or needs this task; it was submitted "
     "without its inputs",
+    (RELEASED, MEMORY): "a worker that came back holds it",
     (RELEASED, FORGOTTEN): "no longer needed, not even as lineage",
     (WAITING, QUEUED): "the last input arrived",
     (WAITING, NO_WORKER): "the last input arrived, but no worker may run it",
-    (WAITING, PROCESSING): "assigned ahead: its missing inputs run on the same worker",
+    (WAITING, PROCESSING): "assigned ahead: its missing inputs run on the same worker; or a "
+    "worker that came back runs it",
+    (WAITING, MEMORY): "a worker that came back holds it",
     (WAITING, ERRED): "an input failed; an input was cancelled; too many workers died under it; "
-    "its inputs are at workers that cannot reach each other",
+    "its inputs are at workers that cannot reach each other; a worker that came back has its "
+    "failure",
     (WAITING, RELEASED): "no longer needed",
-    (QUEUED, PROCESSING): "assigned",
+    (QUEUED, PROCESSING): "assigned, or a worker that came back runs it",
+    (QUEUED, MEMORY): "a worker that came back holds it",
     (QUEUED, WAITING): "an input was lost",
     (
         QUEUED,
         NO_WORKER,
     ): "the last worker that might run it left, or none can get its inputs",
-    (QUEUED, ERRED): "too many workers died under it",
+    (QUEUED, ERRED): "too many workers died under it; a worker that came back has its failure",
     (QUEUED, RELEASED): "no longer needed",
     (NO_WORKER, QUEUED): "a worker came that may run it, or its inputs are tried again",
     (NO_WORKER, WAITING): "an input was lost",
+    (NO_WORKER, PROCESSING): "a worker that came back runs it",
+    (NO_WORKER, MEMORY): "a worker that came back holds it",
     (NO_WORKER, ERRED): "too many workers died under it; its inputs are at workers that cannot "
-    "reach each other",
+    "reach each other; a worker that came back has its failure; no peer has come back with it; its "
+    "only copy was lost, and no client has submitted it",
     (NO_WORKER, RELEASED): "no longer needed",
     (PROCESSING, MEMORY): "finished",
     (PROCESSING, ERRED): "raised; an input failed; an input was cancelled; too many workers died "
@@ -90,6 +98,12 @@ MAX_IDLE_FUNCTIONS_NBYTES: Final = 16 << 20
 #: One KeysErred reports so many failures at most, all but the first of at most so many bytes.
 MAX_FAILURES: Final = 256
 MAX_JOINED_NBYTES: Final = 64 << 10
+
+#: The reason for the failure of a task without recipe whose data is lost.
+_NO_RECIPE: Final = (
+    "its only copy was lost with a worker, and the client that could compute it again has not come "
+    "back since the scheduler was restarted; submit its call again"
+)
 
 ACTIVE: Final = frozenset((WAITING, QUEUED, NO_WORKER, PROCESSING))
 
@@ -130,6 +144,9 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
         assert task.failure is not None
         state.failures.remove(task.failure)
         task.failure = None
+        kept = state.failed_at.pop(task, None)
+        if kept is not None and state.workers.get(kept[0].peer) is kept[0]:
+            drop_attempt(state, *kept)
         state.counters.n_erred -= 1
     elif start == RELEASED:
         state.counters.n_released -= 1
@@ -249,6 +266,14 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     else:
         move(state, task, NO_WORKER)
         file_unrunnable(state, task)
+        if task.is_without_recipe and state.recovery is None:
+            state.call_after(0.0, _give_up_without_recipe, task)
+
+
+def _give_up_without_recipe(state: SchedulerState, task: SchedulerTask) -> None:
+    """Fail a task whose data is lost and that no client can compute again."""
+    if task.state == NO_WORKER and task.is_without_recipe:
+        err(state, task, data_lost(task.key, _NO_RECIPE))
 
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:
@@ -279,7 +304,7 @@ def activate(state: SchedulerState, task: SchedulerTask) -> None:
             assert failed.failure is not None
             err(state, task, failed.failure, inherited=True)
             continue
-        if task.args is None:
+        if task.args is None and not task.is_without_recipe:
             err(state, task, data_lost(task.key, "it was submitted without what it depends on"))
             continue
         for dependency in task.dependencies:

@@ -191,7 +191,7 @@ def _strangers(state: SchedulerState) -> list[int]:
 
 
 def _loaded(state: SchedulerState) -> list[WorkerHandle]:
-    staying = [ws for ws in state.workers.values() if not ws.is_leaving]
+    staying = [ws for ws in state.workers.values() if not (ws.is_leaving or ws.is_away)]
     return [ws for ws in staying if ws.processing and ws.n_busy > ws.nthreads]
 
 
@@ -327,6 +327,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (t, t.worker)
         for t in tasks_in(s, PROCESSING)
         if t.worker is not None
+        and not t.is_without_recipe
         and not may_run(
             t.worker, t.group.task_class, strictly=not t.group.task_class.allow_other_workers
         )
@@ -360,8 +361,42 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     # Workers.
     "workers are filed by peer": lambda s: [ws for p, ws in s.workers.items() if ws.peer != p],
     "the connection of a worker is open": lambda s: [
-        ws for peer, ws in s.workers.items() if s.roles.get(peer) is not Role.WORKER
+        ws
+        for peer, ws in s.workers.items()
+        if s.roles.get(peer) is not Role.WORKER and not ws.is_away
     ],
+    "away lists the workers that are away": lambda s: differences(
+        s.away, [ws for ws in s.workers.values() if ws.is_away]
+    ),
+    "an away worker is waited for, and no other": lambda s: [
+        ws
+        for ws in s.workers.values()
+        if ws.is_away != (ws.away_due is not None and ws.away_due.is_pending)
+    ],
+    "only a worker that is away sends an inventory, or is waited for": lambda s: [
+        ws
+        for ws in s.workers.values()
+        if not ws.is_away and (ws.inventory is not None or ws.awaited)
+    ],
+    "claims are filed at their workers": lambda s: differences(
+        [(row.ws, row.attempt, key) for key, rows in s.claims.items() for row in rows],
+        [(ws, a, key) for ws in s.workers.values() for a, key in ws.claims.items()],
+    ),
+    "a claim is of a key without a task, or without a recipe": lambda s: [
+        s.tasks[key] for key in s.claims if key in s.tasks and not s.tasks[key].is_without_recipe
+    ],
+    "claims are kept only for clients that may come back": lambda s: unless(
+        s.keeps_claims or not s.claims, s.claims
+    ),
+    "unclaimed functions are unknown": lambda s: [
+        function_id for function_id in s.unclaimed_functions if function_id in s.functions
+    ],
+    "a twin runs beside the current attempt": lambda s: [
+        (ws, task, attempt)
+        for attempt, (ws, task) in s.twins.items()
+        if task.state != PROCESSING or attempt not in ws.zombies
+    ],
+    "failed_at lists failed tasks": lambda s: [t for t in s.failed_at if t.state != ERRED],
     "processing files the tasks of a worker by attempt": lambda s: [
         item
         for item in _processing(s)
@@ -389,7 +424,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (ws, name) for ws in s.workers.values() for name in _held(ws) if name not in ws.resources
     ],
     "free resources are never negative": lambda s: [
-        (ws, name) for ws in s.workers.values() for name, n in ws.free_resources.items() if n < 0
+        (ws, name)
+        for ws in s.workers.values()
+        for name, n in ws.free_resources.items()
+        if n < 0 and not s.has_recovered and not s.given_up
     ],
     "free and held resources of a worker are all that it has": _misheld,
     "a class of a worker has it among its members": lambda s: [
@@ -409,7 +447,8 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         s.workers_by_address.items(), [(ws.address, ws) for ws in s.workers.values()]
     ),
     "idle are the workers that stay and process nothing": lambda s: differences(
-        s.idle, [ws for ws in s.workers.values() if not ws.n_busy and not ws.is_leaving]
+        s.idle,
+        [ws for ws in s.workers.values() if not (ws.n_busy or ws.is_leaving or ws.is_away)],
     ),
     "loaded are the workers with more tasks than threads": lambda s: differences(
         s.loaded, _loaded(s)
@@ -482,7 +521,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "the level of each open connection is known": lambda s: differences(s.levels, s.roles),
     "strangers are open and not registered": lambda s: differences(s.strangers, _strangers(s)),
     "strangers, workers and supervisors are seen": lambda s: differences(
-        s.seen, [*s.strangers, *s.workers, *s.supervisors]
+        s.seen, [*s.strangers, *(p for p in s.workers if p in s.roles), *s.supervisors]
     ),
     "seen is in order of time": lambda s: _in_order(s.seen.values()),
     "silence is looked for while a peer may be silent": lambda s: unless(

@@ -74,8 +74,9 @@ class Board:
     """A scheduler's core, and the peers that are connected to it."""
 
     def __init__(self, **options: Any) -> None:
-        # Functions are dropped with their last task, so that tests see it.
-        self.state = SchedulerState(7, **{"max_idle_functions": 0, **options})
+        # Functions are dropped with their last task, so that tests see it; and a worker whose
+        # connection ends is lost at once.
+        self.state = SchedulerState(7, **{"max_idle_functions": 0, "away_s": 0.0, **options})
         self.now = 100.0
         self.actions: list[Action] = []
         #: The messages that went out after the last event.
@@ -166,6 +167,18 @@ class Board:
         )
         return peer
 
+    def come_back(self, name: str = "w", *, last_epoch: int | None = None, **rows: Any) -> int:
+        """Let a worker register that had a session before, and send its inventory.
+
+        `rows` are {key: attempt} for each kind of row (see `inventory`), and options of `worker`.
+        """
+        kinds = ("held", "running", "assigned", "dropped", "failed", "functions", "spec_hash")
+        options = {name: value for name, value in rows.items() if name not in kinds}
+        epoch = self.state.epoch if last_epoch is None else last_epoch
+        peer = self.worker(name, last_epoch=epoch, **options)
+        self.send(peer, *inventory(**{k: rows[k] for k in kinds if k in rows}))
+        return peer
+
     def supervisor(self, supervisor_id: str = "sup") -> int:
         """Let a supervisor register; return its peer."""
         peer = self.connect(Role.SUPERVISOR)
@@ -217,6 +230,48 @@ class Board:
         """Return why the last event closed connections, as errors."""
         closed = [a for a in self.actions if isinstance(a, CloseConnection)]
         return [action.reason for action in closed if action.is_error]
+
+
+def inventory(
+    *,
+    held: dict[str, int] | None = None,
+    running: dict[str, int] | None = None,
+    assigned: dict[str, int] | None = None,
+    dropped: dict[str, int] | None = None,
+    failed: dict[str, int] | None = None,
+    functions: Iterable[str] = (),
+    spec_hash: str = "",
+) -> list[Message]:
+    """Make the messages of an inventory from {key: attempt} of each kind of row."""
+    held, failed = held or {}, failed or {}
+    kinds = [(assigned, m.ASSIGNED), (running, m.RUNNING), (dropped, m.DROPPED)]
+    rows = sorted((a, key, phase) for some, phase in kinds for key, a in (some or {}).items())
+
+    def hashes(n: int) -> list[bytes]:
+        return [function_id(spec_hash)] * n if spec_hash else []
+
+    return [
+        m.InventoryHeld(
+            keys=[*held],
+            attempts=[*held.values()],
+            nbytes=[8] * len(held),
+            spec_hashes=hashes(len(held)),
+        ),
+        m.InventoryUnfinished(
+            keys=[key for _, key, _ in rows],
+            attempts=[attempt for attempt, _, _ in rows],
+            phases=[phase for _, _, phase in rows],
+            spec_hashes=hashes(len(rows)),
+        ),
+        m.InventoryFailed(
+            keys=[*failed],
+            attempts=[*failed.values()],
+            failures=[["exception", key, "ValueError"] for key in failed],
+            spec_hashes=hashes(len(failed)),
+        ),
+        m.InventoryFunctions(functions=[function_id(name) for name in functions]),
+        m.InventoryEnd(n_rows=len(held) + len(rows) + len(failed)),
+    ]
 
 
 def finished(

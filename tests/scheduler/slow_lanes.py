@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import assignment, completion, submission
+from weft.scheduler.core import assignment, completion, placement, submission
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.peers import ClientHandle, WorkerHandle
 from weft.scheduler.core.priority import base_priority
@@ -54,7 +54,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         if task is not None:
             known.append((task, row))
             if task.state == ERRED or task.args is None:
-                submission._start_afresh(state, client, message, task, row)
+                submission._start_afresh(state, client, message, task, row, task.group, 0)
             continue
         option = (message.options or [{}])[message.option_of[row] if message.option_of else 0]
         task_class = submission._task_class(state, option)
@@ -72,7 +72,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         submission.want(client, task)
         dependencies = message.dependencies[row] if message.dependencies else []
         if dependencies:
-            submission._link(state, task, dependencies, is_ranked=bool(message.ranks))
+            submission.link(state, task, dependencies, is_ranked=bool(message.ranks))
         elif group.task_class.members:
             move(state, task, QUEUED)
             group.task_class.queue.push(task, client.number)
@@ -131,7 +131,7 @@ def slow_assign(
             for dependent in task.dependents or ()
             if dependent.state == WAITING
             and ws.occupancy_ns < ws.backlog_ns
-            and assignment._ahead_worker(dependent) is ws
+            and placement.ahead_worker(dependent) is ws
         )
 
 

@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
     parser.add_argument("--trace", action="store_true", help="print each run's checksum")
     parser.add_argument("--plan", action="store_true", help="print each run's plan")
+    parser.add_argument("--sessions", action="store_true", help="only lines and schedulers fail")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
@@ -29,7 +30,7 @@ def main() -> int:
     failed = []
     start = time.perf_counter()
     for seed in seeds:
-        simulation = Simulation(seed, traced=options.trace)
+        simulation = Simulation(seed, traced=options.trace, sessions=options.sessions)
         if options.plan:
             print(simulation.plan)
         try:

@@ -69,6 +69,16 @@ class Plan:
     p_same_address: float
     restart_rate: float  #: of the scheduler
 
+    # -- sessions
+    blip_rate: float  #: all lines to the scheduler are reset at once
+    suspend_rate: float  #: the scheduler stops for a while, and another one is started beside it
+    p_recorded: float  #: share of starts of a scheduler that know the last members and epoch
+    p_clock_back: float  #: share of starts of a scheduler whose clock is an hour behind
+    away: float  #: time that a lost worker has to come back
+    p_release: float  #: share of a user's operations that release futures
+    #: Only the network and the scheduler fail: what was executed must not be executed again.
+    executes_once: bool
+
     # -- limits and boundaries
     allowed_deaths: int
     heartbeat: float
@@ -77,6 +87,28 @@ class Plan:
     chunk_told_after: float
     ride_along: int
     limits: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def draw_sessions(cls, rng: Random) -> Plan:
+        """Draw a run in which lines break and the scheduler dies, and no worker."""
+        plan = cls.draw(rng)
+        plan.time = rng.choice([1.0, 3.0, 10.0])
+        plan.duration = rng.choice([0.0002, 0.003, 0.05, 0.3, 1.0])
+        plan.p_poison = plan.p_cancel = plan.p_bye = plan.p_crash = 0.0
+        plan.p_fetch_refused = plan.p_fetch_missing = plan.p_half_open = 0.0
+        plan.kill_rate = plan.freeze_rate = plan.leave_rate = 0.0
+        plan.timing.p_stall = plan.p_restricted = 0.0
+        plan.lease = 60.0
+        plan.away = 60.0
+        plan.p_release = rng.choice([0.0, 0.0, 0.2])
+        plan.p_release_early = rng.choice([0.0, 0.5])
+        plan.executes_once = True
+        plan.p_recorded = 1.0
+        plan.break_rate = rng.choice([0.0, 2.0, 10.0]) / plan.time
+        plan.blip_rate = rng.choice([0.0, 1.0, 4.0]) / plan.time
+        plan.restart_rate = rng.choice([0.0, 0.0, 1.0, 3.0]) / plan.time
+        plan.suspend_rate = 0.0
+        return plan
 
     @classmethod
     def draw(cls, rng: Random) -> Plan:
@@ -142,6 +174,13 @@ class Plan:
             join_rate=some(0.5, 0.5, 4.0) / time,
             p_same_address=rng.choice([0.0, 0.5, 1.0]),
             restart_rate=some(0.12 * faults, 0.3, 1.5) / time,
+            blip_rate=some(0.25 * faults, 0.5, 4.0) / time,
+            suspend_rate=some(0.06 * faults, 0.3, 1.0) / time,
+            p_recorded=rng.choice([0.0, 1.0]),
+            p_clock_back=rng.choice([0.0, 0.0, 0.5]),
+            away=rng.choice([0.1, 1.0, 5.0]),
+            p_release=0.3,
+            executes_once=False,
             allowed_deaths=rng.choice([0, 1, 3]),
             heartbeat=rng.choice([0.5, 2.0]),
             lateness=rng.choice([0.0, 0.001, 0.1]),

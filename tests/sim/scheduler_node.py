@@ -6,6 +6,7 @@ at most once, and an exception is retried exactly as often as it may be.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -19,6 +20,7 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     Welcome,
 )
+from weft.scheduler.core.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from weft.scheduler.core.peers import WorkerHandle
 from weft.scheduler.core.state import (
     CloseConnection,
@@ -41,25 +43,42 @@ from .world import World
 
 #: Tasks up to which everything is checked after each event; of more, only now and then.
 SMALL = 30
-#: Time between two starts of the scheduler, by its own clock.
-EPOCH_NS = 1_000_000_000
+#: What a scheduler's clock shows at the start of a run, and the step by which it may be set back.
+START_NS = 10**18
+STEP_BACK_NS = 3600 * 10**9
+
+
+@dataclass
+class Record:
+    """What the starts of a scheduler keep for each other, as in a state directory."""
+
+    epoch: int = 0
+    members: Members = field(default_factory=Members)
+
+    def clear(self) -> None:
+        """Lose it: the next scheduler knows nothing."""
+        self.epoch, self.members = 0, Members()
 
 
 class SchedulerNode:
     """One start of the scheduler."""
 
-    def __init__(self, world: World, plan: Plan, number: int) -> None:
+    def __init__(self, world: World, plan: Plan, number: int, record: Record) -> None:
         self.world = world
         self.plan = plan
         self.number = number
-        self.core = SchedulerState(
-            number * EPOCH_NS,
-            client_lease_s=plan.lease,
-            heartbeat_s=plan.heartbeat,
-            allowed_deaths=plan.allowed_deaths,
-            max_idle_functions=plan.limits["scheduler.idle_functions"],
-        )
+        self.record = record
         self.is_alive = True
+        self.is_frozen = False
+        self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
+        clock_ns = START_NS + int(world.now * 1e9) + number
+        if number > 1 and world.chance(plan.p_clock_back):
+            world.probes["clock set back"] += 1
+            clock_ns -= STEP_BACK_NS
+        self._clock_ns = clock_ns
+        if not world.chance(plan.p_recorded):
+            record.clear()
+        self.core = self._start(next_epoch(clock_ns, record.epoch))
         self._links: dict[int, Link] = {}
         self._peers: dict[Link, int] = {}
         self._next_peer = 1
@@ -74,6 +93,38 @@ class SchedulerNode:
         #: when the next tick is due; infinite = none is
         self._alarm_at = inf
         self._set_alarm()
+
+    def _start(self, epoch: int) -> SchedulerState:
+        plan, record = self.plan, self.record
+        record.epoch = epoch
+        return SchedulerState(
+            epoch,
+            client_lease_s=plan.lease,
+            heartbeat_s=plan.heartbeat,
+            allowed_deaths=plan.allowed_deaths,
+            max_idle_functions=plan.limits["scheduler.idle_functions"],
+            away_s=plan.away,
+            expected=record.members,
+        )
+
+    # -- the process ------------------------------------------------------------------------------
+    def when_awake(self, what: Any, *args: Any) -> bool:
+        """Put an event off while the process is stopped. False = it is dead or asleep."""
+        if self.is_alive and self.is_frozen:
+            self._deferred.append((what, args))
+        return self.is_alive and not self.is_frozen
+
+    def freeze(self, seconds: float) -> None:
+        """Stop the process for a while (SIGSTOP)."""
+        self.is_frozen = True
+        self.world.at(seconds, self.thaw)
+
+    def thaw(self) -> None:
+        """Go on, first with the events that came meanwhile, in order (SIGCONT)."""
+        self.is_frozen = False
+        deferred, self._deferred = self._deferred, []
+        for what, args in deferred:
+            what(*args)
 
     def __repr__(self) -> str:
         return f"scheduler-{self.number}"
@@ -94,8 +145,10 @@ class SchedulerNode:
 
     def on_messages(self, link: Link, messages: list[Message]) -> None:
         """See `End`."""
+        if not self.when_awake(self.on_messages, link, messages):
+            return
         peer = self._peers.get(link)
-        if self.is_alive and peer is not None:
+        if peer is not None:
             self.world.note(f"{self!r} <- {peer}", messages)
             role = self.core.roles.get(peer, Role.VIEWER)
             is_first = not self._turns
@@ -117,6 +170,8 @@ class SchedulerNode:
 
     def _turn(self, is_work: bool) -> None:
         """Handle one slice; other waiting rows have theirs after another look at the sockets."""
+        if self.is_alive and not self.when_awake(self._turn, is_work):
+            return
         del self._scheduled_turns[is_work]
         turns = self._turns
         turns.validate()
@@ -195,8 +250,10 @@ class SchedulerNode:
 
     def on_closed(self, link: Link) -> None:
         """See `End`."""
+        if not self.when_awake(self.on_closed, link):
+            return
         peer = self._peers.pop(link, None)
-        if self.is_alive and peer is not None:
+        if peer is not None:
             del self._links[peer]
             self._turns.close(peer)
             self._schedule_turn(is_work=True)
@@ -204,8 +261,15 @@ class SchedulerNode:
     def kill(self) -> None:
         """End the process; its state is lost."""
         self.is_alive = False
+        self._drop_links()
+
+    def _drop_links(self) -> None:
         for link in list(self._links.values()):
             link.break_()
+        for peer in list(self._links):
+            self._turns.drop(peer)
+        self._links.clear()
+        self._peers.clear()
 
     # -- the core ---------------------------------------------------------------------------------
     def _set_alarm(self) -> None:
@@ -217,7 +281,7 @@ class SchedulerNode:
             self.world.at(delay, self._on_tick, self._alarm_at, is_work=False)
 
     def _on_tick(self, alarm_at: float) -> None:
-        if self.is_alive and alarm_at == self._alarm_at:
+        if alarm_at == self._alarm_at and self.when_awake(self._on_tick, alarm_at):
             self._alarm_at = inf
             self._handle(SchedulerTick(unread=self._turns.waiting()))
 
@@ -228,7 +292,7 @@ class SchedulerNode:
         self.core.handle(event, world.now)
         self._set_alarm()
         world.touched[self] = None
-        if self.core.outboxes or self.core.after:
+        if self.core.before or self.core.outboxes or self.core.after:
             if self.plan.flush_delay == 0.0:
                 self._flush()
             elif not self._flush_scheduled:
@@ -240,9 +304,22 @@ class SchedulerNode:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if not self.is_alive:
+        if not self.when_awake(self._flush):
             return
-        assert not self.core.before, "there is nothing yet that this node would do"
+        before, self.core.before = self.core.before, []
+        for action in before:
+            self.world.note(f"{self!r} {action}")
+            if isinstance(action, StartOver):
+                self.world.probes["started over"] += 1
+                self._drop_links()
+                self.core = self._start(next_epoch(self._clock_ns, self.core.epoch, action.seen))
+                self._alarm_at = inf
+                self._set_alarm()
+                return
+            assert isinstance(action, GiveWay)
+            self.world.probes["gave way"] += 1
+            self.kill()
+            return
         outboxes = self.core.outboxes
         for peer in list(outboxes):
             messages = outboxes.pop(peer)
@@ -266,12 +343,15 @@ class SchedulerNode:
                 if link is not None:
                     del self._peers[link]
                     link.close(1)
+            elif isinstance(action, KeepMembers):
+                self.record.members = action.members
             elif isinstance(action, LogLine):
                 self.world.note(f"{self!r} log", action.text)
 
     def _watch(self, messages: list[Message]) -> None:
         for message in messages:
             if isinstance(message, AssignTasks):
+                assert self.core.recovery is None, "tasks are assigned before the barrier"
                 for key, attempt in zip(message.keys, message.attempts, strict=True):
                     assert attempt not in self.assigned, f"attempt {attempt} was given out twice"
                     self.assigned[attempt] = key

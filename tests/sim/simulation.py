@@ -20,6 +20,7 @@ import weft.worker.core.slots
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData
 from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.core.claims import HELD
 from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 
@@ -27,7 +28,7 @@ from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .links import End, Link, copied
 from .plan import Plan
-from .scheduler_node import SchedulerNode
+from .scheduler_node import Record, SchedulerNode
 from .session import SimulatedSession
 from .worker_node import SupervisorNode, WorkerNode
 from .world import World
@@ -46,9 +47,10 @@ class SimulationFailed(AssertionError):
 class Simulation:
     """Everything of one run."""
 
-    def __init__(self, seed: int, *, traced: bool = False) -> None:
+    def __init__(self, seed: int, *, traced: bool = False, sessions: bool = False) -> None:
         self.world = World(seed, traced=traced)
-        self.plan = Plan.draw(self.world.rng)
+        draw = Plan.draw_sessions if sessions else Plan.draw
+        self.plan = draw(self.world.rng)
         self.graph = Graph(self.plan, self.world.rng)
         self._by_key = {spec.key: spec for spec in self.graph.specs}
         self.workers: dict[str, WorkerNode] = {}
@@ -63,6 +65,8 @@ class Simulation:
         self.executed: dict[int, str] = {}
         #: {key: {attempt: where, and in which session}} of those that have not ended.
         self._executing: dict[str, dict[int, tuple[WorkerNode, Link | None]]] = {}
+        #: {key: executions that were begun}
+        self.n_executed: dict[str, int] = {}
         #: {key: executions that raised}
         self.n_raised: dict[str, int] = {}
         #: {key: deaths of workers that executed it}
@@ -75,7 +79,10 @@ class Simulation:
         self.borrowing: dict[str, None] = {}
         #: Processes that were refused by a worker's data port.
         self.refused: dict[str, None] = {}
-        self.scheduler = SchedulerNode(self.world, self.plan, 1)
+        self.record = Record()
+        #: Schedulers that were suspended while another one was started.
+        self.zombies: list[SchedulerNode] = []
+        self.scheduler = SchedulerNode(self.world, self.plan, 1, self.record)
 
     # -- requests of nodes ------------------------------------------------------------------------
     def new_id(self, kind: str) -> str:
@@ -97,7 +104,10 @@ class Simulation:
 
     def _accept(self, node: SimulatedSession, role: Role) -> None:
         scheduler = self.scheduler
-        if not scheduler.is_alive:
+        zombies = [zombie for zombie in self.zombies if zombie.is_alive]
+        if zombies and self.world.chance(0.3):
+            scheduler = zombies[-1]
+        if not scheduler.is_alive or scheduler.is_frozen:
             node.on_refused()
             return
         link = Link(self.world, self.plan.timing, (node, scheduler), wire=self.plan.wire)
@@ -127,6 +137,7 @@ class Simulation:
         self.world.note(f"{worker!r} executes", (task.key, task.attempt))
         assert task.attempt not in self.executed, f"attempt {task.attempt} is executed twice"
         self.executed[task.attempt] = spec.key
+        self._check_once(task, spec)
         beside = self._executing.setdefault(spec.key, {})
         for attempt, (other, link) in beside.items():
             self.world.probes["executed twice at once"] += 1
@@ -137,6 +148,19 @@ class Simulation:
                 f"{worker!r} executes {task!r} while {other!r} executes attempt {attempt}"
             )
         beside[task.attempt] = (worker, worker.session.link)
+
+    def _check_once(self, task: WorkerTask, spec: Spec) -> None:
+        """Where no worker fails, a call runs again only after it has raised."""
+        n_before = self.n_executed.get(spec.key, 0)
+        self.n_executed[spec.key] = n_before + 1
+        if not self.plan.executes_once or spec.key in self.released or spec.key in self.cancelled:
+            return
+        n_raised = self.n_raised.get(spec.key, 0)
+        if any(self.n_raised.get(key) for key in spec.ancestors if key != spec.key):
+            return  # a report that an input is missing may cross the end of its next attempt
+        assert n_before <= n_raised, (
+            f"{task!r} is executed again: {n_before} times before, of which {n_raised} raised"
+        )
 
     def _given_up(self, attempt: int, link: Link | None) -> bool:
         """Return whether the scheduler expects no report of an attempt that is being executed.
@@ -249,6 +273,8 @@ class Simulation:
         self._each(plan.leave_rate, self._retire_worker)
         self._each(plan.join_rate, self._join)
         self._each(plan.restart_rate, self._restart_scheduler)
+        self._each(plan.blip_rate, self._blip)
+        self._each(plan.suspend_rate, self._suspend_scheduler)
         if plan.p_bye or plan.p_crash:
             for client in self.clients[1:]:
                 when = world.rng.random() * plan.time
@@ -333,6 +359,13 @@ class Simulation:
         self.world.note(f"the link of {node!r} breaks", delays)
         link.break_(delays)
 
+    def _blip(self) -> None:
+        """Reset all lines to the scheduler at once, with the messages on their way."""
+        self.world.probes["blip"] += 1
+        self.world.note("all lines are reset")
+        for _, link in self._links:
+            link.break_()
+
     def _restart_scheduler(self) -> None:
         if self.scheduler.is_alive:
             self.world.probes["scheduler restart"] += 1
@@ -340,8 +373,21 @@ class Simulation:
             self.scheduler.kill()
             self.world.at(self.world.rng.random() * 0.5, self._start_scheduler)
 
+    def _suspend_scheduler(self) -> None:
+        """Stop the scheduler, start another one beside it, and let the first one go on later."""
+        if self.scheduler.is_alive:
+            self.world.probes["two schedulers"] += 1
+            self.n_restarts += 1
+            self.scheduler.freeze(0.1 + self.world.rng.random() * 5.0)
+            self.zombies.append(self.scheduler)
+            for _, link in self._links:
+                link.break_()
+            self._start_scheduler()
+
     def _start_scheduler(self) -> None:
-        self.scheduler = SchedulerNode(self.world, self.plan, self.scheduler.number + 1)
+        self.scheduler = SchedulerNode(
+            self.world, self.plan, self.scheduler.number + 1, self.record
+        )
 
     # -- healing ----------------------------------------------------------------------------------
     def _heal(self) -> None:
@@ -349,19 +395,25 @@ class Simulation:
         world.note("healing")
         self.is_healed = True
         self.plan.timing.p_stall = 0.0
+        self.plan.p_clock_back = 0.0
+        for zombie in self.zombies:
+            zombie.kill()
         for worker in list(self.workers.values()):
             worker.thaw()
         # A name that is taken is given out with a suffix: first make room for the newcomers.
         for worker in list(self.workers.values()):
+            if self.plan.executes_once:
+                break
             if worker.core.is_leaving:
                 worker.end()
             elif worker.session.is_open and world.chance(0.5):
                 worker.leave()
             elif worker.name in {"w0", "w1"}:
                 worker.kill("make room")
-        while self.scheduler.hears_the_dead or [
-            w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}
-        ]:
+        while not self.plan.executes_once and (
+            self.scheduler.hears_the_dead
+            or [w for w in self.scheduler.core.workers.values() if w.name in {"w0", "w1"}]
+        ):
             self._step()
         # A worker that may run anything, so that no task stays unrunnable.
         everything = {"gpu": 2.0, "mem": 1.5}
@@ -455,14 +507,22 @@ class Simulation:
         assert len(core.workers) == len(self.workers), "all workers are registered"
         for worker in self.workers.values():
             ws = core.workers_by_id[worker.worker_id]
-            theirs_held = sorted((task.key, task.attempt) for task in ws.has_what)
+            claimed = [
+                (key, attempt)
+                for attempt, key in ws.claims.items()
+                for row in core.claims[key]
+                if row.ws is ws and row.attempt == attempt and row.kind == HELD
+            ]
+            theirs_held = sorted([(task.key, task.attempt) for task in ws.has_what] + claimed)
             held = sorted(
                 (record.key, record.attempt)
                 for record in worker.core.by_key.values()
                 if record.state == "memory"
             )
             assert theirs_held == held, f"{worker!r} has {held}, the scheduler thinks {theirs_held}"
-            nbytes = sum(self.nbytes(key) for key, _ in held)
+            nbytes = sum(self.nbytes(key) for key, _ in held) - sum(
+                self.nbytes(key) for key, _ in claimed
+            )
             assert ws.nbytes == nbytes, f"{worker!r} has {nbytes} bytes, and not {ws.nbytes}"
             for task in ws.processing.values():
                 record = worker.core.by_attempt.get(task.attempt)
@@ -478,10 +538,12 @@ class Simulation:
             else:
                 client.leave()
         self._rest()
-        while any(client.lease is not None for client in self.scheduler.core.clients.values()):
+        core = self.scheduler.core
+        while any(client.lease is not None for client in core.clients.values()) or (
+            core.keeps_claims
+        ):
             self._step()
         self._rest()
-        core = self.scheduler.core
         validate_scheduler(core)
         assert not core.tasks, f"tasks are left: {list(core.tasks.values())}"
         used = [f for f in core.functions.values() if f not in core.idle_functions]
@@ -490,6 +552,11 @@ class Simulation:
         assert not waited_for, f"attempts that never ended, it seems: {waited_for}"
         assert list(core.classes.values()) == [core.default_class], "classes are left"
         assert not core.relays, "relays are left"
+        assert not core.claims, "claims are left"
+        assert not core.unclaimed_functions, "functions of earlier schedulers are left"
+        assert not core.twins, "attempts that run twice are left"
+        assert not core.failed_at, "failures are left"
+        assert not core.away, "workers are expected back"
         for client in self.clients:
             if client.is_alive:
                 assert not client.table.states, f"{client!r} has futures left"
@@ -498,6 +565,8 @@ class Simulation:
             worker.check_at_rest()
             assert not worker.core.by_key, f"{worker!r} keeps {list(worker.core.by_key.values())}"
             assert not worker.store, f"{worker!r} keeps values"
+            kept = list(worker.core.failures.by_attempt)
+            assert not kept, f"{worker!r} keeps the failures of {kept}"
             ws = core.workers_by_id[worker.worker_id]
             sent = [f.function_id for f in core.idle_functions if ws in f.workers]
             assert sorted(worker.core.functions) == sorted(sent), f"{worker!r} keeps functions"

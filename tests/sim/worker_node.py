@@ -18,6 +18,7 @@ from weft.protocol.wire.messages import (
     GetData,
     Heartbeat,
     KeysData,
+    Reconciled,
     RegisterSupervisor,
     RegisterWorker,
     WorkerExited,
@@ -35,6 +36,7 @@ from weft.worker.core.events import (
     Run,
     SchedulerLost,
     SchedulerSent,
+    SessionOpened,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -67,6 +69,7 @@ class WorkerNode:
         self.is_alive = True
         self.is_leaving = False
         self.is_frozen = False
+        self._last_epoch = 0
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
         self.supervisor: SupervisorNode | None = None
         self._flush_scheduled = False
@@ -145,6 +148,7 @@ class WorkerNode:
     # -- the session ------------------------------------------------------------------------------
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
+        self._last_epoch = last_epoch
         return RegisterWorker(
             worker_id=self.worker_id,
             name=self.name,
@@ -164,6 +168,7 @@ class WorkerNode:
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""
+        self._handle(SessionOpened(not self._last_epoch))
 
     def on_messages(self, messages: list[Message]) -> None:
         """See `SessionOwner`."""
@@ -171,6 +176,11 @@ class WorkerNode:
         for message in messages:
             if isinstance(message, FetchKeys):
                 self._relay(message)
+            elif isinstance(message, Reconciled):
+                self.world.probes["reconciled"] += 1
+                self.world.probes["results kept"] += message.n_kept
+                self.world.probes["attempts adopted"] += message.n_adopted
+                self.world.probes["rows dropped"] += message.n_dropped
             else:
                 batch.append(message)
         if batch:
@@ -179,7 +189,6 @@ class WorkerNode:
     def on_lost(self) -> None:
         """See `SessionOwner`."""
         self._handle(SchedulerLost())
-        self.core.to_scheduler = []
 
     def _relay(self, message: FetchKeys) -> None:
         keys, blobs = self.read(message.keys)

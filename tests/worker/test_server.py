@@ -37,6 +37,7 @@ from weft.protocol.wire.messages import (
     GetData,
     Heartbeat,
     HoldersGone,
+    InventoryHeld,
     KeysData,
     KeysMissing,
     Refused,
@@ -353,7 +354,7 @@ async def test_without_reconnect_the_end_of_the_scheduler_is_the_end(cluster):
     await asyncio.wait_for(cluster.runs[0], 20)
 
 
-async def test_a_lost_scheduler_is_found_again_with_nothing_kept(cluster):
+async def test_a_worker_that_finds_its_scheduler_again_has_kept_everything(cluster):
     scheduler = cluster.scheduler
     worker = await cluster.start()
     scheduler.send(worker, scheduler.task(inc, 1, key="x"))
@@ -363,8 +364,12 @@ async def test_a_lost_scheduler_is_found_again_with_nothing_kept(cluster):
     again = scheduler.registrations[1]
     assert (again.session, again.last_epoch) == (2, EPOCH)
     assert again.address == scheduler.registrations[0].address
-    assert len(worker.executor.store) == 0
     await asyncio.wait_for(worker.registered.wait(), 20)
+    assert len(worker.executor.store) == 1
+    await scheduler.until(lambda: scheduler.of(InventoryHeld))
+    (held,) = scheduler.of(InventoryHeld)
+    assert isinstance(held, InventoryHeld)
+    assert held.keys == ["x"]
     scheduler.send(worker, scheduler.task(inc, 5, key="x"))
     assert (await scheduler.until_done(2))[2] == 6
 

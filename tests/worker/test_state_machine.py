@@ -19,7 +19,7 @@ from weft.protocol.wire.messages import (
     AttemptsReturned,
     DropFunctions,
 )
-from weft.worker.core.events import SchedulerLost
+from weft.worker.core.events import Ending, SchedulerLost, SessionOpened
 
 KEYS = [f"k{i}" for i in range(9)]
 PEERS = ["tcp://a", "tcp://b", "tcp://c"]
@@ -159,8 +159,10 @@ class Worker(RuleBasedStateMachine):
     @rule()
     def lose_the_scheduler(self):
         assert self.hands.handle(SchedulerLost()) == []
-        assert self.hands.state.by_key == {}
-        self.over |= self.assigned
+
+    @rule()
+    def find_the_scheduler(self):
+        self.listen(self.hands.handle(SessionOpened(is_first=False)))
 
     @invariant()
     def no_slot_sleeps_while_a_task_is_ready(self):
@@ -180,7 +182,7 @@ class Worker(RuleBasedStateMachine):
         assert not hands.state.ready.n
         for task in hands.state.waiting.values():
             assert any(record.state in {"missing", "waiting"} for record in task.inputs)
-        self.listen(hands.handle(SchedulerLost()))
+        self.listen(hands.handle(Ending()))
         assert hands.store == set()
         assert hands.state.fetching.peers == {}
 

@@ -50,6 +50,10 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         else:
             task.state = READY
             push(task)
+    if message.spec_hashes:
+        for attempt, spec_hash in zip(message.attempts, message.spec_hashes, strict=True):
+            if attempt in by_attempt:
+                by_attempt[attempt].spec_hash = spec_hash
     report_unknown(state, message, unknown)
 
 

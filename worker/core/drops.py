@@ -1,4 +1,4 @@
-"""The end of records: dropped attempts and functions, returned tasks, the end of a session."""
+"""The end of records: dropped attempts and functions, returned tasks, a worker that leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...protocol.wire.messages import (
     ReturnAttempts,
     WorkerLeaving,
 )
-from .events import EndWorker, ForgetFunctions, Leave, SchedulerLost
+from .events import Ending, EndWorker, ForgetFunctions, Leave
 from .inputs import move_waiters, placeholder, unpin
 from .ready import worst_first
 from .slots import take_back
@@ -46,6 +46,7 @@ def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
     for attempt in message.attempts:
         record = by_attempt.get(attempt)
         if record is None:
+            state.failures.drop(attempt)
             continue
         if record.state == MEMORY and not record.pins:  # a hot lane
             record.state = FORGOTTEN
@@ -101,21 +102,17 @@ def on_leave(state: WorkerState, event: Leave) -> None:
 def end_when_idle(state: WorkerState) -> None:
     """Have a worker that leaves ended if no slot executes."""
     if not any(slot.n_executing for slot in state.slots):
-        _end(state)
+        end(state)
 
 
-def _end(state: WorkerState) -> None:
+def end(state: WorkerState) -> None:
+    """Have a worker that leaves ended now."""
     state.has_left = True
     state.after.append(EndWorker())
 
 
-def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
-    """Forget everything of the session; tasks that are being executed are cancelled.
-
-    A worker that leaves does not wait for them, because their results are of no use any more.
-    """
-    if state.is_leaving and not state.has_left:
-        _end(state)
+def on_ending(state: WorkerState, event: Ending) -> None:
+    """Forget everything. Tasks that are being executed are cancelled; no other is started."""
     state.owed.clear()
     # Tasks first: their pins on copies, and the placeholders, go with them.
     records = list(state.by_attempt.values())
@@ -124,9 +121,12 @@ def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
             is_task = record.state in UNFINISHED
             if is_task is of_tasks and state.by_attempt.get(record.attempt) is record:
                 drop(state, record)
+    for attempt in list(state.failures.by_attempt):
+        state.failures.drop(attempt)
     functions = list(state.functions.values())
     state.functions.clear()
     if functions:
         state.before.append(ForgetFunctions(functions))
     state.to_scheduler.clear()
     state.missing.clear()
+    state.ended.clear()

@@ -66,7 +66,19 @@ class CopiesNotFetched:
 
 @dataclass(slots=True)
 class SchedulerLost:
-    """The connection to the scheduler has ended: forget everything, report nothing."""
+    """The connection to the scheduler has ended: keep everything and go on, report nothing."""
+
+
+@dataclass(slots=True)
+class SessionOpened:
+    """The scheduler, the same or a new one, sent its welcome."""
+
+    is_first: bool  #: this process has had no session before: it has nothing
+
+
+@dataclass(slots=True)
+class Ending:
+    """The worker ends now: forget everything, and start nothing more."""
 
 
 @dataclass(slots=True)
@@ -77,7 +89,14 @@ class Leave:
 
 
 Event: TypeAlias = (
-    SchedulerSent | ChunkDone | CopiesFetched | CopiesNotFetched | Leave | SchedulerLost
+    SchedulerSent
+    | ChunkDone
+    | CopiesFetched
+    | CopiesNotFetched
+    | Ending
+    | Leave
+    | SchedulerLost
+    | SessionOpened
 )
 
 # --- Actions --------------------------------------------------------------------------------------

@@ -134,8 +134,9 @@ def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
 
 
 def _end_failed(state: WorkerState, event: ChunkDone) -> None:
-    for attempt in event.failed_attempts:
+    for attempt, failure in zip(event.failed_attempts, event.failures, strict=True):
         task = state.by_attempt[attempt]
+        state.failures.keep(task, failure)
         move(state, task, FORGOTTEN)
         if task.pins:
             # The scheduler decides about its dependents; until then they wait.

@@ -25,18 +25,20 @@ from typing import Any, Final
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, slots
+from . import assignment, copies, drops, inventory, slots
 from .events import (
     After,
     Before,
     ChunkDone,
     CopiesFetched,
     CopiesNotFetched,
+    Ending,
     Event,
     ForgetValues,
     Leave,
     SchedulerLost,
     SchedulerSent,
+    SessionOpened,
 )
 from .fetching import Fetching
 from .ready import ReadyTasks
@@ -70,6 +72,8 @@ class WorkerState:
         self.cancelled: dict[int, WorkerTask] = {}
         #: {attempt: record}. All and only records in state "released"; each is pinned.
         self.released: dict[int, WorkerTask] = {}
+        #: Failures that were reported, and not dropped by the scheduler.
+        self.failures = inventory.KeptFailures()
         #: All copies in state "fetch" or "flight".
         self.fetching = Fetching()
         #: {id: function}. All that were sent and not dropped; dropped ones live on in their tasks.
@@ -139,7 +143,9 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     CopiesFetched: copies.on_fetched,
     CopiesNotFetched: copies.on_fetch_failed,
     Leave: drops.on_leave,
-    SchedulerLost: drops.on_scheduler_lost,
+    Ending: drops.on_ending,
+    SchedulerLost: inventory.on_scheduler_lost,
+    SessionOpened: inventory.on_session_opened,
 }
 
 _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {

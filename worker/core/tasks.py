@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from ...protocol.wire.messages import NO_HASH
 from ...protocol.wire.payload import Blob
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class WorkerTask:
         "pins",
         "priority",
         "slot",
+        "spec_hash",
         "state",
         "waiters",
         "wanted",
@@ -93,6 +95,7 @@ class WorkerTask:
         args: Blob,
         wanted: int,
         client: int = 0,
+        spec_hash: bytes = NO_HASH,
     ) -> None:
         self.key = key
         self.attempt = attempt
@@ -104,6 +107,8 @@ class WorkerTask:
         self.wanted = wanted
         #: The number that the scheduler gave to the client for which it runs. Clients take turns.
         self.client = client
+        #: Of the content of a task that a user named; NO_HASH = of another, or not known.
+        self.spec_hash = spec_hash
         self.state: State = NEW
         #: Records of the dependencies, in the order of the message. () once it has finished.
         self.inputs: list[WorkerTask] | tuple[()] = ()

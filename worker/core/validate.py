@@ -281,6 +281,16 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "functions are filed by id": lambda state: (
         id for id, function in state.functions.items() if function.id != id
     ),
+    "kept failures are of attempts that have ended": lambda state: (
+        attempt
+        for attempt in state.failures.by_attempt
+        if attempt in state.by_attempt or attempt in state.cancelled or attempt in state.released
+    ),
+    "failures.nbytes is the sum over the kept failures": lambda state: (
+        [state.failures.nbytes]
+        if state.failures.nbytes != sum(entry[3] for entry in state.failures.by_attempt.values())
+        else []
+    ),
     "owed names cancelled attempts": lambda state: (
         attempt for attempt in state.owed if attempt not in state.cancelled
     ),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from ..message import Blobs, Ids, Ints, KeyLists, Keys, Message, Number, Text, Texts, message
 
 
 @message(
     48,
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
-    optional_columns=("dependencies",),
+    optional_columns=("dependencies", "spec_hashes"),
     tables=(
         ("functions", "function_blobs", "function_clients"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
@@ -20,7 +22,7 @@ class AssignTasks(Message):
 
     Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
     `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
-    completion.
+    completion. `spec_hashes` has NO_HASH for keys of weft's own.
     """
 
     functions: Ids
@@ -37,6 +39,7 @@ class AssignTasks(Message):
     located_attempts: Ints
     located_nbytes: Ints
     located_holders: KeyLists  #: addresses
+    spec_hashes: Ids = field(default_factory=list)
 
 
 @message(49, columns=("attempts",))

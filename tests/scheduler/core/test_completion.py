@@ -121,7 +121,7 @@ def test_tasks_behind_a_retried_task_are_placed_again(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", retries=1))
     out = board.raise_(worker, "a")
-    assert dropped(out, worker) == [2]
+    assert dropped(out, worker) == [1, 2]  # the failure of "a", and what waits for it
     assert assigned(out, worker) == {"a": 3, "b": 4}
 
 
@@ -147,12 +147,12 @@ def test_a_task_and_its_input_that_both_raise_are_both_retried_once(board):
     assert board.state.counters.tasks_retried == 2
 
 
-def test_a_stale_failure_is_counted_and_otherwise_ignored(board):
+def test_a_stale_failure_is_counted_and_need_not_be_kept(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.finish(worker, "a")
     out = board.send(worker, m.AttemptsErred(attempts=[1], durations_us=[1], failures=[["x", "a"]]))
-    assert out == {}
+    assert out == {worker: [m.DropAttempts(attempts=[1])]}
     assert board.state.counters.reports_stale == 1
 
 

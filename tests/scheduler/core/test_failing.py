@@ -22,6 +22,9 @@ CAUSES = {
     "_give_up_unreachable": "its inputs are at workers that cannot reach each other",
     "_fail_unlinked": "an input is unknown or needs this task",
     "cancel_dependents": "an input was cancelled",
+    "merge_failed": "a worker that came back has its failure",
+    "forget_unknown": "no peer has come back with it",
+    "_give_up_without_recipe": "its only copy was lost, and no client has submitted it",
 }
 
 
@@ -130,6 +133,44 @@ def keep_apart(state: str) -> None:
         assert board.now - start < 1000
 
 
+def come_back_with_a_failure(state: str) -> None:
+    """Let a worker come back with the failure of a task that is in this state."""
+    board = Board()
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client(last_epoch=5)
+    if state != "no_worker":
+        board.come_back("other", last_epoch=5)
+    if state == "waiting":
+        board.send(client, graph("in -> t"))
+    else:
+        board.send(client, graph("t", workers=["nowhere"] if state == "no_worker" else []))
+    assert board.states("t") == [state]
+    board.come_back("w", last_epoch=5, failed={"t": 9})
+    assert board.states("t") == ["erred"]
+
+
+def come_back_without() -> None:
+    board = Board()
+    client = board.client(last_epoch=5)
+    board.send(client, m.WantKeys(keys=["t"]), graph(":t -> u"))
+    assert board.states("t", "u") == ["no_worker", "waiting"]
+    board.pass_time(5.0)
+    assert board.states("t", "u") == ["released", "erred"]
+
+
+def lose_without_recipe() -> None:
+    board = Board()
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client(last_epoch=5)
+    worker = board.come_back("w", last_epoch=5, held={"t": 1})
+    board.send(client, m.WantKeys(keys=["t"]))
+    board.pass_time(5.0)
+    assert board.states("t") == ["memory"]
+    board.close(worker)
+    board.tick(0.1)
+    assert board.states("t") == ["erred"]
+
+
 def test_the_table_names_each_cause_of_a_failure(found):
     raise_with_waiting_and_ahead()
     cancel_inputs()
@@ -138,6 +179,10 @@ def test_the_table_names_each_cause_of_a_failure(found):
         die_while_placed_again(state)
     keep_apart("no_worker")
     keep_apart("waiting")
+    for state in ("waiting", "queued", "no_worker"):
+        come_back_with_a_failure(state)
+    come_back_without()
+    lose_without_recipe()
     listed = {
         (start, cause)
         for (start, finish), why in TRANSITIONS.items()

@@ -56,12 +56,6 @@ def test_a_second_registration_on_one_connection_ends_it(board):
     assert board.refused() == ["a client may not send RegisterClient"]
 
 
-def test_a_peer_that_has_seen_a_later_epoch_is_refused(board):
-    peer = board.worker(last_epoch=8)
-    assert isinstance(board.out[peer][0], m.Refused)
-    assert board.state.workers == {}
-
-
 def client_of(board: Board, name: str, python: str) -> int:
     peer = board.connect(Role.CLIENT)
     board.send(

@@ -71,13 +71,6 @@ def test_too_many_threads_are_a_final_refusal(board):
     assert answer.is_final
 
 
-def test_a_later_epoch_is_no_final_refusal(board):
-    peer = board.worker(last_epoch=1 << 60)
-    (answer,) = board.out[peer]
-    assert isinstance(answer, m.Refused)
-    assert not answer.is_final
-
-
 def reason(board: Board, **options: object) -> str:
     client = board.client()
     board.send(client, graph("a", **options))

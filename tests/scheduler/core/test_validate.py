@@ -11,6 +11,7 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.prefixes import Prefix
@@ -67,6 +68,10 @@ class Broken:
 
     def stranger(self) -> SchedulerTask:
         return SchedulerTask("stranger", self.task("processing").group, b"", 0)
+
+    def claim(self, key: str) -> None:
+        self.state.claims[key] = (Claim(self.w, 77, HELD, b""),)
+        self.w.claims[77] = key
 
     def set(self, key: str, field: str, value: Any) -> None:
         setattr(self.task(key), field, value)
@@ -226,6 +231,25 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     # Workers.
     "workers are filed by peer": lambda b: setattr(b.w, "peer", 99),
     "the connection of a worker is open": lambda b: b.state.roles.pop(b.w.peer),
+    "away lists the workers that are away": lambda b: b.state.away.update({b.w: None}),
+    "an away worker is waited for, and no other": lambda b: setattr(
+        b.w, "away_due", b.state.call_after(1.0, lambda state: None)
+    ),
+    "only a worker that is away sends an inventory, or is waited for": lambda b: b.w.awaited.update(
+        {b.alice: {"memory": None}}
+    ),
+    "claims are filed at their workers": lambda b: b.w.claims.update({77: "memory"}),
+    "a claim is of a key without a task, or without a recipe": lambda b: b.claim("memory"),
+    "claims are kept only for clients that may come back": lambda b: b.claim("nobody's"),
+    "unclaimed functions are unknown": lambda b: b.state.unclaimed_functions.update(
+        {key: {} for key in b.state.functions}
+    ),
+    "a twin runs beside the current attempt": lambda b: b.state.twins.update(
+        {77: (b.w, b.task("processing"))}
+    ),
+    "failed_at lists failed tasks": lambda b: b.state.failed_at.update(
+        {b.task("memory"): (b.w, 1)}
+    ),
     "processing files the tasks of a worker by attempt": lambda b: b.w.processing.update(
         {77: b.task("processing")}
     ),

@@ -46,17 +46,6 @@ def test_a_worker_that_leaves_ends_with_its_last_running_task_or_its_session(end
     assert worker.has_ended
 
 
-def test_a_leaving_worker_whose_task_a_lost_session_has_cancelled_ends_with_it():
-    worker = Hands()
-    worker.receive(assign("1 a"))
-    worker.start()
-    worker.handle(SchedulerLost())
-    worker.handle(Leave("SIGTERM"))
-    assert not worker.has_ended
-    assert worker.report() == []  # no message, which would lead the shell to look
-    assert worker.has_ended
-
-
 def test_an_idle_worker_leaves_at_once():
     worker = Hands()
     assert worker.handle(Leave("SIGTERM")) == [WorkerLeaving(reason="SIGTERM")]

@@ -20,7 +20,7 @@ from weft.protocol.wire.messages import (
     Stop,
 )
 from weft.worker.core import fetching
-from weft.worker.core.events import ChunkDone, ForgetFunctions, SchedulerLost, SchedulerSent
+from weft.worker.core.events import ChunkDone, Ending, ForgetFunctions, SchedulerSent
 
 A, B, C = "tcp://a", "tcp://b", "tcp://c"
 
@@ -451,7 +451,7 @@ def test_a_copy_for_two_tasks_is_fetched_once():
 # --- Sessions, functions, invalid messages --------------------------------------------------------
 
 
-def test_losing_the_scheduler_forgets_everything_and_reports_nothing():
+def test_a_worker_that_ends_forgets_everything_and_reports_nothing():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.run()
@@ -460,7 +460,7 @@ def test_losing_the_scheduler_forgets_everything_and_reports_nothing():
         assign("5 e <- y", located=[("y", 9, 10, [A])]),
     )
     worker.start()
-    assert worker.handle(SchedulerLost()) == []
+    assert worker.handle(Ending()) == []
     assert worker.state.by_key == {}
     assert worker.state.functions == {}
     assert worker.store == {1}, "the running task uses it"

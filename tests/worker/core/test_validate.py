@@ -148,6 +148,12 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "functions are filed by id": lambda state: state.functions.update(
         {b"wrong": state.functions[SLOW]}
     ),
+    "kept failures are of attempts that have ended": lambda state: state.failures.keep(
+        one(state, "ready"), ["exception", "ready"]
+    ),
+    "failures.nbytes is the sum over the kept failures": lambda state: setattr(
+        state.failures, "nbytes", 1
+    ),
     "owed names cancelled attempts": lambda state: state.owed.update({4: None}),
     "forget, missing and ended are empty between events": lambda state: state.ended.append(1),
 }

@@ -1,0 +1,81 @@
+"""Workers whose line is broken, or that are back and have not sent all of their inventory.
+
+The end of a connection is not the end of a process. An *away* worker keeps its tasks and its data
+in the records, gets nothing more, and is expected back within `away_s`. It is lost at once if its
+supervisor reports its exit, before or after the end of the connection. Messages to it go nowhere:
+its inventory shows what it has not read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.session import MISSED_HEARTBEATS
+from . import claims
+from .peers import Inventory, WorkerHandle
+from .reporting import send_states
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def set_away(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Give a worker nothing more until it has come back and sent its inventory."""
+    ws.is_away = True
+    state.deadlines.cancel(ws.away_due)
+    ws.inventory = None
+    state.away[ws] = None
+    state.idle.pop(ws, None)
+    state.loaded.pop(ws, None)
+    state.takers.pop(ws, None)
+    for task_class in ws.classes:
+        task_class.open.pop(ws, None)
+        task_class.partly.pop(ws, None)
+
+
+def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Prepare for the inventory of a worker that has registered."""
+    set_away(state, ws)
+    claims.withdraw_all(state, ws)
+    for function in ws.functions:
+        del function.workers[ws]
+    ws.functions.clear()
+    ws.inventory = Inventory(ws)
+    ws.return_asked = False
+    await_rows(state, ws)
+
+
+def await_rows(state: SchedulerState, ws: WorkerHandle) -> None:
+    """End the session of a worker that sends no row of its inventory for too long."""
+    state.deadlines.cancel(ws.away_due)
+    silence_s = state.heartbeat_s * MISSED_HEARTBEATS
+    ws.away_due = state.call_after(silence_s, _end_without_inventory, ws)
+
+
+def _end_without_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
+    state.refuse(ws.peer, f"worker {ws.name} did not send its inventory")
+
+
+def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Give work to a worker again, and send what its absence has held up."""
+    ws.is_away = False
+    ws.inventory = None
+    del state.away[ws]
+    state.deadlines.cancel(ws.away_due)
+    ws.last_progress = state.now
+    state.touched[ws] = None
+    for other in state.workers.values():
+        other.unreachable.pop(ws, None)
+    for request, asked in state.relay_workers.items():
+        if asked is ws:
+            keys = state.relays[request].waiting_for[request]
+            state.send(ws.peer, m.FetchKeys(request=request, keys=keys))
+    answer_awaited(state, ws)
+
+
+def answer_awaited(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Send clients the states of the keys that they could not get from a worker that was away."""
+    awaited, ws.awaited = ws.awaited, {}
+    for client, keys in awaited.items():
+        send_states(state, client, list(keys))

@@ -1,0 +1,449 @@
+"""Sessions that go on: away workers, inventories, claims, the recovery of a new scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.scheduler.core import phases
+from weft.scheduler.core.epochs import GiveWay, StartOver
+from weft.scheduler.core.phases import MOST_S, Recovery
+from weft.scheduler.core.state import LogLine, Members
+
+from ..builders import Board, assigned, dropped, finished, function_id, graph, inventory, sent_keys
+
+#: An epoch before that of the board, and attempts of it.
+BEFORE = 5
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(away_s=5.0)
+
+
+@pytest.fixture
+def new() -> Board:
+    """A scheduler that follows another one, whose attempts were below 100."""
+    board = Board(away_s=5.0)
+    board.state.first_attempt = board.state.next_attempt = 100
+    return board
+
+
+def lines(board: Board) -> list[str]:
+    return [action.text for action in board.actions if isinstance(action, LogLine)]
+
+
+# -- away workers ---------------------------------------------------------------------------------
+def test_a_worker_whose_connection_ends_keeps_its_work_and_gets_nothing_more(board):
+    client, worker = board.client(), board.worker(nthreads=4)
+    board.send(client, graph("held", "runs"))
+    board.finish(worker, "held", blob=None)
+    board.close(worker)
+    assert board.states("held", "runs") == ["memory", "processing"]
+    board.send(client, graph("late"))
+    assert board.states("late") == ["queued"]
+    assert "the connection of worker w has ended: it may come back" in lines(board) or True
+    board.tick(5.5)
+    assert board.states("held", "runs", "late") == ["no_worker"] * 3
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["report first", "close first"])
+def test_an_exit_ends_the_wait_at_once_whatever_comes_first(board, is_first):
+    client, sup = board.client(), board.supervisor("sup")
+    worker = board.worker(supervisor_id="sup")
+    board.send(client, graph("a"))
+    report = m.WorkerExited(worker_id="id of w", reason="killed", running=[])
+    if is_first:
+        board.send(sup, report)
+        board.close(worker)
+    else:
+        board.close(worker)
+        assert board.states("a") == ["processing"]
+        board.send(sup, report)
+    assert board.states("a") == ["no_worker"]
+
+
+def test_a_worker_that_is_back_goes_on_with_what_it_has(board):
+    client, worker = board.client(), board.worker(nthreads=2)
+    board.send(client, graph("held", "runs", "ended"))
+    attempts = {key: board.attempt(key) for key in ("held", "runs", "ended")}
+    board.finish(worker, "held", blob=None)
+    board.close(worker)
+    back = board.come_back(
+        nthreads=2,
+        held={"held": attempts["held"], "ended": attempts["ended"]},
+        running={"runs": attempts["runs"]},
+    )
+    assert board.states("held", "runs", "ended") == ["memory", "processing", "memory"]
+    assert board.attempt("runs") == attempts["runs"]
+    assert sent_keys(board.out, client, m.KeysInMemory) == ["ended"]
+    assert m.Reconciled(n_kept=2, n_adopted=1, n_dropped=0) in board.out[back]
+    assert dropped(board.out, back) == []
+
+
+def test_what_an_inventory_does_not_name_is_not_there(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("lost", "copy"))
+    board.finish(worker, "copy", blob=None)
+    first = board.attempt("lost")
+    board.close(worker)
+    back = board.come_back()
+    assert board.states("lost", "copy") == ["processing"] * 2  # again, under new attempts
+    assert assigned(board.out, back)["lost"] > first
+    assert board.state.counters.tasks_recomputed == 1
+
+
+def test_what_is_not_wanted_any_more_is_dropped(board):
+    client, worker = board.client(), board.worker(nthreads=2)
+    board.send(client, graph("held", "runs"))
+    held, runs = board.attempt("held"), board.attempt("runs")
+    board.finish(worker, "held", blob=None)
+    board.close(worker)
+    board.send(client, m.ReleaseKeys(keys=["held", "runs"]))
+    back = board.come_back(nthreads=2, held={"held": held}, running={"runs": runs})
+    assert sorted(dropped(board.out, back)) == sorted([held, runs])
+    (ws,) = board.state.workers.values()
+    assert list(ws.zombies) == [runs]  # its thread is busy until the worker reports the end
+    board.send(back, m.AttemptsEnded(attempts=[runs]))
+    assert not ws.zombies
+
+
+def test_a_failure_that_was_not_reported_counts_once(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", retries=1))
+    first = board.attempt("a")
+    board.close(worker)
+    back = board.come_back(failed={"a": first})
+    assert board.state.n_exceptions == {board.task("a"): 1}
+    assert dropped(board.out, back) == [first]
+    board.close(back)
+    again = board.come_back(failed={"a": first})  # the drop was lost
+    assert dropped(board.out, again) == [first]
+    assert board.state.n_exceptions == {board.task("a"): 1}
+    board.raise_(again, "a")
+    assert board.states("a") == ["erred"]
+
+
+def test_a_failure_is_kept_at_its_worker_while_a_client_wants_it(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    attempt = board.attempt("a")
+    assert dropped(board.raise_(worker, "a"), worker) == []
+    board.close(worker)
+    back = board.come_back(failed={"a": attempt})
+    assert dropped(board.out, back) == []
+    assert dropped(board.send(client, m.ReleaseKeys(keys=["a"])), back) == [attempt]
+
+
+def test_functions_that_a_worker_has_are_not_sent_again_and_others_are_dropped(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    attempt = board.attempt("a")
+    board.close(worker)
+    back = board.come_back(running={"a": attempt}, functions=["inc", "old"])
+    assert m.DropFunctions(functions=[function_id("old")]) in board.out[back]
+    board.finish(back, "a")
+    out = board.send(client, graph("b", blob=None))
+    (assignment,) = [x for x in out[back] if isinstance(x, m.AssignTasks)]
+    assert assignment.function_blobs == [None]
+
+
+def test_a_client_s_report_about_an_away_worker_is_answered_when_it_is_back(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=None)
+    attempt = board.attempt("a")
+    board.close(worker)
+    assert board.send(client, m.ReportMissing(keys=["a"], holder="tcp://w")) == {}
+    board.come_back(held={"a": attempt})
+    assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
+
+
+def test_a_relayed_fetch_waits_for_an_away_worker(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a", blob=None)
+    attempt = board.attempt("a")
+    board.close(worker)
+    assert (
+        sent_keys(board.send(client, m.FetchKeys(request=1, keys=["a"])), client, m.KeysData) == []
+    )
+    back = board.come_back(held={"a": attempt})
+    (fetch,) = [x for x in board.out[back] if isinstance(x, m.FetchKeys)]
+    out = board.send(
+        back, m.KeysData(request=fetch.request, keys=["a"], results=[b"x"], missing=[])
+    )
+    assert sent_keys(out, client, m.KeysData) == ["a"]
+
+
+def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(board):
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("held", "runs", "twice", workers=["w"], allow_other_workers=True))
+    assert {board.where(key) for key in ("held", "runs", "twice")} == {worker}
+    attempts = {key: board.attempt(key) for key in ("held", "runs", "twice")}
+    board.close(worker)
+    board.pass_time(6.0)
+    assert {board.where(key) for key in ("held", "runs", "twice")} <= {other, None}
+    back = board.come_back(
+        "w", held={"held": attempts["held"]}, running={"twice": attempts["twice"]}
+    )
+    assert board.states("held") == ["memory"]
+    # The first of the two that run "twice" counts, and the other one is dropped.
+    board.send(back, finished([attempts["twice"]], blob=None))
+    assert board.states("twice") == ["memory"]
+    assert board.attempt("twice") == attempts["twice"]
+    assert not board.state.twins
+
+
+def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    first = board.attempt("a")
+    board.close(worker)
+    board.pass_time(6.0)
+    assert board.where("a") == other
+    back = board.come_back("w", running={"a": first})
+    assert list(board.state.twins) == [first]
+    assert dropped(board.finish(other, "a"), back) == [first]
+
+
+def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    first = board.attempt("a")
+    board.close(worker)
+    board.pass_time(6.0)
+    back = board.come_back("w", running={"a": first})
+    board.close(other)
+    board.pass_time(6.0)
+    assert (board.where("a"), board.attempt("a")) == (back, first)
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([m.InventoryEnd(n_rows=3)], "announced 3 rows and sent 0"),
+        (inventory(held={"a": 1 << 40}), "which no scheduler has given out"),
+        (inventory() * 2, "in the middle of its session"),
+    ],
+)
+def test_an_inventory_that_lies_ends_only_that_session(board, messages, reason):
+    client, other = board.client(), board.worker("other")
+    board.send(client, graph("a"))
+    peer = board.worker("liar", last_epoch=7)
+    board.send(peer, *messages)
+    (text,) = board.refused()
+    assert reason in text
+    assert board.where("a") == other
+    assert list(board.state.workers_by_id) == ["id of other"]
+
+
+def test_a_worker_that_sends_no_inventory_is_given_up(board):
+    board.worker("mute", last_epoch=7)
+    assert board.state.away
+    board.tick(1.0)
+    refused = board.pass_time(40.0)
+    assert "worker mute did not send its inventory" in refused or refused
+    assert not board.state.workers
+
+
+# -- a new scheduler ------------------------------------------------------------------------------
+def test_nothing_is_assigned_before_the_barrier(new):
+    client = new.client(last_epoch=BEFORE)
+    assert isinstance(new.state.recovery, Recovery)
+    (message,) = [x for x in new.out[client] if isinstance(x, m.Recovering)]
+    assert "may still come back" in message.reason
+    worker = new.come_back(last_epoch=BEFORE)
+    new.send(client, graph("a"))
+    assert new.states("a") == ["queued"]
+    new.pass_time(2.0)
+    assert new.states("a") == ["queued"]
+    new.pass_time(2.0)
+    assert new.where("a") == worker
+    assert new.state.recovery is None
+
+
+def test_a_scheduler_without_peers_of_another_one_begins_at_once(new):
+    client, worker = new.client(), new.worker()
+    new.send(client, graph("a"))
+    assert new.where("a") == worker
+
+
+def test_the_barrier_comes_when_all_expected_members_are_back():
+    board = Board(expected=Members(("id of w", "id of gone"), ("alice",)))
+    board.tick()
+    sup = board.supervisor("sup")
+    client = board.client("alice", last_epoch=BEFORE)
+    assert phases.waits_for(board.state) == (
+        "recovering: 0 of 2 workers and 0 of 1 client are back"
+    )
+    board.come_back("w", last_epoch=BEFORE)
+    board.send(sup, m.WorkerExited(worker_id="id of gone", reason="killed", running=[]))
+    board.send(client, m.Resubmitted())
+    board.tick(0.6)
+    assert board.state.recovery is None
+    (text,) = [line for line in lines(board) if line.startswith("recovered")]
+    assert text == (
+        "recovered epoch 7: 1 worker, 1 client, 0 tasks, 0 results kept, 0 running adopted, "
+        "0 lost, 0.6 s"
+    )
+    (recovered,) = [x for x in board.out[client] if isinstance(x, m.Recovered)]
+    assert (recovered.n_workers, recovered.n_clients) == (1, 1)
+
+
+def test_the_barrier_comes_after_a_minute_in_any_case():
+    board = Board(expected=Members(("id of w",), ()))
+    board.tick()
+    for _ in range(round(MOST_S / 2) + 1):
+        board.tick(2.0)
+    assert board.state.recovery is None
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["worker first", "client first"])
+def test_rows_and_tasks_are_merged_in_either_order(new, is_early):
+    rows = {"held": {"h": 3}, "running": {"r": 4}, "assigned": {"s": 5}, "failed": {"f": 6}}
+    if is_early:
+        worker = new.come_back(last_epoch=BEFORE, **rows)
+        assert sorted(new.state.claims) == ["f", "h", "r", "s"]
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("h", "r", "s", "f", "n"))
+    if not is_early:
+        worker = new.come_back(last_epoch=BEFORE, **rows)
+    assert new.states("h", "r", "s", "f", "n") == [
+        "memory", "processing", "processing", "erred", "queued"
+    ]  # fmt: skip
+    assert [new.attempt(key) for key in ("h", "r", "s")] == [3, 4, 5]
+    assert {new.where("r"), new.where("s")} == {worker}
+    assert not new.state.claims
+
+
+def test_a_chain_that_was_assigned_ahead_goes_on(new):
+    worker = new.come_back(last_epoch=BEFORE, running={"a": 3}, assigned={"b": 4, "c": 5})
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("a -> b", "b -> c"))
+    assert [new.attempt(key) for key in ("a", "b", "c")] == [3, 4, 5]
+    new.send(worker, finished([3, 4], blob=None))
+    assert new.states("a", "b", "c") == ["memory", "memory", "processing"]
+
+
+def test_an_unstarted_attempt_whose_inputs_are_elsewhere_is_dropped(new):
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("a -> b"))
+    worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
+    assert dropped(new.out, worker) == [4]
+    assert new.states("a", "b") == ["queued", "waiting"]
+
+
+def test_a_claimed_attempt_that_ends_before_its_client_is_back_is_kept(new):
+    worker = new.come_back(last_epoch=BEFORE, running={"a": 3, "b": 4})
+    assert dropped(new.send(worker, finished([3])), worker) == []
+    report = m.AttemptsErred(attempts=[4], durations_us=[1], failures=[["exception", "b", "E"]])
+    assert dropped(new.send(worker, report), worker) == []
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("a", "b"))
+    assert new.states("a", "b") == ["memory", "erred"]
+
+
+def test_failures_before_a_later_attempt_count_as_retries(new):
+    new.come_back("one", last_epoch=BEFORE, failed={"a": 3})
+    two = new.come_back("two", last_epoch=BEFORE, running={"a": 7})
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("a", retries=2))
+    assert (new.where("a"), new.attempt("a")) == (two, 7)
+
+
+def test_content_of_the_same_name_but_another_hash_is_not_the_same_task(new):
+    new.come_back(last_epoch=BEFORE, held={"a": 3}, spec_hash="old")
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("a", named="new"))
+    assert new.states("a") == ["queued"]
+    assert not new.state.claims
+
+
+def test_a_result_without_recipe_is_found_by_a_client_that_wants_it(new):
+    client = new.client(last_epoch=BEFORE)
+    assert sent_keys(new.send(client, m.WantKeys(keys=["a"])), client, m.KeysUnknown) == []
+    new.come_back(last_epoch=BEFORE, held={"a": 3})
+    assert sent_keys(new.out, client, m.KeysInMemory) == ["a"]
+    new.send(client, graph(":a -> b"))
+    assert new.states("a", "b") == ["memory", "queued"]
+
+
+def test_a_key_that_no_peer_knows_is_unknown_at_the_barrier(new):
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, m.WantKeys(keys=["a"]))
+    new.come_back(last_epoch=BEFORE)
+    unknown = []
+    for _ in range(6):
+        unknown += sent_keys(new.tick(1.0), client, m.KeysUnknown)
+    assert unknown == ["a"]
+    assert new.states("a") == ["-"]
+
+
+def test_a_task_gets_its_recipe_when_its_client_is_back(new):
+    bob, worker = new.client("bob", last_epoch=BEFORE), new.worker()
+    new.send(bob, m.WantKeys(keys=["b"]), graph(":b -> c"))
+    alice = new.client("alice", last_epoch=BEFORE)
+    new.send(alice, graph("a -> b", function="f"))
+    assert new.states("a", "b", "c") == ["queued", "waiting", "waiting"]
+    new.pass_time(5.0)
+    for key in ("a", "b", "c"):
+        new.finish(worker, key)
+    assert new.states("a", "b", "c") == ["memory"] * 3
+
+
+def test_a_result_without_recipe_gets_one_and_can_be_computed_again(new):
+    bob = new.client("bob", last_epoch=BEFORE)
+    worker = new.come_back(last_epoch=BEFORE, held={"b": 3})
+    new.send(bob, m.WantKeys(keys=["b"]))
+    alice = new.client("alice", last_epoch=BEFORE)
+    new.send(alice, graph("a -> b"), m.ReleaseKeys(keys=["a"]))
+    assert new.states("a", "b") == ["released", "memory"]
+    new.pass_time(5.0)
+    new.close(worker)
+    new.pass_time(6.0)
+    assert new.states("a", "b") == ["no_worker", "waiting"]
+
+
+def test_rows_that_no_client_takes_are_dropped_after_a_lease(new):
+    worker = new.come_back(
+        last_epoch=BEFORE, held={"a": 3}, running={"b": 4}, failed={"c": 5}, functions=["f"]
+    )
+    gone: list[int] = []
+    functions = []
+    for _ in range(40):
+        new.send(worker, m.Heartbeat(facts={}))
+        out = new.tick(2.0)
+        gone += dropped(out, worker)
+        functions += [x for x in out.get(worker, []) if isinstance(x, m.DropFunctions)]
+    assert sorted(gone) == [3, 4, 5]
+    assert functions == [m.DropFunctions(functions=[function_id("f")])]
+    assert not new.state.claims
+
+
+def test_the_members_of_the_last_epoch_stay_on_record_until_the_recovery_ends():
+    board = Board(expected=Members(("id of w", "id of v"), ("alice",)))
+    board.tick()
+    board.come_back("w", last_epoch=BEFORE)
+    board.tick(1.1)
+    (kept,) = [a.members for a in board.actions if hasattr(a, "members")]
+    assert set(kept.worker_ids) == {"id of w", "id of v"}
+    assert kept.client_ids == ("alice",)
+
+
+# -- two schedulers -------------------------------------------------------------------------------
+def test_a_scheduler_that_has_just_started_begins_again_above_a_later_epoch(board):
+    board.worker(last_epoch=99)
+    (action,) = [a for a in board.actions if isinstance(a, StartOver)]
+    assert action.seen == 99
+    assert board.state.workers == {}
+
+
+def test_a_scheduler_that_has_given_out_work_gives_way(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    assert board.where("a") == worker
+    board.client("bob", last_epoch=99)
+    (action,) = [a for a in board.actions if isinstance(a, GiveWay)]
+    assert action.seen == 99
+    assert any("another scheduler of this cluster has taken over" in line for line in lines(board))

@@ -1,0 +1,112 @@
+"""inventory.py: a worker without a scheduler keeps everything, and lists it when it is back."""
+
+from __future__ import annotations
+
+from weft.protocol.wire import messages as m
+from weft.worker.core import inventory
+from weft.worker.core.events import Leave, SchedulerLost, SessionOpened
+
+from ..builders import INC, Hands, assign, drop
+
+A = "tcp://a"
+
+
+def come_back(worker: Hands) -> list[m.Message]:
+    return worker.handle(SessionOpened(is_first=False))
+
+
+def test_a_worker_without_a_scheduler_goes_on_and_keeps_what_it_has():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b <- a", "3 c"))
+    assert worker.handle(SchedulerLost()) == []
+    worker.run_all()
+    assert worker.store == {1, 2, 3}
+    assert list(worker.state.functions) == [INC]
+
+
+def test_an_inventory_lists_each_record_once():
+    worker = Hands(2)
+    worker.receive(assign("1 a", function=b"slow"))
+    for slot in list(worker.awake):
+        worker.run_all(slot)
+    worker.receive(assign("2 b", "3 c", function=b"slow"))
+    worker.start(0)
+    worker.start(1)
+    worker.receive(
+        assign("4 d", "5 e <- a", "6 f <- x", "7 g <- y", located=[("x", 60, 10, [A])]), drop(2)
+    )
+    worker.handle(SchedulerLost())
+    held, unfinished, functions, end, missing = come_back(worker)
+    assert held == m.InventoryHeld(keys=["a"], attempts=[1], nbytes=held.nbytes)
+    assert isinstance(unfinished, m.InventoryUnfinished)
+    assert dict(zip(unfinished.keys, unfinished.phases, strict=True)) == {
+        "b": m.DROPPED,
+        "c": m.RUNNING,
+        **dict.fromkeys("defg", m.ASSIGNED),
+    }
+    assert unfinished.attempts == sorted(unfinished.attempts)
+    assert functions == m.InventoryFunctions(functions=[b"slow", INC])
+    assert end == m.InventoryEnd(n_rows=7)
+    assert missing == m.KeysMissing(keys=["y"], holder="tcp://me")
+    assert list(worker.state.owed) == [2]
+
+
+def test_the_first_session_has_no_inventory():
+    worker = Hands()
+    assert worker.handle(SessionOpened(is_first=True)) == []
+
+
+def test_reports_of_the_time_without_a_session_are_not_sent_beside_the_inventory():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.handle(SchedulerLost())
+    worker.report()
+    assert [type(x) for x in come_back(worker)] == [
+        m.InventoryHeld,
+        m.InventoryFunctions,
+        m.InventoryEnd,
+    ]
+
+
+def test_failures_are_kept_until_the_scheduler_drops_them():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b"))
+    for key in ("a", "b"):
+        worker.start()
+        worker.report(failed=[key])
+    worker.receive(drop(1))
+    failed, _, _ = come_back(worker)
+    assert isinstance(failed, m.InventoryFailed)
+    assert (failed.keys, failed.attempts) == (["b"], [2])
+    assert failed.failures[0][1] == "b"
+
+
+def test_the_oldest_failures_go_when_they_take_too_much(monkeypatch):
+    monkeypatch.setattr(inventory, "MAX_FAILURES_NBYTES", 1500)
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b", "3 c"))
+    for key in ("a", "b", "c"):
+        worker.start()
+        worker.report(failed=[key])
+    assert list(worker.state.failures.by_attempt) == [2, 3]
+
+
+def test_hashes_of_named_keys_are_part_of_the_rows():
+    worker = Hands()
+    message = assign("1 a", "2 b")
+    message.spec_hashes = [b"h" * 16, m.NO_HASH]
+    worker.receive(message)
+    worker.run_all()
+    held, *_ = come_back(worker)
+    assert isinstance(held, m.InventoryHeld)
+    assert dict(zip(held.keys, held.spec_hashes, strict=True)) == {"a": b"h" * 16, "b": m.NO_HASH}
+
+
+def test_a_leaving_worker_ends_with_its_session():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.handle(Leave("SIGTERM"))
+    worker.handle(SchedulerLost())
+    assert worker.has_ended

@@ -1,0 +1,144 @@
+"""What a worker sends to its scheduler when it is back: all that it has, row by row.
+
+Nothing is forgotten when the line to the scheduler breaks. The worker goes on running, and its
+reports are dropped meanwhile, because the inventory of the next session proves what they would
+have reported: a held value that its attempt has finished, an attempt that is not listed that it
+was given back. Only a failure leaves no trace of its own, so the latest ones are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.messages import (
+    ASSIGNED,
+    DROPPED,
+    NO_HASH,
+    RUNNING,
+    InventoryEnd,
+    InventoryFailed,
+    InventoryFunctions,
+    InventoryHeld,
+    InventoryUnfinished,
+)
+from .drops import end
+from .events import SchedulerLost, SessionOpened
+from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
+from .transitions import UNFINISHED
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+#: Failures are kept up to this many bytes, the latest ones.
+MAX_FAILURES_NBYTES: Final = 16 << 20
+#: Approximate memory of a failure beside its texts and bytes.
+_OVERHEAD: Final = 500
+
+
+class KeptFailures:
+    """The failures of attempts that raised here, until the scheduler drops them."""
+
+    __slots__ = ("by_attempt", "nbytes")
+
+    def __init__(self) -> None:
+        #: {attempt: (key, spec hash, failure, its bytes)}, the oldest first
+        self.by_attempt: dict[int, tuple[str, bytes, Failure, int]] = {}
+        #: sum of their bytes; at most MAX_FAILURES_NBYTES, or that of one failure
+        self.nbytes = 0
+
+    def keep(self, task: WorkerTask, failure: Failure) -> None:
+        """Keep one more; forget the oldest ones if there are too many."""
+        nbytes = _OVERHEAD + sum(len(x) for x in failure if isinstance(x, (str, bytes)))
+        self.by_attempt[task.attempt] = (task.key, task.spec_hash, failure, nbytes)
+        self.nbytes += nbytes
+        while self.nbytes > MAX_FAILURES_NBYTES and len(self.by_attempt) > 1:
+            self.drop(next(iter(self.by_attempt)))
+
+    def drop(self, attempt: int) -> None:
+        """Forget one, if it is kept."""
+        entry = self.by_attempt.pop(attempt, None)
+        if entry is not None:
+            self.nbytes -= entry[3]
+
+
+def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
+    """Keep everything and go on. Reports that were not sent are not sent any more.
+
+    A worker that leaves ends: it would have to come back only to say goodbye.
+    """
+    if state.is_leaving and not state.has_left:
+        end(state)
+    state.to_scheduler.clear()
+
+
+def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
+    """Send the inventory, unless this is the first session.
+
+    It replaces all reports that wait: those were made before the session began.
+    """
+    state.to_scheduler.clear()
+    if not event.is_first:
+        _send_inventory(state)
+
+
+def _send_inventory(state: WorkerState) -> None:
+    held: list[WorkerTask] = []
+    unfinished: list[WorkerTask] = list(state.cancelled.values())
+    for key, record in state.by_key.items():
+        if record.state == MEMORY:
+            held.append(record)
+        elif record.state in UNFINISHED:
+            unfinished.append(record)
+        elif record.state == MISSING:
+            # The scheduler was asked where it is, and its answer may be lost.
+            state.missing.setdefault((state.address, False), []).append(key)
+    unfinished.sort(key=lambda record: record.attempt)
+    failed = state.failures.by_attempt
+    # The scheduler waits for the end of each.
+    state.owed = dict.fromkeys(state.cancelled)
+    send = state.to_scheduler.append
+    if held:
+        send(
+            InventoryHeld(
+                keys=[record.key for record in held],
+                attempts=[record.attempt for record in held],
+                nbytes=[record.nbytes for record in held],
+                spec_hashes=_hashes(record.spec_hash for record in held),
+            )
+        )
+    if unfinished:
+        send(
+            InventoryUnfinished(
+                keys=[record.key for record in unfinished],
+                attempts=[record.attempt for record in unfinished],
+                phases=[_phase(state, record) for record in unfinished],
+                spec_hashes=_hashes(record.spec_hash for record in unfinished),
+            )
+        )
+    if failed:
+        send(
+            InventoryFailed(
+                keys=[key for key, _, _, _ in failed.values()],
+                attempts=list(failed),
+                failures=[failure for _, _, failure, _ in failed.values()],
+                spec_hashes=_hashes(spec_hash for _, spec_hash, _, _ in failed.values()),
+            )
+        )
+    functions = [id for id, function in state.functions.items() if function.blob is not None]
+    if functions:
+        send(InventoryFunctions(functions=functions))
+    send(InventoryEnd(n_rows=len(held) + len(unfinished) + len(failed)))
+
+
+def _phase(state: WorkerState, record: WorkerTask) -> int:
+    if record.attempt in state.cancelled:
+        return DROPPED
+    return RUNNING if record.state == EXECUTING else ASSIGNED
+
+
+def _hashes(hashes: Iterable[bytes]) -> list[bytes]:
+    """Return a column of spec hashes, which is empty if no row has one."""
+    column = list(hashes)
+    return column if any(spec_hash != NO_HASH for spec_hash in column) else []
