@@ -38,7 +38,6 @@ from ..core.events import (
     FetchFrom,
     ForgetWatcher,
     Operations,
-    RecipesSpilled,
     SpillRecipes,
     Unreadable,
     Unwatch,
@@ -51,13 +50,13 @@ from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
-from . import spilling
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .gap import Gap
 from .in_task import check_not_in_task, is_in_task
 from .link import SchedulerLink
 from .past_loop import PastLoop
+from .spilling import spill
 from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, Waiter, call_in
 
 logger: Final = logging.getLogger("weft.client")
@@ -547,18 +546,10 @@ class Engine:
                     assert self.data is not None
                     self.data.fetch(action)
                 elif isinstance(action, SpillRecipes):
-                    self._spill(action)
+                    spill(action, self.loop, self._on_event)
                 else:
                     assert isinstance(action, Warn)
                     logger.warning("%s", action.text)
-
-    def _spill(self, action: SpillRecipes) -> None:
-        written = self.loop.run_in_executor(None, spilling.write, action)
-        written.add_done_callback(self._on_spilled)
-
-    def _on_spilled(self, written: asyncio.Future[RecipesSpilled]) -> None:
-        if not (written.cancelled() or self.is_closed):
-            self._on_event(written.result())
 
     def _on_tick(self) -> None:
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)

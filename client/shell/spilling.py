@@ -7,16 +7,17 @@ the last of its views.
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import shutil
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from ...protocol.wire.payload import Blob, Payload, blob_nbytes
-from ..core.events import RecipesSpilled, SpillRecipes
+from ..core.events import Event, RecipesSpilled, SpillRecipes
 from ..core.tasks import TaskColumns
 
 #: A part of the file system that is left free.
@@ -39,8 +40,20 @@ class SpilledRows(Sequence[Blob]):
         return bytes(self._view[self._ends[i] : self._ends[i + 1]])
 
 
+def spill(
+    action: SpillRecipes, loop: asyncio.AbstractEventLoop, on_event: Callable[[Event], None]
+) -> None:
+    """Write records in a thread beside the loop, and report it to the core in the loop."""
+
+    def on_written(written: asyncio.Future[RecipesSpilled]) -> None:
+        if not written.cancelled():
+            on_event(written.result())
+
+    loop.run_in_executor(None, write, action).add_done_callback(on_written)
+
+
 def write(action: SpillRecipes) -> RecipesSpilled:
-    """Write records; for a thread beside the event loop."""
+    """Write records; for any thread."""
     try:
         return RecipesSpilled(_written(action))
     except (OSError, ValueError) as error:
