@@ -49,7 +49,7 @@ def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool
     A delivered one does not run before another task needs it.
     """
     message = core.open
-    options = task.options
+    options = task.options.as_delivered() if is_delivered else task.options
     if message is None:
         core.open_option = options
         message = core.open = _new_message(options)

@@ -65,7 +65,7 @@ class FunctionRecord:
 class SubmitOptions:
     """The options of a submission; equal ones have one record in each message."""
 
-    __slots__ = ("allow_other_workers", "priority", "resources", "retries", "workers")
+    __slots__ = ("allow_other_workers", "delivered", "priority", "resources", "retries", "workers")
 
     def __init__(
         self,
@@ -80,6 +80,8 @@ class SubmitOptions:
         self.workers = workers or []
         self.allow_other_workers = allow_other_workers
         self.resources = resources or {}
+        #: The client does not wait for the result: it runs only when another task needs it.
+        self.delivered = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SubmitOptions) and all(
@@ -87,6 +89,14 @@ class SubmitOptions:
         )
 
     __hash__ = None  # type: ignore[assignment]  # its lists are mutable; compared, never a key
+
+    def as_delivered(self) -> SubmitOptions:
+        """Return the same options for a task that need not run for its own sake."""
+        options = SubmitOptions(
+            self.priority, self.retries, self.workers, self.allow_other_workers, self.resources
+        )
+        options.delivered = True
+        return options
 
     def as_record(self) -> dict[str, Any]:
         """Return what is sent: the options that are not the default ones."""
@@ -96,7 +106,8 @@ class SubmitOptions:
         """Return a hashable object that is equal for equal options."""
         amounts = tuple(sorted(self.resources.items()))
         names = tuple(self.workers)
-        return self.priority, self.retries, names, self.allow_other_workers, amounts
+        flags = self.allow_other_workers, self.delivered
+        return self.priority, self.retries, names, flags, amounts
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()

@@ -11,7 +11,9 @@ from weft.client.core.events import (
     Disconnected,
     Loaded,
     Operations,
+    RecipesSpilled,
     ResultsFetched,
+    SpillRecipes,
     Unreadable,
     Want,
     Warn,
@@ -70,6 +72,18 @@ def rows(messages):
     }
 
 
+def delivered(messages):
+    """Return the keys of all rows that run only when another task needs them."""
+    return [
+        key
+        for message in of(messages, SubmitTasks)
+        for key, place in zip(
+            message.keys, message.option_of or [0] * len(message.keys), strict=True
+        )
+        if message.options[place].get("delivered")
+    ]
+
+
 def of(messages, kind):
     return [message for message in messages if isinstance(message, kind)]
 
@@ -119,6 +133,7 @@ def test_a_released_input_of_a_large_result_is_submitted_for_it_and_released(ben
     messages = restart(bench)
     assert [*rows(messages)] == ["a", "b"]
     assert messages[-2:] == [ReleaseKeys(keys=["a"]), Resubmitted()]
+    assert delivered(messages) == ["a"]
 
 
 def test_a_small_result_stays_here_until_a_task_reads_it(bench):
@@ -178,6 +193,7 @@ def test_a_large_result_that_was_fetched_is_submitted_by_its_call(bench):
     bench.handle(ResultsFetched(fetch.request, ["a"], [bytes(1 << 20)]))
     messages = restart(bench)
     assert rows(messages)["a"] == (b"f" * 16, b"<args of a>")
+    assert delivered(messages) == ["a"]
     assert a.state.has_data
 
 
@@ -292,6 +308,50 @@ def test_the_recipe_of_a_small_result_is_no_longer_that_of_its_call(bench):
     bench.do(a, b)
     bench.hear(ready(["a", "b"]))
     assert a.state.spec is b.state.spec is None
+
+
+# --- The limit ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(bench):
+    """A client that keeps two of three large calls in memory."""
+    bench.core = ClientState(bench.table, Constants(), 5 * SMALL_NBYTES // 2)
+    assert bench.connect(epoch=1) == []
+    bench.tasks = [bench.task(key) for key in "abc"]
+    for task in bench.tasks:
+        task.args = task.args + bytes(SMALL_NBYTES)
+    bench.do(*bench.tasks)
+    return bench
+
+
+def test_the_oldest_calls_beyond_the_limit_are_written_once_their_tasks_are_done(small):
+    a, b, c = small.tasks
+    assert small.hear(in_memory(["b", "a"])) == ([], [])
+    _, (action,) = small.hear(in_memory(["c"]))
+    assert action == SpillRecipes([b, a])
+    small.handle(RecipesSpilled([b"in a file", b"in a file, too"]))
+    found = rows(restart(small))
+    assert found["a"][1] == b"in a file, too"
+    assert found["b"][1] == b"in a file"
+    assert found["c"][1] == c.args
+
+
+def test_a_call_that_could_not_be_kept_is_counted_and_its_key_wanted(small):
+    small.hear(in_memory(["a", "b", "c"]))
+    _, (warning,) = small.handle(RecipesSpilled(None, "no space left"))
+    assert "could not be written to a file (no space left)" in warning.text
+    assert small.core.recipes.n_dropped == 2
+    messages = restart(small)
+    assert messages[0] == WantKeys(keys=["a", "b"])
+    assert [*rows(messages)] == ["c"]
+
+
+def test_released_calls_make_room(small):
+    small.hear(in_memory(["a", "b"]))
+    small.do(small.tasks[0].state)
+    del small.tasks[0]
+    assert small.hear(in_memory(["c"])) == ([], [])
 
 
 # --- What the user reads --------------------------------------------------------------------------
