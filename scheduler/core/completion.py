@@ -10,7 +10,7 @@ that attempt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import after_attempts
@@ -34,6 +34,9 @@ from .transitions import (
 if TYPE_CHECKING:
     from .state import SchedulerState
 
+#: A wait at a worker that is worth a word in the story of a task.
+LONG_WAIT_US: Final = 100_000
+
 
 def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
     """Attempts finished: their data is at `ws`, small wanted results are in the message."""
@@ -47,10 +50,13 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     ready_blobs: list[Blob | None] = []
     others: list[tuple[SchedulerTask, Blob | None]] = []
     prefix: Prefix | None = None
-    prefix_n = prefix_us = 0
+    prefix_n = prefix_us = prefix_queued_us = 0
+    if message.fetched_us:
+        _note_fetched(ws, message)
+    queued = message.queued_us or [0] * len(message.attempts)  # an earlier release reports none
     occupancy_ns = nbytes_total = n_stale = 0
-    for attempt, nbytes, duration_us, blob in zip(
-        message.attempts, message.nbytes, message.durations_us, message.results, strict=True
+    for attempt, nbytes, duration_us, queued_us, blob in zip(
+        message.attempts, message.nbytes, message.durations_us, queued, message.results, strict=True
     ):
         task = processing.pop(attempt, None)
         if task is None:
@@ -73,10 +79,12 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         if group.prefix is not prefix:
             if prefix is not None:
                 prefix.learn(prefix_n, prefix_us * 1000)
+                prefix.queued_us += prefix_queued_us
             prefix = group.prefix
-            prefix_n = prefix_us = 0
+            prefix_n = prefix_us = prefix_queued_us = 0
         prefix_n += 1
         prefix_us += duration_us
+        prefix_queued_us += queued_us
         if task.dependents:
             for dependent in task.dependents:
                 if dependent.state == WAITING:
@@ -107,6 +115,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
             unneeded.append(task)
     if prefix is not None:
         prefix.learn(prefix_n, prefix_us * 1000)
+        prefix.queued_us += prefix_queued_us
     n_finished = len(message.attempts) - n_stale
     ws.occupancy_ns -= occupancy_ns
     ws.nbytes += nbytes_total
@@ -119,11 +128,30 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     for client in sole_client:
         state.send_client(client, m.ResultsReady(keys=ready_keys, results=ready_blobs))
     if ready_keys:
-        state.story.note(state.now, f"finished on {ws.name}", ready_keys)
+        state.story.note(state.now, _finish_text(ws, message), ready_keys)
     if others:
-        report_results(state, ws, others)
+        report_results(state, ws, others, _finish_text(ws, message))
     if unneeded:
         release_unneeded(state, unneeded)
+
+
+def _note_fetched(ws: WorkerHandle, message: m.AttemptsFinished | m.AttemptsErred) -> None:
+    """Add up the times in which inputs were fetched, by function."""
+    for attempt, fetched_us in zip(message.attempts, message.fetched_us, strict=True):
+        task = ws.processing.get(attempt)
+        if task is not None:
+            task.group.prefix.fetched_us += fetched_us
+
+
+def _finish_text(ws: WorkerHandle, message: m.AttemptsFinished) -> str:
+    """Return what the story says of finished tasks: also how long they waited, if that is long."""
+    text = f"finished on {ws.name}"
+    queued_us = max(message.queued_us, default=0)
+    if queued_us < LONG_WAIT_US:
+        return text
+    fetched_us = max(message.fetched_us, default=0)
+    fetched = f", {fetched_us / 1e6:.3g} s for inputs" if fetched_us >= LONG_WAIT_US else ""
+    return f"{text}; from arrival to start at most {queued_us / 1e6:.3g} s{fetched}"
 
 
 def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
@@ -133,7 +161,12 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     dependents.
     """
     again: dict[SchedulerTask, None] = {}
-    for attempt, failure in zip(message.attempts, message.failures, strict=True):
+    if message.fetched_us:
+        _note_fetched(ws, message)
+    queued = message.queued_us or [0] * len(message.attempts)
+    for attempt, failure, duration_us, queued_us in zip(
+        message.attempts, message.failures, message.durations_us, queued, strict=True
+    ):
         task = ws.processing.get(attempt)
         if task is None:
             state.counters.reports_stale += 1
@@ -141,6 +174,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             if not claims.fail(state, ws, attempt, failure):
                 drop_attempt(state, ws, attempt)
             continue
+        task.group.prefix.erred_us += duration_us
+        task.group.prefix.queued_us += queued_us
         note_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
         if n_before < task.group.retries:

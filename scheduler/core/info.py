@@ -102,6 +102,24 @@ _SHOWN: Final = (
         lambda state: state.prefixes.totals(lambda prefix: prefix.compute_ns / 1e9),
     ),
     _Shown(
+        "task_erred_seconds_total",
+        "Time that attempts ran that raised, by function.",
+        "prefix",
+        lambda state: state.prefixes.totals(lambda prefix: prefix.erred_us / 1e6),
+    ),
+    _Shown(
+        "task_queued_seconds_total",
+        "Time from the arrival of attempts at a worker to the start of their chunk, by function.",
+        "prefix",
+        lambda state: state.prefixes.totals(lambda prefix: prefix.queued_us / 1e6),
+    ),
+    _Shown(
+        "task_fetched_seconds_total",
+        "The part of the queued time until the last input came from another worker, by function.",
+        "prefix",
+        lambda state: state.prefixes.totals(lambda prefix: prefix.fetched_us / 1e6),
+    ),
+    _Shown(
         "tasks_finished_total",
         "Tasks that finished, by function.",
         "prefix",

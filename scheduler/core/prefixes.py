@@ -30,7 +30,16 @@ MIN_DURATION_NS: Final = 10_000
 class Prefix:
     """The measurements of all tasks of one function name."""
 
-    __slots__ = ("compute_ns", "estimate_ns", "n_finished", "n_functions", "name")
+    __slots__ = (
+        "compute_ns",
+        "erred_us",
+        "estimate_ns",
+        "fetched_us",
+        "n_finished",
+        "n_functions",
+        "name",
+        "queued_us",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,6 +47,10 @@ class Prefix:
         self.estimate_ns = UNKNOWN_DURATION_NS
         self.n_finished = 0
         self.compute_ns = 0
+        #: of attempts that raised
+        self.erred_us = 0
+        #: from their arrival at a worker to their start, and of that, until their inputs came
+        self.queued_us = self.fetched_us = 0
         #: how many of the scheduler's functions have this name
         self.n_functions = 0
 
@@ -99,8 +112,9 @@ class Prefixes:
         if len(self.idle) > MAX_IDLE:
             oldest = next(iter(self.idle))
             del self.idle[oldest], self._by_name[oldest.name]
-            self.dropped.n_finished += oldest.n_finished
-            self.dropped.compute_ns += oldest.compute_ns
+            for name in ("n_finished", "compute_ns", "erred_us", "queued_us", "fetched_us"):
+                total = getattr(self.dropped, name) + getattr(oldest, name)
+                setattr(self.dropped, name, total)
 
     def totals(self, read: Callable[[Prefix], float]) -> dict[str, float]:
         """Return a number of each prefix that is shown, and the sum of all others as `other`."""

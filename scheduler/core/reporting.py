@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 
 def report_results(
-    state: SchedulerState, ws: WorkerHandle, rows: list[tuple[SchedulerTask, Blob | None]]
+    state: SchedulerState,
+    ws: WorkerHandle,
+    rows: list[tuple[SchedulerTask, Blob | None]],
+    text: str = "",
 ) -> None:
-    """Results that are too large to ride along, or that several clients want."""
+    """Results that are too large to ride along, or that several clients want.
+
+    `text` is for the story, if there is more to say than where they finished.
+    """
     inline: dict[ClientHandle, m.ResultsReady] = {}
     remote: dict[ClientHandle, m.KeysInMemory] = {}
     for task, blob in rows:
@@ -42,7 +48,7 @@ def report_results(
         state.send_client(client, ready)
     for client, known in remote.items():
         state.send_client(client, known)
-    state.story.note(state.now, f"finished on {ws.name}", [task.key for task, _ in rows])
+    state.story.note(state.now, text or f"finished on {ws.name}", [task.key for task, _ in rows])
 
 
 def send_states(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:

@@ -178,8 +178,11 @@ def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
         if not task.wanted_by and not task.n_waiters:
             unneeded.append(task)
     for prefix, group in groupby(rows, key=lambda entry: entry[0].group.prefix):
-        durations = [message.durations_us[row] * 1000 for _, row in group]
-        prefix.learn(len(durations), sum(durations))
+        places = [row for _, row in group]
+        prefix.learn(len(places), sum(message.durations_us[row] * 1000 for row in places))
+        for row in places:
+            prefix.queued_us += message.queued_us[row] if message.queued_us else 0
+            prefix.fetched_us += message.fetched_us[row] if message.fetched_us else 0
     ws.last_progress = state.now
     state.touched[ws] = None
     for task, row in rows:

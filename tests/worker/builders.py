@@ -141,6 +141,8 @@ class Hands:
         self.given_up: list[str] = []
         self.has_ended = False
         self.n_runs = 0
+        #: The time of the next event.
+        self.now = 0.0
 
     # --- Events -----------------------------------------------------------------------------------
 
@@ -154,7 +156,7 @@ class Hands:
 
     def take_in(self, event: Event) -> None:
         """Pass an event to the core."""
-        self.state.handle(event, 0.0)
+        self.state.handle(event, self.now)
 
     def _drain(self) -> list[Message]:
         state = self.state

@@ -53,6 +53,7 @@ def slow_on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
             message.wanted[row],
             message.function_clients[index],
         )
+        task.arrived = state.now
         if key in state.by_key:
             assignment.supersede(state, state.by_key[key], task)
         inputs = []
@@ -91,6 +92,8 @@ def slow_fill(state: WorkerState, slot: Slot, share: int) -> None:
         move(state, task, EXECUTING)
         task.slot = slot.index
         slot.n_executing += 1
+        if not n:
+            slots._note_start(state, slot, task)
         slot.chunk.append(task)
         left_us -= estimate_us
         if not estimate_us:

@@ -24,7 +24,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     ]
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
-    push = state.ready.push
+    push, now = state.ready.push, state.now
     unknown: list[WorkerTask] = []
     row = -1
     for key, function_index, attempt, priority, args, wanted in zip(
@@ -42,6 +42,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         assert args is not None  # checked
         function, client = functions[function_index], clients[function_index]
         task = WorkerTask(key, attempt, priority, function, args, wanted, client)
+        task.arrived = now
         if key in by_key:
             supersede(state, by_key[key], task)
         by_key[key] = by_attempt[attempt] = task

@@ -90,6 +90,8 @@ def on_fetched(state: WorkerState, event: CopiesFetched) -> None:
         copy = request.copies.pop(key)
         if copy is not None:
             copy.nbytes = nbytes
+            for task in copy.waiters or ():
+                task.fetched = state.now
             move(state, copy, MEMORY)
             report_replica(state.to_scheduler, copy)
             wake(state, copy)

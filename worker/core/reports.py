@@ -9,17 +9,24 @@ from __future__ import annotations
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import AttemptsFinished, ReplicasAdded
 from .events import ChunkDone
-from .tasks import WorkerTask
+from .tasks import Slot, WorkerTask
 
 
-def report_finished(to_scheduler: list[Message], event: ChunkDone) -> None:
+def report_finished(to_scheduler: list[Message], event: ChunkDone, slot: Slot) -> None:
     """Report values that are in the store now. The event's columns become the message's."""
+    n = len(event.attempts)
+    queued_us = [slot.queued_us] * n
     last = to_scheduler[-1] if to_scheduler else None
     if last.__class__ is AttemptsFinished:
+        if slot.fetched_us or last.fetched_us:
+            # The column is empty, or has a row for each attempt.
+            last.fetched_us += [0] * (len(last.attempts) - len(last.fetched_us))
+            last.fetched_us += [slot.fetched_us] * n
         last.attempts += event.attempts
         last.nbytes += event.nbytes
         last.durations_us += event.durations_us
         last.results += event.results
+        last.queued_us += queued_us
         return
     to_scheduler.append(
         AttemptsFinished(
@@ -27,6 +34,8 @@ def report_finished(to_scheduler: list[Message], event: ChunkDone) -> None:
             nbytes=event.nbytes,
             durations_us=event.durations_us,
             results=event.results,
+            queued_us=queued_us,
+            fetched_us=[slot.fetched_us] * n if slot.fetched_us else [],
         )
     )
 

@@ -50,7 +50,15 @@ def fill(state: WorkerState, slot: Slot, share: int) -> None:
             break
         left_us -= estimate_us
     slot.n_executing += len(tasks)
+    _note_start(state, slot, tasks[0])
     slot.chunk.extend(tasks)
+
+
+def _note_start(state: WorkerState, slot: Slot, first: WorkerTask) -> None:
+    """Note how long the first task of a chunk has waited. The others begin within 1 ms of it."""
+    arrived = first.arrived
+    slot.queued_us = int((state.now - arrived) * 1e6)
+    slot.fetched_us = int((first.fetched - arrived) * 1e6) if first.fetched else 0
 
 
 def feed(state: WorkerState, asking: Slot) -> None:
@@ -73,6 +81,7 @@ def feed(state: WorkerState, asking: Slot) -> None:
         asking.chunk.appendleft(task)
         taken += 1
     if taken:
+        _note_start(state, asking, asking.chunk[0])
         victim.n_executing -= taken
         asking.n_executing += taken
         asking.busy = True
@@ -97,9 +106,9 @@ def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
         _end_cancelled(state, event)
     if event.attempts:
         finish(state, slot, event)
-        report_finished(state.to_scheduler, event)
+        report_finished(state.to_scheduler, event, slot)
     if event.failed_attempts:
-        _end_failed(state, event)
+        _end_failed(state, slot, event)
     if not event.finished:
         return None
     slot.busy = False
@@ -133,7 +142,7 @@ def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
             wake(state, task)
 
 
-def _end_failed(state: WorkerState, event: ChunkDone) -> None:
+def _end_failed(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
     for attempt, failure in zip(event.failed_attempts, event.failures, strict=True):
         task = state.by_attempt[attempt]
         state.failures.keep(task, failure)
@@ -148,6 +157,8 @@ def _end_failed(state: WorkerState, event: ChunkDone) -> None:
             attempts=event.failed_attempts,
             durations_us=event.failed_durations_us,
             failures=event.failures,
+            queued_us=[slot.queued_us] * len(event.failures),
+            fetched_us=[slot.fetched_us] * len(event.failures) if slot.fetched_us else [],
         )
     )
 

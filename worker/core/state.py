@@ -79,6 +79,8 @@ class WorkerState:
         #: {id: function}. All that were sent and not dropped; dropped ones live on in their tasks.
         self.functions: dict[bytes, WorkerFunction] = {}
 
+        #: The time of the last event, seconds.
+        self.now = 0.0
         self.slots = [Slot(index) for index in range(nthreads)]
         #: Slots that are not busy, in the order in which they fell asleep.
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
@@ -102,7 +104,7 @@ class WorkerState:
             RemoteProtocolError: the scheduler sent a message that a worker cannot take, or that
                 contradicts itself. The caller closes and passes in `SchedulerLost`.
         """
-        del now  # nothing here depends on time yet; all cores have the same entry point
+        self.now = now
         asking = None
         if event.__class__ is ChunkDone:
             asking = slots.on_chunk_done(self, event)

@@ -68,8 +68,10 @@ class WorkerTask:
 
     __slots__ = (
         "args",
+        "arrived",
         "attempt",
         "client",
+        "fetched",
         "function",
         "holders",
         "inputs",
@@ -109,6 +111,10 @@ class WorkerTask:
         self.client = client
         #: Of the content of a task that a user named; NO_HASH = of another, or not known.
         self.spec_hash = spec_hash
+        #: When it was assigned, and when the last input that was fetched for it came; seconds, 0 =
+        #: none was, or it is a copy.
+        self.arrived = 0.0
+        self.fetched = 0.0
         self.state: State = NEW
         #: Records of the dependencies, in the order of the message. () once it has finished.
         self.inputs: list[WorkerTask] | tuple[()] = ()
@@ -139,7 +145,7 @@ class WorkerTask:
 class Slot:
     """One executor thread, as the core sees it."""
 
-    __slots__ = ("busy", "chunk", "index", "n_executing")
+    __slots__ = ("busy", "chunk", "fetched_us", "index", "n_executing", "queued_us")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -151,3 +157,6 @@ class Slot:
         self.busy = False
         #: Tasks in state executing or cancelled with this slot's index.
         self.n_executing = 0
+        #: The time from the arrival of the first task of the chunk to the chunk's start, and the
+        #: part of it until its last fetched input came; reported with all tasks of the chunk.
+        self.queued_us = self.fetched_us = 0

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from ..message import Blobs, Failures, Flag, Ints, Keys, Message, Number, Text, message
 
 
-@message(64, columns=("attempts", "nbytes", "durations_us", "results"))
+@message(
+    64,
+    columns=("attempts", "nbytes", "durations_us", "results"),
+    optional_columns=("queued_us", "fetched_us"),
+)
 class AttemptsFinished(Message):
     """Report attempts whose results are in the worker's store.
 
-    `results` has the small results that a client wants, and None for the others.
+    `results` has the small results that a client wants, and None for the others. `queued_us` and
+    `fetched_us` are those of the first attempt of the chunk in which an attempt ran: the time from
+    its arrival to its start, and the part of it until its last fetched input came.
     """
 
     attempts: Ints
     nbytes: Ints
     durations_us: Ints
     results: Blobs
+    queued_us: Ints = field(default_factory=list)
+    fetched_us: Ints = field(default_factory=list)
 
 
-@message(65, columns=("attempts", "durations_us", "failures"))
+@message(
+    65,
+    columns=("attempts", "durations_us", "failures"),
+    optional_columns=("queued_us", "fetched_us"),
+)
 class AttemptsErred(Message):
     """Report attempts that raised an exception."""
 
     attempts: Ints
     durations_us: Ints
     failures: Failures
+    queued_us: Ints = field(default_factory=list)
+    fetched_us: Ints = field(default_factory=list)
 
 
 @message(66, columns=("attempts",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.info import metrics
 from weft.scheduler.core.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
 from ..builders import Board, assigned, dropped, finished, graph, sent_keys
@@ -192,3 +193,46 @@ def test_failed_tasks_are_counted_by_the_kind_of_their_failure(board):
     counters = board.state.counters
     assert board.states("lost", "below", "bad", "worse", "late", "later") == ["erred"] * 6
     assert (counters.tasks_failed_lost_data, counters.tasks_failed_exception) == (1, 1)
+
+
+# --- Times before the start -----------------------------------------------------------------------
+
+
+def test_waits_at_the_worker_are_added_up_by_function(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "b"), graph("c", function="f"))
+    report = finished([board.attempt(key) for key in "abc"])
+    report.queued_us, report.fetched_us = [10, 20, 2_500_000], [0, 5, 1_500_000]
+    board.send(worker, report)
+    inc, f = board.state.prefixes["inc"], board.state.prefixes["f"]
+    assert (inc.queued_us, inc.fetched_us) == (30, 5)
+    assert (f.queued_us, f.fetched_us) == (2_500_000, 1_500_000)
+    shown = metrics(board.state)
+    assert shown["task_queued_seconds_total"]["f"] == 2.5
+    assert shown["task_fetched_seconds_total"]["f"] == 1.5
+    (line,) = [line for line in board.state.story.of("c") if "finished" in line]
+    assert line.endswith("finished on w; from arrival to start at most 2.5 s, 1.5 s for inputs")
+
+
+def test_a_worker_of_an_earlier_release_reports_no_waits(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.finish(worker, "a")
+    assert board.state.prefixes["inc"].queued_us == 0
+    assert board.task("a").state == "memory"
+
+
+def test_times_of_attempts_that_raised_are_added_up(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "b"))
+    report = m.AttemptsErred(
+        attempts=[board.attempt("a"), 99],
+        durations_us=[3000, 1],
+        failures=[["exception", "a", "E"]] * 2,
+        queued_us=[7, 1],
+        fetched_us=[2, 1],
+    )
+    board.send(worker, report)
+    prefix = board.state.prefixes["inc"]
+    assert (prefix.erred_us, prefix.queued_us, prefix.fetched_us) == (3000, 7, 2)
+    assert metrics(board.state)["task_erred_seconds_total"]["inc"] == 0.003

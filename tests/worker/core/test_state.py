@@ -28,7 +28,11 @@ A, B, C = "tcp://a", "tcp://b", "tcp://c"
 def finished(*attempts: int, result: bytes | None = None) -> AttemptsFinished:
     n = len(attempts)
     return AttemptsFinished(
-        attempts=list(attempts), nbytes=[100] * n, durations_us=[10] * n, results=[result] * n
+        attempts=list(attempts),
+        nbytes=[100] * n,
+        durations_us=[10] * n,
+        results=[result] * n,
+        queued_us=[0] * n,
     )
 
 
@@ -108,6 +112,26 @@ def test_a_chunk_leaves_a_share_for_other_idle_slots():
     worker.run(slot)
     worker.receive(assign(*[f"{i} k{i}" for i in range(2, 12)]))
     assert sorted(len(slot.chunk) for slot in worker.state.slots) == [2, 2, 3, 3]
+
+
+def test_reports_have_the_time_from_arrival_to_the_start_of_the_chunk():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b"))
+    worker.now = 2.0
+    worker.receive(assign("3 c <- x", located=[("x", 8, 10, [A])]))
+    worker.now = 2.5
+    worker.start()
+    (first,) = worker.report()
+    assert (first.attempts, first.queued_us, first.fetched_us) == ([1], [0], [])
+    worker.now = 4.0
+    worker.answer(A)
+    worker.now = 5.0
+    assert worker.run_all() == ["b", "c"]
+    reports = [m for m in worker.messages if isinstance(m, AttemptsFinished)]
+    assert [x for m in reports for x in m.attempts] == [1, 2, 3]
+    assert [x for m in reports for x in m.queued_us] == [0, 2_500_000, 3_000_000]
+    fetched = [x for m in reports for x in m.fetched_us or [0] * len(m.attempts)]
+    assert fetched == [0, 0, 2_000_000]
 
 
 def test_a_slow_function_gets_chunks_of_one():
