@@ -124,6 +124,8 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         started_path=Path(plain["started_path"]),
         stop_timeout_s=stop_timeout_s,
         grace_period_s=plain.get("grace_period_s", 0.0),
+        # The supervisor ends the whole family, with one line, before its workers do so themselves.
+        orphan_lease_s=plain.get("orphan_lease_s", 900.0) + 30.0,
     )
     try:
         process.main(config)

@@ -42,6 +42,8 @@ class WorkerConfig:
         started_path: file in which to note the attempts being executed, for the supervisor.
         stop_timeout_s: time that running tasks get to end when the worker stops.
         grace_period_s: time that running tasks get to end when the worker leaves after SIGTERM.
+        orphan_lease_s: time for which a worker that has lost its scheduler keeps its data and looks
+            for a scheduler; it should exceed the time for which clients look for one.
     """
 
     scheduler: str
@@ -59,6 +61,7 @@ class WorkerConfig:
     started_path: Path | None = None
     stop_timeout_s: float = 2.0
     grace_period_s: float = 0.0
+    orphan_lease_s: float = 900.0
 
     def data_address(self, scheduler_address: str, own_host: str) -> str:
         """Decide where to listen for peers and clients.

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import math
 import random
 import threading
 from collections.abc import Callable
@@ -87,7 +86,7 @@ _RESTART_S = 10.0
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class WorkerPolicy(Policy):
-    """Retry for ever, unless the scheduler refuses this worker or belongs to another cluster."""
+    """Retry, unless the scheduler refuses this worker or belongs to another cluster."""
 
     soon_s: float = 30.0
     #: Failed attempts are repeated.
@@ -135,7 +134,7 @@ class WorkerServer:
         self._beating: asyncio.TimerHandle | None = None
         self._process: Any = None
         policy = WorkerPolicy(
-            again_s=math.inf if config.reconnect else 0.0,
+            again_s=config.orphan_lease_s if config.reconnect else 0.0,
             reconnect=config.reconnect,
             is_found_anew=config.find is not None,
         )
@@ -422,6 +421,14 @@ class WorkerServer:
         """See `SessionOwner`."""
         if isinstance(end.error, InternalError):
             self._fail(end.error.__cause__ or end.error)
+        elif self.config.reconnect and not end.is_final:
+            logger.warning(
+                "worker %s ends, and its results with it: no scheduler has come back within %g s "
+                "(%s)",
+                self.name,
+                self.config.orphan_lease_s,
+                end.error,
+            )
 
     def _end_session(self) -> None:
         """Let go of the connection of the session, if there is one."""

@@ -71,7 +71,17 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="TIME",
     help="Time to wait for a scheduler that has not been started yet, and then for one that does "
-    "not answer yet. Once connected, workers try to reconnect for ever.",
+    "not answer yet. Once connected, --orphan-lease counts.",
+)
+@click.option(
+    "--orphan-lease",
+    type=Time(min=0),
+    default="15m",
+    show_default=True,
+    metavar="TIME",
+    help="Time for which workers that have lost their scheduler keep their results, finish what "
+    "they run and look for a scheduler; then they end. It should be longer than the "
+    "reconnect_timeout of clients (60 s).",
 )
 @click.option(
     "--grace-period",
@@ -94,12 +104,14 @@ def worker(
     local_directory: Path | None,
     host: str | None,
     connect_timeout: float,
+    orphan_lease: float,
     grace_period: float,
     log_level: str,
 ) -> None:
     """Run workers for the scheduler at ADDRESS, until Ctrl-C or a client's shutdown().
 
-    They outlive their scheduler: when it ends, they wait for the next one at the same place.
+    They outlive their scheduler: when it ends, they keep their results, go on with their tasks,
+    and wait for the next one at the same place.
 
     ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; by default it is read
     from the connection file. The token comes from the connection file, or from the file that
@@ -111,8 +123,9 @@ def worker(
     where unset.
 
     Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 69 = no
-    scheduler was found or answered within --connect-timeout, 77 = the scheduler refuses these
-    workers for good (they run another minor version of Python, for instance).
+    scheduler was found or answered within --connect-timeout, or came back within --orphan-lease,
+    77 = the scheduler refuses these workers for good (they run another minor version of Python,
+    for instance).
     """
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
@@ -148,6 +161,7 @@ def worker(
         "temporary_directory": "" if local_directory is None else directory,
         "listen_address": listen_address,
         "grace_period_s": grace_period,
+        "orphan_lease_s": orphan_lease,
     }
     numbered = counts.n_workers > 1
     _run_workers(
@@ -161,6 +175,7 @@ def worker(
             owns_directory=True,
             connect_timeout_s=connect_timeout,
             grace_period_s=grace_period,
+            orphan_lease_s=orphan_lease,
         )
     )
 

@@ -374,6 +374,16 @@ async def test_a_worker_that_finds_its_scheduler_again_has_kept_everything(clust
     assert (await scheduler.until_done(2))[2] == 6
 
 
+async def test_a_worker_whose_scheduler_does_not_come_back_ends_after_its_lease(cluster, caplog):
+    await cluster.start(orphan_lease_s=0.3)
+    await cluster.scheduler.stop()
+    for connection in list(cluster.scheduler.connections.values()):
+        connection.abort()
+    await asyncio.wait_for(asyncio.shield(cluster.runs[0]), 20)
+    assert "no scheduler has come back within 0.3 s" in caplog.text
+    await cluster.scheduler.start("tcp://127.0.0.1:0")
+
+
 def refuted_by_the_boundary(scheduler: Scheduler) -> Message:
     bad = scheduler.task(inc, 1, key="x")
     bad.function_of = [3]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-#: No scheduler was found or answered in time (EX_UNAVAILABLE); used by `weft worker` only.
+#: No scheduler was found, answered or came back in time (EX_UNAVAILABLE).
 EXIT_NO_SCHEDULER: Final = 69
 #: Weft's own code has failed in the process, because of a task or a bug (EX_SOFTWARE). A scheduler
 #: ends with it as well.

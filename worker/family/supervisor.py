@@ -51,7 +51,7 @@ from ...protocol.wire.session import GiveUp
 from ..config import socket_path
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
-from .exits import read_crash, read_refusal
+from .exits import EXIT_NO_SCHEDULER, read_crash, read_refusal
 from .restarts import (
     Ending,
     Outcome,
@@ -102,6 +102,7 @@ class SupervisorConfig:
             embedded.
         grace_s: time that a worker gets to end by itself.
         grace_period_s: time before that in which workers may finish running tasks after SIGTERM.
+        orphan_lease_s: time for which the family looks for a scheduler that it has lost.
         silent_after_s: a worker whose event loop does not run for so long, and that uses no
             processor time meanwhile, is reported.
     """
@@ -114,6 +115,7 @@ class SupervisorConfig:
     connect_timeout_s: float = 60.0
     grace_s: float = 3.0
     grace_period_s: float = 0.0
+    orphan_lease_s: float = 900.0
     silent_after_s: float = 60.0
 
 
@@ -190,7 +192,9 @@ class Supervisor:
             self.supervisor_id,
             self._find,
             SupervisorPolicy(
-                first_s=self.config.connect_timeout_s, is_embedded=self.config.embedded
+                first_s=self.config.connect_timeout_s,
+                again_s=self.config.orphan_lease_s,
+                is_embedded=self.config.embedded,
             ),
             measure=self._alive,
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
@@ -544,6 +548,14 @@ class Supervisor:
             self.stop(f"the scheduler is gone: {lost}")
         elif self.config.embedded:
             self.stop(f"the scheduler cannot be reached: {end.error}", 1)
+        elif lost is not None and not end.is_final:
+            _log.error(
+                "the workers end, and their results with them: no scheduler has come back within "
+                "%g s (%s)",
+                self.config.orphan_lease_s,
+                end.error,
+            )
+            self.stop("no scheduler has come back", EXIT_NO_SCHEDULER)
 
 
 def supervise(
