@@ -80,7 +80,7 @@ async def describe_workers(engine: Engine, n_workers: int = -1) -> dict[str, dic
             workers[address] = {
                 "type": "Worker",
                 **worker,
-                "status": "closing_gracefully" if worker["is_leaving"] else "running",
+                "status": _status_of(worker),
                 "last_seen": time.time() - worker["last_seen_s"],
                 "nanny": worker["supervisor"] or None,
                 "services": {},
@@ -88,6 +88,13 @@ async def describe_workers(engine: Engine, n_workers: int = -1) -> dict[str, dic
             if len(workers) == n_workers:
                 return workers
     return workers
+
+
+def _status_of(worker: dict[str, Any]) -> str:
+    """Return the status of a worker, in dask's words where they fit."""
+    if worker.get("is_away"):
+        return "away"  # its connection has ended, and it may come back
+    return "closing_gracefully" if worker["is_leaving"] else "running"
 
 
 async def describe_clients(engine: Engine) -> list[str]:

@@ -122,7 +122,7 @@ def describe(info: dict[str, Any], address: str) -> str:
     for where, worker in info["workers"].items():
         rows.append(
             (
-                worker["name"],
+                worker["name"] + (" (away)" if worker.get("is_away") else ""),
                 str(worker["nthreads"]),
                 str(worker["n_processing"]),
                 str(worker["n_in_memory"]),

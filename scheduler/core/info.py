@@ -61,6 +61,7 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "resources": ws.resources,
         "supervisor": ws.supervisor_id,
         "is_leaving": ws.is_leaving,
+        "is_away": ws.is_away,
         "n_processing": len(ws.processing),
         "n_in_memory": len(ws.has_what),
         "nbytes": ws.nbytes,

@@ -283,6 +283,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         ws = state.workers.get(peer)
         if ws is None:
             return
+        end_questions_to(state, ws)
         if for_good or ws.is_leaving or ws.worker_id in state.exit_reports or not state.away_s:
             _remove_worker(state, ws)
         else:

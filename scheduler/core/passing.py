@@ -64,7 +64,7 @@ def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
         deny(state, peer, message, level)
         return
     asked = _find(state, message.to)
-    if asked is None:
+    if asked is None or asked.peer not in state.roles:
         text = "it is not connected to the scheduler"
         _fail(state, peer, message.request, NO_ANSWER, text)
         return

@@ -548,6 +548,9 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "questions are passed on to registered processes": lambda s: [
         p for p in s.passed if s.workers.get(p.peer) is not p and s.supervisors.get(p.peer) is not p
     ],
+    "a process that was asked is connected": lambda s: [
+        p for p in s.passed if p.peer not in s.roles
+    ],
     "the peer whose question is passed on is connected": lambda s: [
         q for under_way in s.passed.values() for q in under_way.values() if q.peer not in s.roles
     ],

@@ -8,6 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.payload import Payload
+from weft.scheduler.core.info import describe_worker
 from weft.scheduler.core.passing import MAX_DEPTH, MAX_UNANSWERED, is_flat
 
 from ..builders import Board, Out
@@ -66,6 +67,16 @@ def test_the_end_of_the_asked_process_fails_its_questions_and_no_others(board):
     supervisor = board.supervisor("sup")
     ask(board, client, "sup", request=7)
     assert failed(board.close(supervisor), client).request == 7
+
+
+def test_a_worker_that_is_away_is_not_asked_and_its_questions_fail():
+    board = Board(away_s=5.0)
+    client, worker = board.client(), board.worker("w")
+    ask(board, client, "id of w")
+    assert failed(board.close(worker), client).request == 5
+    assert describe_worker(board.state, board.state.workers_by_id["id of w"])["is_away"]
+    answer = failed(ask(board, client, "id of w", request=6), client)
+    assert (answer.request, answer.text) == (6, "it is not connected to the scheduler")
 
 
 def test_the_end_of_the_asking_peer_leaves_nothing(board):

@@ -335,6 +335,11 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "questions are passed on to registered processes": lambda b: b.state.passed.update(
         {Broken().w: {1: Passed(b.w.peer, 1, "logs")}}
     ),
+    "a process that was asked is connected": lambda b: (
+        b.state.passed.update({b.w: {1: Passed(1, 1, "logs")}}),
+        b.state.roles.pop(b.w.peer),
+        b.state.levels.pop(b.w.peer),
+    ),
     "the peer whose question is passed on is connected": lambda b: b.state.passed.update(
         {b.w: {1: Passed(99, 1, "logs")}}
     ),
