@@ -594,8 +594,8 @@ class Simulation:
         keys = [spec.key for spec in self.graph.specs if _names(text, spec.key)][:2]
         lines = [
             f"at {self.world.now:.6f} s, event {self.world.n_events}: {text}",
-            f"replay: WEFT_SIM_SEED={self.world.seed} "
-            ".venv/bin/python -m pytest tests/sim -k replay",
+            f"replay: {'WEFT_SIM_SESSIONS=1 ' * self.plan.executes_once}"
+            f"WEFT_SIM_SEED={self.world.seed} .venv/bin/python -m pytest tests/sim -k replay",
         ]
         for key in keys:
             attempts = [str(attempt) for attempt, k in self.scheduler.assigned.items() if k == key]

@@ -19,12 +19,16 @@ from .simulation import Simulation, SimulationFailed
 ROOT = Path(__file__).resolve().parents[2]
 N_BATCHES = 10
 SEEDS_PER_BATCH = 20
+N_SESSION_BATCHES = 2
 
 #: Situations that some seeds must reach, or the tests prove less than they seem to.
 EXPECTED = {
+    "attempts adopted",
+    "blip",
     "break",
     "cancel",
     "clients_expired",
+    "clock set back",
     "drain",
     "executed twice at once",
     "failure cancelled",
@@ -39,8 +43,11 @@ EXPECTED = {
     "leave",
     "poison",
     "released early",
+    "reconciled",
     "replicas_missing",
     "reports_stale",
+    "results kept",
+    "rows dropped",
     "scheduler restart",
     "scheduler silent",
     "shared",
@@ -52,6 +59,7 @@ EXPECTED = {
     "tasks_retried",
     "tasks_returned",
     "too much for one look at the sockets",
+    "two schedulers",
 }
 
 _probes: Counter[str] = Counter()
@@ -62,6 +70,13 @@ _batches: set[int] = set()
 @pytest.mark.parametrize("batch", range(N_BATCHES))
 def test_every_seed_holds_all_invariants_and_ends_as_the_serial_run(batch):
     run(batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(N_SESSION_BATCHES))
+def test_no_call_is_executed_again_where_only_lines_and_schedulers_fail(batch):
+    for seed in range(batch * SEEDS_PER_BATCH, (batch + 1) * SEEDS_PER_BATCH):
+        Simulation(seed, sessions=True).run()
 
 
 def run(batch: int) -> None:
@@ -87,8 +102,9 @@ def missing() -> set[str]:
 
 
 def test_a_seed_can_be_replayed():
-    """Repeat the seed of WEFT_SIM_SEED."""
-    Simulation(int(os.environ.get("WEFT_SIM_SEED", "0"))).run()
+    """Repeat the seed of WEFT_SIM_SEED; with WEFT_SIM_SESSIONS the run of the second kind."""
+    sessions = bool(os.environ.get("WEFT_SIM_SESSIONS"))
+    Simulation(int(os.environ.get("WEFT_SIM_SEED", "0")), sessions=sessions).run()
 
 
 @pytest.mark.slow
