@@ -51,6 +51,9 @@ def describe_cluster(state: SchedulerState) -> dict[str, Any]:
 
 def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
     """Describe a worker (names, counts, bytes, seconds)."""
+    seen = state.seen.get(ws.peer)
+    if seen is None:  # it is away, since its connection ended
+        seen = state.awake_s if ws.away_due is None else ws.away_due.when - state.away_s
     return {
         "id": ws.worker_id,
         "name": ws.name,
@@ -66,7 +69,7 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "n_in_memory": len(ws.has_what),
         "nbytes": ws.nbytes,
         "occupancy_s": ws.occupancy_ns / 1e9,
-        "last_seen_s": max(0.0, state.awake_s - state.seen[ws.peer]),
+        "last_seen_s": max(0.0, state.awake_s - seen),
         "metrics": ws.metrics,
     }
 

@@ -49,9 +49,12 @@ def test_the_log_of_the_supervisor_has_the_death_of_a_worker(client):
     (address, *_) = pids_of(client)
     with pytest.raises(weft.NoAnswer):
         client.run(os._exit, 3, workers=address)
-    wait_until(lambda: len(client.nthreads()) == 2, timeout_s=30)
-    (logs, *_) = client.get_worker_logs(nanny=True).values()
-    assert any("ended after" in text for _, text in logs)
+
+    def is_logged() -> bool:
+        logs = client.get_worker_logs(nanny=True).values()
+        return any("ended after" in text for of in logs for _, text in of)
+
+    wait_until(is_logged, timeout_s=30)
 
 
 def die_on(victim):

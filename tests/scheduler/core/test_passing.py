@@ -74,7 +74,9 @@ def test_a_worker_that_is_away_is_not_asked_and_its_questions_fail():
     client, worker = board.client(), board.worker("w")
     ask(board, client, "id of w")
     assert failed(board.close(worker), client).request == 5
-    assert describe_worker(board.state, board.state.workers_by_id["id of w"])["is_away"]
+    board.tick(2.0)
+    described = describe_worker(board.state, board.state.workers_by_id["id of w"])
+    assert (described["is_away"], round(described["last_seen_s"], 6)) == (True, 2.0)
     answer = failed(ask(board, client, "id of w", request=6), client)
     assert (answer.request, answer.text) == (6, "it is not connected to the scheduler")
 
