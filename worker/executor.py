@@ -47,6 +47,7 @@ from .core.events import (
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
 from .packing import RIDE_ALONG_BYTES, pack_result, pack_to_ride_along
+from .slot_reading import SlotReading
 from .started import StartedRecord
 from .store import Store
 
@@ -100,6 +101,8 @@ class Executor:
         self._load_lock = threading.Lock()
         #: `_wake` was called and `drain` was not.
         self._wake_pending = False
+        #: Lets idle slots read; None between two sessions.
+        self.slot_reading: SlotReading | None = None
         #: As the last `drain` was called.
         self._writable = True
         #: One per slot: True = there is a chunk, False = end.
@@ -129,6 +132,8 @@ class Executor:
         """Let each thread end after its current task. Call it when nothing waits to be started."""
         for inbox in self._inboxes:
             inbox.put(False)
+        if self.slot_reading is not None:
+            self.slot_reading.interrupt()
 
     def join(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for all threads to end, and return whether they have."""
@@ -156,6 +161,11 @@ class Executor:
                 messages, state.to_scheduler = state.to_scheduler, messages
             after, state.after = state.after, []
         return messages, after
+
+    def is_alone(self) -> bool:
+        """Return whether no task waits here while another one runs."""
+        state = self.state
+        return not state.ready.n and sum([slot.n_executing for slot in state.slots]) <= 1
 
     def fail_unsendable(
         self, report: AttemptsFinished | AttemptsErred, error: LocalProtocolError
@@ -212,6 +222,8 @@ class Executor:
                 for action in before:
                     if action.__class__ is Run:
                         self._inboxes[action.slot].put(True)
+                        if self.slot_reading is not None:
+                            self.slot_reading.interrupt()
                     elif action.__class__ is ForgetValues:
                         garbage += self.store.drop(action.attempts)
                     else:
@@ -250,7 +262,16 @@ class Executor:
             set_worker(context)
             self._contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
-            while inbox.get():
+
+            def has_work() -> bool:
+                return not inbox.empty()
+
+            while True:
+                reading = self.slot_reading
+                if reading is not None and reading.is_lent and inbox.empty():
+                    reading.read_until(has_work)
+                if not inbox.get():
+                    return
                 self._run_chunks(slot, context)
         except BaseException as error:  # a bug of weft: without this thread its tasks would hang
             self._crashed(error)

@@ -71,6 +71,7 @@ from .executor import Executor
 from .peers import Peers
 from .serving import DataServer, LateHandler, for_listening
 from .silence import BEAT_S
+from .slot_reading import SlotReading
 from .started import StartedRecord
 from .store import Store
 
@@ -148,6 +149,8 @@ class WorkerServer:
         self._connection: Connection | None = None
         #: The session that is being opened is the first one of this process.
         self._is_first = True
+        #: Held while the session ends, and while a slot's thread handles messages of it.
+        self._session_lock = threading.Lock()
         self._stop_reason = ""
         #: Ends a leaving worker even if its tasks have not ended; None = it is not leaving.
         self._grace: asyncio.TimerHandle | None = None
@@ -346,13 +349,20 @@ class WorkerServer:
             self.address,
             connection.address,
         )
-        connection.allow_bypass()
-        self._connection = connection
+        executor = self.executor
+        # At once for the threads of slots: what they send follows the inventory.
+        with executor.sending:
+            self._connection = connection
+            self._handle(SessionOpened(self._is_first))
+        if connection.allow_bypass():
+            executor.slot_reading = SlotReading(connection, executor.is_alone)
         self.registered.set()
-        self._handle(SessionOpened(self._is_first))
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        """See `SessionOwner`."""
+        """See `SessionOwner`. Messages may come on the thread of a slot (`slot_reading`)."""
+        if threading.get_ident() != self._thread_id:
+            self._on_messages_in_slot(connection, messages)
+            return
         if not MESSAGE_TYPES.issuperset(map(type, messages)):
             for message in messages:
                 if type(message) not in MESSAGE_TYPES:
@@ -362,6 +372,25 @@ class WorkerServer:
             messages = [message for message in messages if type(message) in MESSAGE_TYPES]
         if messages:
             self._handle(SchedulerSent(messages))
+            reading = self.executor.slot_reading
+            if reading is not None and not reading.is_lent:
+                reading.on_messages()
+
+    def _on_messages_in_slot(self, connection: Connection, messages: list[Message]) -> None:
+        others = [message for message in messages if type(message) not in MESSAGE_TYPES]
+        if others:
+            self._loop.call_soon_threadsafe(self._on_others, connection, others)
+            messages = [message for message in messages if type(message) in MESSAGE_TYPES]
+        with self._session_lock:
+            if messages and connection is self._connection:
+                self._handle(SchedulerSent(messages))
+
+    def _on_others(self, connection: Connection, messages: list[Message]) -> None:
+        if connection is self._connection:
+            try:
+                self.on_messages(connection, messages)
+            except RemoteProtocolError as error:
+                connection.fail(error)
 
     def _on_other(self, connection: Connection, message: Message) -> None:
         """Handle a message that is not for the core."""
@@ -432,12 +461,16 @@ class WorkerServer:
 
     def _end_session(self) -> None:
         """Let go of the connection of the session, if there is one."""
-        connection, self._connection = self._connection, None
+        with self._session_lock:
+            connection, self._connection = self._connection, None
+            if self._executor is not None:
+                reading, self._executor.slot_reading = self._executor.slot_reading, None
+                if reading is not None:
+                    reading.end()
+                self._executor.handle(SchedulerLost())
         self.registered.clear()
         if self._server is not None and connection is not None:
             self._server.on_closed(connection, None)
-        if self._executor is not None:
-            self._executor.handle(SchedulerLost())
 
     def _measure(self) -> dict[str, Any]:
         import psutil

@@ -37,6 +37,11 @@ class Bypass:
         self._sock = sock
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        #: A byte sent from the second to the first ends a `wait`.
+        self._bell = socket.socketpair()
+        for end in self._bell:
+            end.setblocking(False)
+        self._poll.register(self._bell[0], select.POLLIN)
         #: Parts that the socket did not take and that the transport was not given yet, in order.
         self.rest: list[Buffer] = []
 
@@ -72,8 +77,23 @@ class Bypass:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there is something to read, or the end of the stream; return whether it is."""
-        return bool(self._poll.poll(timeout_s * 1000.0))
+        """Wait until there is something to read, or the end of the stream; return whether it is.
+
+        Return early if `interrupt` is or was called.
+        """
+        found = self._poll.poll(timeout_s * 1000.0)
+        if not found:
+            return False
+        number = self._bell[0].fileno()
+        is_rung = any(fd == number for fd, _ in found)
+        if is_rung:
+            self._bell[0].recv(64)
+        return len(found) > is_rung
+
+    def interrupt(self) -> None:
+        """End the `wait` that is under way, or the next one. On any thread."""
+        with contextlib.suppress(OSError):  # closed meanwhile, or rung many times
+            self._bell[1].send(b"!")
 
     def receive(self, buffer: memoryview) -> int:
         """Return how many bytes were received; 0 at the end of the stream, -1 if none are there."""
@@ -87,7 +107,8 @@ class Bypass:
     def close(self) -> None:
         """Close this handle; the transport's own is not affected."""
         self.rest = []
-        self._sock.close()
+        for sock in (self._sock, *self._bell):
+            sock.close()
 
 
 def open_bypass(transport: asyncio.Transport) -> Bypass | None:

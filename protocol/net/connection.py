@@ -129,6 +129,10 @@ class Connection(abc.ABC):
         """
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """Let the `receive` that is under way, or the next one, return at once. On any thread."""
+        raise NotImplementedError
+
     def take_reading_back(self) -> None:
         """Read in the loop again, unless the connection is closed; no thread may `receive` now."""
         return

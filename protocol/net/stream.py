@@ -16,7 +16,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from ..errors import CommClosed, CommError, HandshakeError, ProtocolError, RemoteProtocolError
@@ -307,9 +307,15 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
                 if not self._deliver(frame):
                     return False
         except RemoteProtocolError as error:
-            self._loop.call_soon_threadsafe(self.fail, error)
+            self._leave_to_loop(self.fail, error)
             return False
         return not decoder.half_received
+
+    def interrupt(self) -> None:
+        """See `Connection.interrupt`."""
+        bypass = self._bypass
+        if bypass is not None:
+            bypass.interrupt()
 
     def take_reading_back(self) -> None:
         """See `Connection.take_reading_back`."""
@@ -367,7 +373,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             if bypass is None or self.closed or not bypass.is_clear:
                 return False
             if not bypass.write(self._encode(messages)):
-                self._loop.call_soon_threadsafe(self._on_rest)
+                self._leave_to_loop(self._on_rest)
         return True
 
     def _encode(self, messages: Sequence[Message]) -> list[Buffer]:
@@ -391,6 +397,10 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             self._transport.writelines(parts)
         else:
             _write_one_by_one(self._transport, parts)
+
+    def _leave_to_loop(self, call: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the connection
+            self._loop.call_soon_threadsafe(call, *args)
 
     def _on_rest(self) -> None:
         with self._sending:
@@ -471,6 +481,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         with self._sending:
             bypass, self._bypass = self._bypass, None
             if bypass is not None:
+                bypass.interrupt()
                 bypass.close()
         self._cancel_deadline()
         if self._progress is not None:
