@@ -3,8 +3,9 @@
 It owns the core, the one lock that guards it, the store, and one thread per slot. Any thread may
 call `handle`: the thread of a slot reports its finished tasks, takes the next ones and goes on,
 without waiting for the event loop. So a chain of tasks that was assigned ahead runs on one thread.
-What a slot reports, its thread also sends, if nothing waits to be sent before it; the loop is woken
-only if it must do something, and only once until it calls `drain`.
+What a slot reports before it rests, its thread also sends, if nothing waits to be sent before it.
+For what else there is to send the loop is woken, and only once until it calls `drain`: reports of a
+slot that goes on with the next chunk become one message.
 
 The core's actions of `before` are done under the lock, before the messages of the same event can be
 taken; the loop does those of `after` when they are sent. User code runs outside the lock, and so do
@@ -230,12 +231,14 @@ class Executor:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
             sends = bool(state.to_scheduler) and self._writable and not self._wake_pending
-            wake = (sends and slot is None) or (bool(state.after) and not self._wake_pending)
+            # A slot that has more to do leaves it to the loop: reports become batches meanwhile.
+            sends_here = sends and slot is not None and not more
+            wake = (sends and not sends_here) or (bool(state.after) and not self._wake_pending)
             if wake:
                 self._wake_pending = True
         if wake:
             self._wake()
-        elif sends:
+        elif sends_here:
             self._send_here()
         return more
 
