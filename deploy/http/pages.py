@@ -9,7 +9,8 @@ not have is refused: otherwise a browser would give access to a foreign page who
 resolve to this machine (DNS rebinding).
 
 `/healthz` answers whether the scheduler answers, on the connection that this process keeps;
-`/readyz`, whether it accepts a new connection, which it may not while too many are open. Neither
+`/readyz`, whether it accepts a new connection, which it may not while too many are open, and
+assigns tasks, which a new scheduler does not while it waits for the peers of the last one. Neither
 asks for workers: they could not join by way of a service that waits for them.
 """
 
@@ -126,7 +127,11 @@ class _Readyz(_Page):
         except WeftError:
             self.text("scheduler-refuses", 503)
         else:
-            self.text("ready")
+            values = await self.ask(self.site.viewer.metrics())
+            if values is not None and values.get("recovering"):
+                self.text("recovering", 503)
+            elif values is not None:
+                self.text("ready")
 
 
 class _MetricsPage(_Page):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .counters import COUNTED, Metric, totals
+from .phases import waits_for
 from .refusals import describe_refusals
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def describe_cluster(state: SchedulerState) -> dict[str, Any]:
     return {
         **state.facts,
         "epoch": state.epoch,
+        "recovering": waits_for(state),
         "n_workers": len(state.workers),
         "nthreads": sum(ws.nthreads for ws in state.workers.values()),
         "memory": sum(ws.memory_limit for ws in state.workers.values()),
@@ -158,6 +160,11 @@ _SHOWN: Final = (
         read=lambda state: len(state.clients),
     ),
     _Shown("connections", "Open connections.", read=lambda state: len(state.roles)),
+    _Shown(
+        "recovering",
+        "1 while the peers of an earlier scheduler are waited for, and nothing is assigned.",
+        read=lambda state: int(state.recovery is not None),
+    ),
     _Shown(
         "epoch_timestamp_seconds",
         "When the scheduler started.",

@@ -21,6 +21,7 @@ from weft.deploy.http.server import HttpConfig, serve
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
+from weft.scheduler.core import phases
 from weft.scheduler.core.info import METRICS, metrics
 from weft.scheduler.core.state import SchedulerState, SchedulerTick
 from weft.scheduler.server import SchedulerConfig, SchedulerServer
@@ -314,6 +315,15 @@ async def test_a_scheduler_that_accepts_no_connection_is_healthy_and_not_ready(m
         listener._max_unauthenticated = 0
         answer, text = await asyncio.to_thread(pages.ask, "/readyz")
         assert (answer.status, text) == (503, "scheduler-refuses\n")
+        assert (await asyncio.to_thread(pages.ask, "/healthz"))[1] == "ok\n"
+
+
+async def test_a_scheduler_that_waits_for_the_peers_of_the_last_one_is_not_ready():
+    async with pages_in_this_loop() as (started, port, token):
+        pages = Pages(f"http://127.0.0.1:{port}/", token)
+        phases.begin(started.state)
+        answer, text = await asyncio.to_thread(pages.ask, "/readyz")
+        assert (answer.status, text) == (503, "recovering\n")
         assert (await asyncio.to_thread(pages.ask, "/healthz"))[1] == "ok\n"
 
 
