@@ -52,6 +52,7 @@ from ..protocol.wire.messages import (
     Stop,
     Unsupported,
     Welcome,
+    WorkerStatus,
 )
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
 from .answering import Answering
@@ -337,7 +338,7 @@ class WorkerServer:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        return [Heartbeat(facts=self._measure())]
+        return [self._status(), Heartbeat(facts={})]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""
@@ -472,19 +473,28 @@ class WorkerServer:
         if self._server is not None and connection is not None:
             self._server.on_closed(connection, None)
 
-    def _measure(self) -> dict[str, Any]:
+    def _status(self) -> WorkerStatus:
         import psutil
 
-        state = self.executor.state
-        facts: dict[str, Any] = {"tasks": len(state.by_key), "ready": state.ready.n}
+        executor = self.executor
+        state = executor.state
+        status = WorkerStatus(
+            state="leaving" if state.is_leaving else "running",
+            nthreads=self.config.nthreads,
+            n_records=len(state.by_key),
+            n_ready=state.ready.n,
+            managed_nbytes=max(0, executor.store.nbytes),
+            resident_nbytes=0,
+            cpu_percent=0,
+        )
         try:
             if self._process is None:
                 self._process = psutil.Process()
-            facts["rss"] = self._process.memory_info().rss
-            facts["cpu"] = self._process.cpu_percent(None)
+            status.resident_nbytes = self._process.memory_info().rss
+            status.cpu_percent = round(self._process.cpu_percent(None))
         except (psutil.Error, OSError) as error:  # a task may have used up all file descriptors
             logger.debug("cannot measure this process: %s", error)
-        return facts
+        return status
 
     # --- Between the core and the loop ------------------------------------------------------------
 

@@ -72,7 +72,29 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "nbytes": ws.nbytes,
         "occupancy_s": ws.occupancy_ns / 1e9,
         "last_seen_s": max(0.0, state.awake_s - seen),
-        "metrics": ws.metrics,
+        "metrics": _measurements(ws),
+    }
+
+
+def _measurements(ws: WorkerHandle) -> dict[str, int]:
+    """Return what a worker last reported about itself; empty before its first heartbeat."""
+    status = ws.status
+    if status is None:
+        return {"rss": ws.resident_nbytes} if ws.resident_nbytes else {}
+    return {
+        "tasks": status.n_records,
+        "ready": status.n_ready,
+        "managed": status.managed_nbytes,
+        "rss": ws.resident_nbytes,
+        "cpu": status.cpu_percent,
+    }
+
+
+def _memory_of_workers(state: SchedulerState) -> dict[str, int]:
+    workers = state.workers.values()
+    return {
+        "managed": sum(ws.status.managed_nbytes for ws in workers if ws.status is not None),
+        "resident": sum(ws.resident_nbytes for ws in workers),
     }
 
 
@@ -136,6 +158,12 @@ _SHOWN: Final = (
         "Workers that are connected.",
         "state",
         lambda state: {"running": len(state.workers)},
+    ),
+    _Shown(
+        "worker_memory_bytes",
+        "Memory of all workers: of the values in their stores, and of their processes.",
+        "kind",
+        _memory_of_workers,
     ),
     _Shown(
         "worker_threads",

@@ -68,16 +68,18 @@ def _end_silent(state: SchedulerState) -> None:
 
 def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
     """Note that a peer is alive, and answer, so that it knows the same of the scheduler."""
-    if isinstance(who, WorkerHandle):
-        note_alive(state, who.peer)
-        who.metrics = message.facts
-        answer_heartbeat(state, who.peer)
-    elif isinstance(who, SupervisorHandle):
+    if isinstance(who, (WorkerHandle, SupervisorHandle)):
         note_alive(state, who.peer)
         answer_heartbeat(state, who.peer)
     elif isinstance(who, ClientHandle):
         assert who.peer is not None, "messages come over connections"
         answer_heartbeat(state, who.peer)
+
+
+def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
+    """Keep what a worker reports about itself."""
+    ws.status = message
+    ws.resident_nbytes = message.resident_nbytes
 
 
 def answer_heartbeat(state: SchedulerState, peer: int) -> None:
@@ -94,7 +96,7 @@ def on_workers_alive(
         if ws is not None and ws.peer in state.roles:
             note_alive(state, ws.peer)
             # A worker whose task holds the interpreter lock sends no heartbeats.
-            ws.metrics = {**ws.metrics, "rss": rss}
+            ws.resident_nbytes = rss
     note_alive(state, supervisor.peer)
 
 

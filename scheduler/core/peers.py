@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.messages import RegisterWorker
+from ...protocol.wire.messages import RegisterWorker, WorkerStatus
 
 if TYPE_CHECKING:
     from .deadlines import Deadline
@@ -46,7 +46,6 @@ class WorkerHandle:
         "last_asked",
         "last_progress",
         "memory_limit",
-        "metrics",
         "n_fruitless",
         "name",
         "nbytes",
@@ -54,8 +53,10 @@ class WorkerHandle:
         "occupancy_ns",
         "peer",
         "processing",
+        "resident_nbytes",
         "resources",
         "return_asked",
+        "status",
         "supervisor_id",
         "unreachable",
         "unreachable_from",
@@ -73,8 +74,10 @@ class WorkerHandle:
         self.memory_limit = hello.memory_limit
         self.supervisor_id = hello.supervisor_id
         self.facts: dict[str, Any] = hello.facts
-        #: its last heartbeat's measurements, and the resident memory that its supervisor sees
-        self.metrics: dict[str, Any] = {}
+        #: what it last reported about itself; None before the first heartbeat
+        self.status: WorkerStatus | None = None
+        #: of its process, as it or its supervisor last reported it; 0 = not known
+        self.resident_nbytes = 0
         #: {attempt: task}: all and only tasks in state processing with `task.worker is self`
         self.processing: dict[int, SchedulerTask] = {}
         #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its

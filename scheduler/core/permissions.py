@@ -43,6 +43,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.Answer: Level.WORKER,
     m.AskFailed: Level.WORKER,
     m.WorkerLeaving: Level.WORKER,
+    m.WorkerStatus: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,
     m.Resubmitted: Level.CLIENT,

@@ -392,6 +392,7 @@ class SchedulerState:
                 m.Answer: passing.on_answer,
                 m.AskFailed: passing.on_answer,
                 m.WorkerLeaving: membership.on_worker_leaving,
+                m.WorkerStatus: liveness.on_worker_status,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
                 m.Unsupported: _on_unsupported,

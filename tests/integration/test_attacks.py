@@ -563,6 +563,15 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
             m.KeysMissing(keys=["never heard of"], holder="tcp://nowhere:1"),
             m.KeysData(request=2**62, keys=["k"], results=[b""], missing=["m"]),
             m.Heartbeat(facts={"rss": "much"}),
+            m.WorkerStatus(
+                state="x" * 1000,
+                nthreads=2**62,
+                n_records=2**62,
+                n_ready=2**62,
+                managed_nbytes=2**62,
+                resident_nbytes=2**62,
+                cpu_percent=2**62,
+            ),
         )
         dropped: list[int] = []
         while len(dropped) < 2 * n:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from weft.protocol.wire.codec import WireState
 from weft.protocol.wire.framing import MEMORY_BYTES, FrameDecoder
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Heartbeat, Welcome, WorkersAlive
+from weft.protocol.wire.messages import Heartbeat, Welcome, WorkersAlive, WorkerStatus
 from weft.protocol.wire.payload import Payload
 
 from .world import World
@@ -24,7 +24,7 @@ from .world import World
 _memory = bytearray(MEMORY_BYTES)
 
 #: Messages that repeat for ever, and only show that the sender lives.
-KEEP_ALIVE = (Heartbeat, WorkersAlive)
+KEEP_ALIVE = (Heartbeat, WorkersAlive, WorkerStatus)
 
 
 class Timing:

@@ -23,6 +23,7 @@ from weft.protocol.wire.messages import (
     RegisterWorker,
     WorkerExited,
     WorkersAlive,
+    WorkerStatus,
 )
 from weft.worker.core.events import (
     ChunkDone,
@@ -164,7 +165,16 @@ class WorkerNode:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        return [Heartbeat(facts={})]
+        status = WorkerStatus(
+            state="leaving" if self.core.is_leaving else "running",
+            nthreads=self.sim.plan.nthreads,
+            n_records=len(self.core.by_key),
+            n_ready=self.core.ready.n,
+            managed_nbytes=0,
+            resident_nbytes=0,
+            cpu_percent=0,
+        )
+        return [status, Heartbeat(facts={})]
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""

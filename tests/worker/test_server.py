@@ -45,6 +45,7 @@ from weft.protocol.wire.messages import (
     ReplicasAdded,
     Stop,
     Welcome,
+    WorkerStatus,
 )
 from weft.worker.config import WorkerConfig
 from weft.worker.core.validate import validate
@@ -262,7 +263,9 @@ async def test_a_worker_registers_with_its_properties_and_sends_heartbeats(clust
     assert (said.session, said.last_epoch, said.address) == (1, 0, worker.address)
     assert (said.resources, said.supervisor_id) == ({"gpu": 1.0}, "s1")
     await cluster.scheduler.until(lambda: len(cluster.scheduler.of(Heartbeat)) >= 2)
-    assert cluster.scheduler.of(Heartbeat)[0].facts["rss"] > 0
+    status = cluster.scheduler.of(WorkerStatus)[0]
+    assert (status.state, status.nthreads, status.managed_nbytes) == ("running", 3, 0)
+    assert status.resident_nbytes > 0
 
 
 async def test_a_refused_worker_does_not_try_again(cluster):

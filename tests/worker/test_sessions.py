@@ -43,6 +43,7 @@ from weft.protocol.wire.messages import (
     KeysMissing,
     ReturnAttempts,
     Welcome,
+    WorkerStatus,
 )
 from weft.protocol.wire.session import Outage
 from weft.worker.config import WorkerConfig
@@ -85,7 +86,7 @@ async def test_a_worker_that_cannot_be_measured_still_sends_heartbeats(cluster, 
     monkeypatch.setattr(psutil, "Process", exhausted)
     await cluster.start()
     await cluster.scheduler.until(lambda: len(cluster.scheduler.of(Heartbeat)) >= 3)
-    assert "rss" not in cluster.scheduler.of(Heartbeat)[0].facts
+    assert cluster.scheduler.of(WorkerStatus)[0].resident_nbytes == 0
 
 
 async def test_a_silent_scheduler_is_abandoned(cluster, monkeypatch, caplog):

@@ -35,6 +35,7 @@ from .from_workers import (
     KeysMissing,
     ReplicasAdded,
     WorkerLeaving,
+    WorkerStatus,
 )
 from .inventories import (
     ASSIGNED,
@@ -156,6 +157,7 @@ __all__ = [
     "Welcome",
     "WorkerExited",
     "WorkerLeaving",
+    "WorkerStatus",
     "WorkersAlive",
     "unsupported",
 ]

@@ -90,3 +90,16 @@ class WorkerLeaving(Message):
     """Report that the worker starts nothing more, and leaves when its running tasks have ended."""
 
     reason: Text
+
+
+@message(76)
+class WorkerStatus(Message):
+    """Describe the worker; sent with each heartbeat. What could not be measured is 0."""
+
+    state: Text  #: "running" or "leaving"
+    nthreads: Number
+    n_records: Number  #: tasks and copies that it knows
+    n_ready: Number  #: tasks that wait for a thread
+    managed_nbytes: Number  #: of the values in its store, as far as their sizes are known
+    resident_nbytes: Number  #: of its process
+    cpu_percent: Number  #: of one core

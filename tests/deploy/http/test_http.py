@@ -194,6 +194,7 @@ def test_the_names_that_dashboards_use_stay():
     page, _ = render(metrics(SchedulerState(1)), {"version": "1"}, "")
     names = {line.split()[2] for line in page.decode().splitlines() if line.startswith("# TYPE")}
     assert {name.removeprefix("weft_scheduler_") for name in names} == {
+        "attempts_adopted_total",
         "clients",
         "clients_expired_total",
         "clients_joined_total",
@@ -202,9 +203,14 @@ def test_the_names_that_dashboards_use_stay():
         "epoch_timestamp_seconds",
         "memory_managed_bytes",
         "protocol_errors_total",
+        "recoveries_total",
         "replicas_missing_total",
         "reports_stale_total",
+        "results_kept_total",
         "task_compute_seconds_total",
+        "task_erred_seconds_total",
+        "task_fetched_seconds_total",
+        "task_queued_seconds_total",
         "tasks",
         "tasks_assigned_ahead_total",
         "tasks_assigned_total",
@@ -217,6 +223,7 @@ def test_the_names_that_dashboards_use_stay():
         "tasks_returned_total",
         "tasks_submitted_total",
         "weft_build_info",
+        "worker_memory_bytes",
         "worker_threads",
         "worker_threads_busy",
         "workers",

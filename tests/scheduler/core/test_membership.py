@@ -12,7 +12,7 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import Unknown
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.eligibility import fill_class
-from weft.scheduler.core.info import describe_worker
+from weft.scheduler.core.info import describe_worker, metrics
 from weft.scheduler.core.membership import SIZE_PAUSE_S
 from weft.scheduler.core.state import CloseConnection, LogLine, SchedulerTick
 
@@ -229,10 +229,21 @@ def test_a_worker_that_its_supervisor_does_not_report_alive_is_lost_alone():
 
 def test_the_memory_of_a_worker_that_is_too_busy_for_heartbeats_is_known_from_its_supervisor(board):
     worker, supervisor = board.worker("w", worker_id="w1"), board.supervisor("sup")
-    board.send(worker, m.Heartbeat(facts={"rss": 1, "cpu": 2.0}))
+    assert describe_worker(board.state, board.state.workers[worker])["metrics"] == {}
+    status = m.WorkerStatus(
+        state="running",
+        nthreads=1,
+        n_records=4,
+        n_ready=2,
+        managed_nbytes=10,
+        resident_nbytes=1,
+        cpu_percent=99,
+    )
+    board.send(worker, status, m.Heartbeat(facts={}))
     board.send(supervisor, m.WorkersAlive(worker_ids=["w1", "w2"], rss=[3, 4]))
     info = describe_worker(board.state, board.state.workers[worker])
-    assert info["metrics"] == {"rss": 3, "cpu": 2.0}
+    assert info["metrics"] == {"tasks": 4, "ready": 2, "managed": 10, "rss": 3, "cpu": 99}
+    assert metrics(board.state)["worker_memory_bytes"] == {"managed": 10, "resident": 3}
 
 
 def test_heartbeats_are_answered(board):
