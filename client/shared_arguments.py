@@ -25,6 +25,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+from ..protocol.host.buffers import copy_of
 from ..protocol.values.digests import digest_of
 from ..protocol.values.serialize import (
     dumps,
@@ -84,7 +85,7 @@ def _unchanging(buffer: Buffer) -> Buffer:
     while type(owner).__module__ == "numpy" and type(owner).__name__ == "ndarray":
         owner = owner.base
     nbytes = memoryview(buffer).nbytes
-    return owner if type(owner) is bytes and len(owner) == nbytes else bytearray(buffer)
+    return owner if type(owner) is bytes and len(owner) == nbytes else copy_of(buffer)
 
 
 def _parts(blob: Blob) -> list[Any]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from ..errors import CommClosed, CommError, HandshakeError, ProtocolError, RemoteProtocolError
+from ..host.buffers import new_buffer
 from ..wire.codec import WireState
 from ..wire.framing import MEMORY_BYTES, Frame, FrameDecoder
 from ..wire.handshake import PREAUTH_BYTES, ClientHandshake, ServerHandshake
@@ -182,7 +183,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self.cluster_id = handshake.cluster_id
         self._handshake = None
         self._cancel_deadline()
-        self._decoder = FrameDecoder(self.wire.limits, _memory.view)
+        self._decoder = FrameDecoder(self.wire.limits, _memory.view, new_buffer)
         self.authenticated = True
         self._handler = self._owner.on_authenticated(self)
 

@@ -9,9 +9,11 @@ like any other result. The scheduler imports nothing of this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from pickle import PickleBuffer
 from typing import Any
 
+from ..host.buffers import copy_of
 from ..wire.payload import Blob, Buffer, Payload
 from .serialize import loads, reduce_future
 
@@ -55,8 +57,8 @@ def _owner(buffer: Buffer) -> Buffer:
     """
     if isinstance(buffer, memoryview):
         owner = buffer.obj
-        if isinstance(owner, (bytes, bytearray)) and len(owner) == buffer.nbytes:
-            return owner
+        if isinstance(owner, (bytes, bytearray, mmap)) and len(owner) == buffer.nbytes:
+            return owner  # type: ignore[return-value]  # an mmap is a buffer as well
     return buffer
 
 
@@ -75,7 +77,7 @@ def shared_argument(argument: PackedArgument) -> PackedArgument:
 def unpack(argument: PackedArgument) -> Any:
     """Return a new object, which shares only read-only memory."""
     buffers = [
-        memoryview(buffer).toreadonly() if is_frozen else bytearray(buffer)
+        memoryview(buffer).toreadonly() if is_frozen else copy_of(buffer)
         for buffer, is_frozen in zip(argument.buffers, argument.is_frozen, strict=True)
     ]
     return loads(Payload(argument.data, buffers))

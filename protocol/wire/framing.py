@@ -9,7 +9,7 @@ A frame is, in this order:
 
 Owns this layout and the limits on it. It never reads a socket or a clock, never decodes a payload,
 and never joins or copies a large buffer: `FrameDecoder` has the shape of asyncio's
-`BufferedProtocol`, so the shell receives a large buffer straight into the `bytearray` that its
+`BufferedProtocol`, so the shell receives a large buffer straight into the memory that its
 consumer will see (pickle protocol 5's out-of-band idea, as in distributed and Ray). Everything
 small goes through memory that is reused: a hundred small frames cost one system call.
 
@@ -19,13 +19,21 @@ Every length is checked against `FrameLimits` before anything of that size is al
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ..errors import RemoteProtocolError
 
-__all__ = ["MAGIC", "MEMORY_BYTES", "Frame", "FrameDecoder", "FrameLimits", "frame_header"]
+__all__ = [
+    "LARGE_NBYTES",
+    "MAGIC",
+    "MEMORY_BYTES",
+    "Frame",
+    "FrameDecoder",
+    "FrameLimits",
+    "frame_header",
+]
 
 MAGIC: Final = b"WFr1"
 _HEADER: Final = struct.Struct(">4sII")
@@ -40,6 +48,9 @@ _IN_PLACE_BYTES: Final = 64 << 10
 #: A part that is received in place gets at most this much memory at first, and then twice what has
 #: arrived, so that a peer cannot take memory by announcing a length.
 _FIRST_BYTES: Final = 1 << 20
+
+#: From this size on a part gets memory of `new_buffer`.
+LARGE_NBYTES: Final = 8 << 20
 
 _HEADER_PART, _LENGTHS_PART, _PAYLOAD_PART, _BUFFER_PART = range(4)
 _NOTHING: Final = memoryview(b"")
@@ -70,7 +81,7 @@ class Frame(NamedTuple):
     """
 
     payload: memoryview
-    buffers: list[bytearray]
+    buffers: list[bytearray | memoryview]
 
 
 def frame_header(payload_nbytes: int, buffer_nbytes: Sequence[int] = ()) -> bytes:
@@ -96,6 +107,8 @@ class FrameDecoder:
         memory: buffer for small parts, at least 128 KiB; None = memory of its own.
             Decoders may share it if each `get_buffer` is followed by its `received` before another
             decoder's, as in one event loop: then an idle connection costs no memory.
+        new_buffer: returns memory for parts from `LARGE_NBYTES` on, which is not really taken
+            before it is written to; None = these are `bytearray`s, too.
     """
 
     __slots__ = (
@@ -105,6 +118,8 @@ class FrameDecoder:
         "_limits",
         "_memory",
         "_missing",
+        "_new_buffer",
+        "_open_nbytes",
         "_part",
         "_payload",
         "_payload_nbytes",
@@ -115,9 +130,13 @@ class FrameDecoder:
     )
 
     def __init__(
-        self, limits: FrameLimits | None = None, memory: bytearray | memoryview | None = None
+        self,
+        limits: FrameLimits | None = None,
+        memory: bytearray | memoryview | None = None,
+        new_buffer: Callable[[int], memoryview] | None = None,
     ) -> None:
         self._limits = limits or FrameLimits()
+        self._new_buffer = new_buffer
         self._memory = memoryview(bytearray(MEMORY_BYTES) if memory is None else memory)
         assert self._memory.nbytes >= 2 * _IN_PLACE_BYTES
         #: The part that is awaited now, and its size.
@@ -126,13 +145,15 @@ class FrameDecoder:
         #: The beginning of it, if it is small. len(_rest) < _want, and < _IN_PLACE_BYTES.
         self._rest = b""
         #: Its own memory, if it is large, and the part of that which is still to be received.
-        self._part: bytearray | None = None
+        self._part: bytearray | memoryview | None = None
+        #: How much of that may be received into by now.
+        self._open_nbytes = 0
         self._missing = _NOTHING
         #: Parts of the current frame.
         self._payload_nbytes = 0
         self._lengths: tuple[int, ...] = ()
         self._payload = _NOTHING
-        self._buffers: list[bytearray] = []
+        self._buffers: list[bytearray | memoryview] = []
         #: Bytes of memory that the current frame takes: its buffers so far and `_part`.
         self.held = 0
         #: Set once, when the stream broke the rules.
@@ -153,7 +174,7 @@ class FrameDecoder:
         """The number of bytes that the next `get_buffer` takes beside `held`."""
         if self._part is None or self._missing:
             return 0
-        n = len(self._part)
+        n = self._open_nbytes
         return min(n, self._want - n)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -185,7 +206,7 @@ class FrameDecoder:
         try:
             if self._part is not None:
                 self._missing = self._missing[nbytes:]
-                if self._missing or len(self._part) < self._want:
+                if self._missing or self._open_nbytes < self._want:
                     return
                 part, self._part = self._part, None
                 self._missing = _NOTHING
@@ -210,18 +231,33 @@ class FrameDecoder:
         if self._want >= _IN_PLACE_BYTES:
             # A size that reaches the wanted one by doubling, with next to nothing left over.
             doublings = max(0, (self._want - 1).bit_length() - _FIRST_BYTES.bit_length() + 1)
-            self._part = bytearray(-(-self._want >> doublings))
-            self.held += len(self._part)
-            self._missing = memoryview(self._part)
+            self._open_nbytes = -(-self._want >> doublings)
+            self._part = self._large_part() or bytearray(self._open_nbytes)
+            self.held += self._open_nbytes
+            self._missing = memoryview(self._part)[: self._open_nbytes]
             self._missing[: end - start] = memory[start:end]
             self._missing = self._missing[end - start :]
         elif end > start:
             self._rest = bytes(memory[start:end])
 
-    def _grow(self, part: bytearray) -> None:
+    def _large_part(self) -> memoryview | None:
+        """Return memory for the whole part, if it is large and there is such memory."""
+        if self._new_buffer is None or self._want < LARGE_NBYTES:
+            return None
+        try:
+            return self._new_buffer(self._want)
+        except MemoryError:  # there may be less, which the part may never need
+            return None
+
+    def _grow(self, part: bytearray | memoryview) -> None:
         """Double the memory of the awaited part, all of which is filled."""
-        n = len(part)
+        n = self._open_nbytes
         self._missing = _NOTHING
+        if isinstance(part, memoryview):
+            self._open_nbytes = min(2 * n, self._want)
+            self.held += self._open_nbytes - n
+            self._missing = part[n : self._open_nbytes]
+            return
         try:
             try:
                 part *= 2
@@ -235,10 +271,11 @@ class FrameDecoder:
             self._missing = self._memory
             return
         self._part = part
+        self._open_nbytes = len(part)
         self.held += len(part) - n
         self._missing = memoryview(part)[n:]
 
-    def _on_part(self, own: bytearray | None, view: memoryview) -> Frame | None:
+    def _on_part(self, own: bytearray | memoryview | None, view: memoryview) -> Frame | None:
         """Take the awaited part, which is complete, and decide which part is next."""
         awaited = self._awaited
         if awaited == _HEADER_PART:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import struct
 import sys
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import psutil
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.errors import RemoteProtocolError
+from weft.protocol.host.buffers import new_buffer
+from weft.protocol.wire import framing
 from weft.protocol.wire.framing import (
     MAGIC,
     MEMORY_BYTES,
@@ -103,14 +106,28 @@ def _content(size: int, salt: int) -> bytes:
 @given(
     sizes=st.lists(st.tuples(_sizes, st.lists(_sizes, max_size=4)), max_size=4),
     cuts=st.lists(st.one_of(st.integers(1, 40), _sizes.filter(bool)), min_size=1, max_size=8),
+    new_buffer=st.sampled_from([None, new_buffer]),
 )
-def test_stream_survives_any_cuts(sizes: list[tuple[int, list[int]]], cuts: list[int]) -> None:
+def test_stream_survives_any_cuts(
+    sizes: list[tuple[int, list[int]]],
+    cuts: list[int],
+    new_buffer: Callable[[int], memoryview] | None,
+) -> None:
     frames = [
         (_content(n, i)[:n], [_content(m, i + j)[:m] for j, m in enumerate(ms)])
         for i, (n, ms) in enumerate(sizes)
     ]
     stream = encode(frames)
-    feeder = Feeder(FrameDecoder())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "LARGE_NBYTES", 70_000)
+        feeder = _feed_in_pieces(FrameDecoder(new_buffer=new_buffer), stream, cuts)
+    assert feeder.frames == frames
+    assert not feeder.decoder.half_received
+    assert feeder.decoder.held == 0
+
+
+def _feed_in_pieces(decoder: FrameDecoder, stream: bytes, cuts: list[int]) -> Feeder:
+    feeder = Feeder(decoder)
     position = i = 0
     while position < len(stream):
         # Tiny pieces for a while, then large ones, or a run of a hundred thousand would take long.
@@ -118,8 +135,7 @@ def test_stream_survives_any_cuts(sizes: list[tuple[int, list[int]]], cuts: list
         feeder.feed(stream[position : position + n])
         position += n
         i += 1
-    assert feeder.frames == frames
-    assert not feeder.decoder.half_received
+    return feeder
 
 
 def test_decoders_that_share_memory_do_not_disturb_each_other() -> None:
@@ -212,6 +228,47 @@ def test_large_part_is_whole_however_its_memory_grew(size: int, keeps_views: boo
         frames += [(bytes(payload), buffers) for payload, buffers in decoder.received(n)]
     assert frames == [(data, [bytearray(data), bytearray(b"end")]), (b"next", [])]
     assert [type(buffer) for buffer in frames[0][1]] == [bytearray, bytearray]
+
+
+def test_large_buffer_of_mapped_memory_takes_what_has_arrived() -> None:
+    decoder = FrameDecoder(new_buffer=new_buffer)
+    feeder = Feeder(decoder)
+    before = psutil.Process().memory_info().rss
+    feeder.feed(frame_header(0, [3 << 30]))
+    block = bytes(1 << 20)
+    for n in range(1, 24):
+        assert decoder.held + decoder.next_nbytes <= (4 * n) << 20
+        feeder.feed(block)
+        assert n << 20 <= decoder.held <= (2 * n + 2) << 20
+    assert psutil.Process().memory_info().rss - before < 100 << 20
+
+
+def test_large_buffer_of_mapped_memory_is_received_where_its_consumer_sees_it() -> None:
+    data = random.Random(1).randbytes(framing.LARGE_NBYTES + 1)
+    decoder = FrameDecoder(new_buffer=new_buffer)
+    rest = memoryview(encode([(b"payload", [data, b"end"])]))
+    found = []
+    while rest:
+        view = decoder.get_buffer(-1)
+        n = min(len(view), len(rest))
+        view[:n] = rest[:n]
+        rest = rest[n:]
+        found += [frame.buffers for frame in decoder.received(n)]
+    ((large, small),) = found
+    assert isinstance(large, memoryview)
+    assert isinstance(large.obj, mmap.mmap)
+    assert not large.readonly
+    assert (bytes(large), bytes(small)) == (data, b"end")
+
+
+def test_large_buffer_is_received_where_there_is_no_mapped_memory() -> None:
+    def refuse(nbytes: int) -> memoryview:
+        raise MemoryError(nbytes)
+
+    data = random.Random(2).randbytes(framing.LARGE_NBYTES)
+    feeder = Feeder(FrameDecoder(new_buffer=refuse))
+    feeder.feed(encode([(b"", [data])]))
+    assert feeder.frames == [(b"", [data])]
 
 
 LIMITS = FrameLimits(payload=1000, buffer=2000, buffers=3, total=5000)
