@@ -294,6 +294,13 @@ class StateDirectory:
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
+            members, self._next = self._next, None
+            if members is not None:
+                # The loop has ended before the callback of the write before could start this one.
+                try:
+                    self._write_members(members)
+                except ConfigError as error:
+                    _log.warning("%s", error)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

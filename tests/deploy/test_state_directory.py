@@ -188,6 +188,19 @@ async def test_members_are_written_in_the_background_the_latest_last(path):
     again.close()
 
 
+async def test_the_last_members_are_written_although_the_loop_ends(path):
+    filled(path)
+    directory = StateDirectory(path)
+    directory.keep_members(Members(("w1",), ()))
+    directory.keep_members(Members())
+    directory.close()  # no turn of the loop in between
+    await asyncio.sleep(0)
+    assert directory._thread is None
+    again = StateDirectory(path)
+    assert again.members == Members()
+    again.close()
+
+
 async def test_members_that_cannot_be_written_are_one_warning(path, caplog):
     filled(path)
     directory = StateDirectory(path)
