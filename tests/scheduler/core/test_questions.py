@@ -14,6 +14,7 @@ from weft.scheduler.core.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.turns import SLICE_COST, cost_of
 
 from ..builders import Board, graph
+from .test_transitions import EVENTS, board_with
 
 
 def ask(board: Board, peer: int, name: str, page: str = "", **arguments: object) -> m.Message:
@@ -323,3 +324,14 @@ def test_questions_about_the_process_go_to_the_shell(board, viewer):
     assert board.actions == [AskShell(client, question)]
     (denied,) = board.send(viewer, question)[viewer]
     assert denied == m.Denied(denied_code=98, request=3, needed="client", level="view")
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("away_s", [0.0, 5.0])
+def test_every_question_has_an_answer_whatever_has_happened(event, away_s):
+    board = Board(allowed_deaths=0, away_s=away_s)
+    EVENTS[event](board, board_with("processing", board).attempt)
+    viewer = board.connect(Role.VIEWER)
+    keys = ["t", "in", "out", "new", "unknown"]
+    for name in QUESTIONS:
+        assert pages(board, viewer, name, keys=keys)
