@@ -29,7 +29,7 @@ from weft.scheduler.core.questions import QUESTIONS
 from weft.scheduler.core.state import Event, PeerConnected, PeerSent, SchedulerState
 from weft.worker.answering import N_HELD
 
-from .bench_scheduler import _answer, _graph, _submissions, _worker_hello
+from .bench_scheduler import _graph, answer_to, submissions, worker_hello
 
 _CLIENT = 1
 _FIRST_WORKER = 2
@@ -48,19 +48,19 @@ class Cluster:
         self._play(PeerSent(_CLIENT, [hello]))
         for peer in range(_FIRST_WORKER, _FIRST_WORKER + n_workers):
             self._play(PeerConnected(peer, Role.WORKER, Level.WORKER))
-            self._play(PeerSent(peer, [_worker_hello(peer)]))
+            self._play(PeerSent(peer, [worker_hello(peer)]))
         ((keys, needs),) = _graph("map", n_tasks)
-        for message in _submissions(keys, needs):
+        for message in submissions(keys, needs):
             todo = [PeerSent(_CLIENT, [message])]
             while todo:
                 for peer, box in self._play(todo.pop()).items():
-                    answers = [a for x in box if peer != _CLIENT for a in _answer(x)]
+                    answers = [a for x in box if peer != _CLIENT for a in answer_to(x)]
                     if answers:
                         todo.append(PeerSent(peer, answers))
         self.keys = keys
         # What follows is assigned, and never finished: a full backlog on each worker.
         backlog = [f"late-{i}" for i in range(50 * n_workers + 10_000)]
-        for message in _submissions(backlog, []):
+        for message in submissions(backlog, []):
             self._play(PeerSent(_CLIENT, [message]))
 
     def _play(self, event: Event) -> dict[int, list[Message]]:

@@ -37,7 +37,7 @@ BATCH = 4096
 
 SHAPES = ("map", "neighbour")
 
-_CLIENT = 1
+CLIENT = 1
 _FIRST_WORKER = 2
 _RESULT = b"\x80\x05K\x01."
 _ARGS = b"\x80\x05K\x01\x85\x94."
@@ -52,29 +52,35 @@ class Outcome:
     extra: dict[str, float] = field(default_factory=dict)
 
 
-class _Bench:
+class Bench:
     """The other end of every connection."""
 
-    def __init__(self, n_workers: int) -> None:
+    def __init__(self, n_workers: int, n_clients: int = 1, *, keeps_keys: bool = True) -> None:
         self.state = SchedulerState(epoch=1)
         self.seconds = 0.0
         self.n_events = 0
         #: Keys whose result came to the client.
         self.results: dict[str, None] = {}
+        self._keeps_keys = keeps_keys
+        self.n_results = 0
         #: Answers of workers that the scheduler has not read.
         self._answers: deque[PeerSent] = deque()
-        self._handle(PeerConnected(_CLIENT, Role.CLIENT, Level.CLIENT))
-        hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})
-        self._handle(PeerSent(_CLIENT, [hello]))
+        self._handle(PeerConnected(CLIENT, Role.CLIENT, Level.CLIENT))
+        self._handle(PeerSent(CLIENT, [_client_hello(CLIENT)]))
+        first = _FIRST_WORKER + n_workers
+        for peer in range(first, first + n_clients - 1):
+            self._handle(PeerConnected(peer, Role.CLIENT, Level.CLIENT))
+            self._handle(PeerSent(peer, [_client_hello(peer)]))
+        self.seconds = 0.0
         for peer in range(_FIRST_WORKER, _FIRST_WORKER + n_workers):
             self._handle(PeerConnected(peer, Role.WORKER, Level.WORKER))
-            self._handle(PeerSent(peer, [_worker_hello(peer)]))
-        self.seconds = 0.0
+            self._handle(PeerSent(peer, [worker_hello(peer)]))
+        self.join_seconds, self.seconds, self.n_events = self.seconds, 0.0, 0
 
     def run(self, batches: Iterator[Message]) -> None:
         """Feed the client's messages in, each after all earlier answers of the workers."""
         for message in batches:
-            self._handle(PeerSent(_CLIENT, [message]))
+            self._handle(PeerSent(CLIENT, [message]))
             while self._answers:
                 self._handle(self._answers.popleft())
 
@@ -89,17 +95,23 @@ class _Bench:
         self.state.after.clear()
         outboxes, self.state.outboxes = self.state.outboxes, {}
         for peer, box in outboxes.items():
-            if peer == _CLIENT:
+            if peer == CLIENT:
                 for message in box:
                     if isinstance(message, m.ResultsReady):
-                        self.results.update(dict.fromkeys(message.keys))
+                        self.n_results += len(message.keys)
+                        if self._keeps_keys:
+                            self.results.update(dict.fromkeys(message.keys))
             else:
-                answers = [answer for message in box for answer in _answer(message)]
+                answers = [answer for message in box for answer in answer_to(message)]
                 if answers:
                     self._answers.append(PeerSent(peer, answers))
 
 
-def _worker_hello(peer: int) -> Message:
+def _client_hello(peer: int) -> Message:
+    return m.RegisterClient(client_id=f"c{peer}", name="c", session=1, last_epoch=0, facts={})
+
+
+def worker_hello(peer: int) -> Message:
     return m.RegisterWorker(
         worker_id=f"w{peer}",
         name=f"w{peer}",
@@ -114,7 +126,7 @@ def _worker_hello(peer: int) -> Message:
     )
 
 
-def _answer(message: Message) -> Iterator[Message]:
+def answer_to(message: Message) -> Iterator[Message]:
     """Yield the answers of a worker that fetches and computes in no time."""
     if isinstance(message, m.AssignTasks):
         if message.located_keys:
@@ -131,7 +143,7 @@ def _answer(message: Message) -> Iterator[Message]:
         yield m.AttemptsReturned(attempts=[])
 
 
-def _submissions(keys: list[str], dependencies: list[list[str]]) -> Iterator[Message]:
+def submissions(keys: list[str], dependencies: list[list[str]]) -> Iterator[Message]:
     for i in range(0, len(keys), BATCH):
         rows = keys[i : i + BATCH]
         yield m.SubmitTasks(
@@ -169,9 +181,9 @@ def run(*, n_tasks: int, n_workers: int = 2, shape: str = "map") -> Outcome:
         n_workers: single-thread workers.
         shape: "map" (independent tasks) or "neighbour" (two layers, three dependencies each).
     """
-    bench = _Bench(n_workers)
+    bench = Bench(n_workers)
     layers = list(_graph(shape, n_tasks))
-    batches = [batch for keys, needs in layers for batch in _submissions(keys, needs)]
+    batches = [batch for keys, needs in layers for batch in submissions(keys, needs)]
     keys = [key for layer, _ in layers for key in layer]
     gc.collect()
     bench.run(iter(batches))

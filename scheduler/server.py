@@ -256,7 +256,7 @@ class SchedulerServer:
         turns = self._turns
         now = time.monotonic()
         if role is Role.VIEWER:
-            self._tick(now)  # it may ask for the measurements
+            self._tick(now, self._measure())  # it may ask for them
         if turns.passes(peer, role, messages, now):
             self._handle(PeerSent(peer, messages), now)
             self._schedule_flush()
@@ -305,17 +305,17 @@ class SchedulerServer:
         else:  # what was due has moved, or the loop's clock is coarse
             self._set_alarm()
 
-    def _tick(self, now: float) -> None:
+    def _tick(self, now: float, measurements: dict[str, Any] | None = None) -> None:
         try:
-            self._handle(self._make_tick(now), now)
+            self._handle(self._make_tick(now, measurements), now)
         except Exception as bug:
             self._crash(bug, "a tick")
         self._schedule_flush()
 
-    def _make_tick(self, now: float) -> SchedulerTick:
+    def _make_tick(self, now: float, measurements: dict[str, Any] | None = None) -> SchedulerTick:
         connections = self._connections
         waiting = [(peer, connections.get(peer)) for peer in self.state.outboxes]
-        tick = SchedulerTick(self._measure(), self._turns.waiting())
+        tick = SchedulerTick(measurements or {}, self._turns.waiting())
         tick.unwritable = [peer for peer, c in waiting if c is not None and not c.writable]
         if now >= self.state.next_reassurance:
             tick.receiving = [p for p, c in connections.items() if c.receiving and c.writable]

@@ -199,7 +199,7 @@ _SHOWN: Final = (
         read=_epoch_s,
     ),
 )
-#: Values that the shell measures and passes in with each tick (`SchedulerTick.measurements`).
+#: Values that the shell measures and passes in with ticks (`SchedulerTick.measurements`).
 _MEASURED: Final = (
     Metric("auth_failures_total", "Connections refused before they proved the token."),
     Metric("bytes_total", "Bytes on all connections.", "direction"),

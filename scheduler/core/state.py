@@ -102,7 +102,8 @@ class PeerClosed:
 class SchedulerTick:
     """Time has passed: `SchedulerState.next_deadline` has come, or the shell has news."""
 
-    #: measurements of the shell (bytes, refused handshakes), for `info.metrics` only
+    #: measurements of the shell (bytes, refused handshakes), for `info.metrics` only; none = those
+    #: of the last tick that had some
     measurements: dict[str, Any] = field(default_factory=dict)
     #: peers that have sent something which was not handled yet: they are not silent
     unread: Sequence[int] = ()
@@ -423,7 +424,8 @@ class SchedulerState:
         if type(event) is PeerSent:
             self._on_received(event.peer, event.messages)
         elif type(event) is SchedulerTick:
-            self.measurements = event.measurements
+            if event.measurements:
+                self.measurements = event.measurements
             liveness.note_unread(self, event.unread)
             self.deadlines.run(now, self)
             liveness.reassure(self, event.receiving)
