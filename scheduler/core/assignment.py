@@ -11,8 +11,9 @@ order and nothing else is (`ReadyQueue.is_plain`); else a task may be urgent, an
 Newcomers. A client that had nothing queued does not wait until a full worker has room: its first
 task goes there at once, and runs after the chunk under way (workers give clients turns, too).
 
-Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once;
-that worker starts it without asking. A long chain therefore runs at the speed of its worker.
+Ahead. A waiting task all of whose missing inputs run or queue on one worker goes there at once,
+unless most of its inputs are elsewhere; that worker starts it without asking. A long chain
+therefore runs at the speed of its worker.
 
 Back. When a worker is idle and nothing is queued, unstarted backlog is asked back; the answer is
 exact.
@@ -66,8 +67,8 @@ RETURN_INTERVAL_S: Final = 0.02
 MESSAGE_NS: Final = 50_000
 #: A worker that holds so much more than its backlog gets no task of a newcomer.
 MAX_EXCESS_NS: Final = 5_000_000
-#: Tasks of a loaded worker looked at.
-MAX_RETURNED_SEEN: Final = 16
+#: Tasks of a loaded worker that are looked at before it is asked.
+MAX_RETURNED_SEEN: Final = 4096
 #: Time passes before workers are looked at for this again, seconds.
 LEAST_WAIT_S: Final = 0.001
 #: Loaded workers looked at in one pass.
@@ -481,13 +482,17 @@ def _time_to_ask(ws: WorkerHandle, now: float) -> float:
 
 
 def _has_movable(ws: WorkerHandle) -> bool:
-    """Return whether one of the tasks that a worker would return could start on another one.
+    """Return whether a worker holds more tasks that could start than it has threads.
 
-    Those of a chain that was assigned ahead could not.
+    A chain that was assigned ahead has one: the rest of it could start nowhere else.
     """
-    n_unstarted = max(len(ws.processing) - ws.nthreads, 1)
-    last = islice(reversed(ws.processing.values()), min(n_unstarted, MAX_RETURNED_SEEN))
-    return any(all(d.state == MEMORY for d in task.dependencies) for task in last)
+    n_left = ws.nthreads
+    for task in islice(ws.processing.values(), MAX_RETURNED_SEEN):
+        if all(dependency.state == MEMORY for dependency in task.dependencies):
+            if not n_left:
+                return True
+            n_left -= 1
+    return False
 
 
 def _look_again(state: SchedulerState, delay_s: float) -> None:

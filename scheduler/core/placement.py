@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from .peers import WorkerHandle
-from .tasks import SchedulerTask, TaskClass
+from .tasks import MEMORY, SchedulerTask, TaskClass
 
 #: Cost of fetching anything at all from a peer.
 LATENCY_NS: Final = 500_000
@@ -27,6 +27,8 @@ MAX_REPLICAS_SEEN: Final = 4
 #: A task with more missing inputs than this is not looked at for assignment ahead (keeps the look
 #: constant).
 AHEAD_MAX_MISSING: Final = 4
+#: A shorter task takes less time than the message that would place it when its inputs are there.
+WORTH_WAITING_NS: Final = 100_000
 
 
 def start_cost_ns(ws: WorkerHandle, task: SchedulerTask, now: float) -> int:
@@ -92,7 +94,11 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
 
 
 def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
-    """Return the worker on which all missing inputs of a task run or queue, if it may run there."""
+    """Return the worker on which all missing inputs of a task run or queue, if it may run there.
+
+    None if most inputs are in memory elsewhere: the task would draw all that follows it to this
+    worker, though the other ones are free. Only very short tasks go there in any case.
+    """
     missing = task.waiting_on
     if missing is None or len(missing) > AHEAD_MAX_MISSING:
         return None
@@ -105,6 +111,14 @@ def ahead_worker(task: SchedulerTask) -> WorkerHandle | None:
     task_class = task.group.task_class
     if found is None or task_class.resources or found not in task_class.members:
         return None
+    n_inputs = len(task.dependencies)
+    if len(missing) < n_inputs and task.group.prefix.estimate_ns >= WORTH_WAITING_NS:
+        n_elsewhere = 0
+        for dependency in task.dependencies:
+            if dependency.state == MEMORY and found not in dependency.replicas:
+                n_elsewhere += 1
+        if n_elsewhere * 2 > n_inputs:
+            return None
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import bench_questions, bench_scheduler
+from benchmarks import bench_questions, bench_scheduler, crossing, scaling
 from benchmarks.clusters import granularity
 from benchmarks.clusters.systems import SYSTEMS, Floor
 from benchmarks.clusters.table import GOALS, TABLE
@@ -359,3 +359,28 @@ def test_help_names_every_system_and_workload(capsys: pytest.CaptureFixture[str]
 
 def test_marked_processes_finds_only_its_own() -> None:
     assert supervise.marked_processes("no such mark") == []
+
+
+@pytest.mark.parametrize(("n_workers", "most_fetched", "most_time"), [(2, 150, 1.2), (4, 600, 1.2)])
+def test_the_tasks_of_a_stencil_stay_by_their_neighbours_and_all_workers_run(
+    n_workers, most_fetched, most_time
+):
+    graph = crossing.stencil()
+    run = crossing.Crossing(graph, n_workers, 640e-6)
+    run.run()
+    assert run.n_fetched <= most_fetched
+    assert run.now <= most_time * len(graph) * 640e-6 / n_workers
+
+
+@pytest.mark.parametrize("name", crossing.GRAPHS)
+def test_every_task_of_a_graph_in_virtual_time_is_done(name):
+    graph = crossing.GRAPHS[name]()
+    run = crossing.Crossing(graph, 3, 640e-6)
+    run.run()
+    assert run.n_done == len(graph)
+
+
+def test_the_scheduler_at_scale_is_measured(capsys):
+    scaling.joins(20, 3)
+    scaling.tasks(1000, 2)
+    assert "20 workers join beside 3 clients" in capsys.readouterr().out

@@ -499,3 +499,23 @@ def test_a_chain_that_was_assigned_ahead_is_not_asked_back_for_its_own_sake(boar
     board.worker("idle")
     out = board.tick(1.0)
     assert board.state.workers[busy].return_asked == bool(others), out
+
+
+def test_a_task_most_of_whose_inputs_are_elsewhere_waits_for_its_last_input(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a b", workers=["one"]), graph("c d", workers=["two"]))
+    board.finish(one, "a", "b", blob=None)
+    board.send(client, graph(":a :b :c -> mostly-one", blob=None))
+    board.send(client, graph(":a :c :d -> mostly-two", blob=None))
+    assert board.states("mostly-one", "mostly-two") == ["waiting", "processing"]
+    board.finish(two, "c", blob=None)
+    assert board.where("mostly-one") == one
+
+
+def test_a_very_short_task_goes_ahead_although_its_inputs_are_elsewhere(board):
+    client, one, _ = board.client(), board.worker("one"), board.worker("two")
+    learn(board, client, one, us=10)
+    board.send(client, graph("a b", workers=["one"]), graph("c", workers=["two"]))
+    board.finish(one, "a", "b", us=10, blob=None)
+    board.send(client, graph(":a :b :c -> d", blob=None))
+    assert board.states("d") == ["processing"]
