@@ -104,6 +104,10 @@ class WorkerPolicy(Policy):
         if isinstance(error, (WrongToken, WrongCluster)) and since is not None:
             # A scheduler that replaces another one opens its port before it writes its file.
             return not self.is_found_anew or now - since >= _RESTART_S
+        if outage.error is not None and type(error) in (HandshakeError, ConfigError):
+            # It has results to keep. The connection file is away while a scheduler is replaced,
+            # and an older scheduler that answers is about to end.
+            return False
         return isinstance(error, (HandshakeError, LocalProtocolError, ConfigError))
 
 

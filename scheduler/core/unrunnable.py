@@ -34,6 +34,10 @@ def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def _notify_clients(state: SchedulerState, task_class: TaskClass) -> None:
+    if state.recovery is not None:  # the workers of the last scheduler may still come back
+        delay_s = state.unrunnable_after_s
+        task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
+        return
     reason = explain_unrunnable(state, task_class)
     by_client: dict[ClientHandle, list[str]] = {}
     for task in task_class.unrunnable:

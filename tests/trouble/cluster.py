@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import psutil
 from benchmarks.proxy import Proxy
 from tests.deploy.daemons import Daemon, address_of, file_of
 from tests.leaks import wait_until
+from weft.protocol.errors import WeftError
+from weft.protocol.trust.connection_file import ConnectionFile
 
 N_WORKERS = 3
 N_THREADS = 2
@@ -77,7 +81,7 @@ class Cluster:
             raise
 
     def _start(self, n_hosts: int) -> None:
-        options = ("--port", "0", "--no-dashboard", "--no-restart")
+        options = ("--port", "0", "--no-dashboard")
         self.scheduler = Daemon("scheduler", *options, folder=self.folder)
         self._started.append(self.scheduler)
         self.scheduler.wait_for("connect ")
@@ -101,6 +105,19 @@ class Cluster:
             folder=self.folder,
         )
         self._started.append(host.daemon)
+
+    def kill_scheduler(self) -> str:
+        """Kill the scheduler's process; its parent starts it again as the same cluster.
+
+        The first connection of a client is not tried again: all of them have to be there.
+        """
+        if len(re.findall(r"client \S+ connected", self.scheduler.err)) < len(self._clients):
+            return ""
+        with contextlib.suppress(WeftError, ProcessLookupError):
+            pid = ConnectionFile.read(self.file).pid
+            os.kill(pid, signal.SIGKILL)
+            return f"process {pid}"
+        return ""
 
     def start_client(self, number: int, arguments: list[str]) -> subprocess.Popen[str]:
         """Start a client's process, which reaches the scheduler through the proxy."""

@@ -16,6 +16,7 @@ from .cluster import Cluster, Host
 #: {kind: how often, relative to the others}
 KINDS = {
     "worker killed": 4,
+    "scheduler killed": 1,
     "supervisor killed": 1,
     "spawner killed": 1,
     "worker suspended": 2,
@@ -95,6 +96,8 @@ class Troubles:
         assert proxy is not None
         host = rng.choice(self._cluster.hosts)
         client = f"client-{rng.randrange(self._n_clients)}"
+        if kind == "scheduler killed":
+            return self._cluster.kill_scheduler()
         if kind.endswith("killed"):
             return self._kill(kind.split(maxsplit=1)[0], host, rng)
         if kind.endswith("suspended"):

@@ -548,7 +548,7 @@ class Supervisor:
             self.stop(f"the scheduler is gone: {lost}")
         elif self.config.embedded:
             self.stop(f"the scheduler cannot be reached: {end.error}", 1)
-        elif lost is not None and not end.is_final:
+        elif lost is not None and not end.is_final and not self._stop_asked.done():
             _log.error(
                 "the workers end, and their results with them: no scheduler has come back within "
                 "%g s (%s)",
