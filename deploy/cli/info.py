@@ -116,6 +116,8 @@ def describe(info: dict[str, Any], address: str) -> str:
         f"  clients  {', '.join(info['clients']) or 'none'}",
         f"  tasks    {tasks}",
     ]
+    if info.get("recovering"):
+        lines.append(f"  phase    {info['recovering']}")
     if info.get("dashboard"):
         lines.append(f"  pages    {info['dashboard']}healthz")
     rows = [("worker", "threads", "assigned", "results", "holds", "memory", "limit", "address")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
 from .attempts import attempt_ends
+from .phases import waits_for
 from .refusals import explain_unrunnable
 from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
 
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     from .state import SchedulerState
 
 #: Holders that are listed in one page, about.
-N_HOLDERS: Final = 600
+N_HOLDERS: Final = 450
 #: Keys of processing tasks in one page.
 N_PROCESSING: Final = 900
 #: Keys that one page of a story looks at, and its lines.
 N_LOOKED_AT: Final = 2500
 N_LINES: Final = 300
 #: Tasks that are looked up for one page: those of a million are seldom in the processor's cache.
-N_LOOKED_UP: Final = 400
+N_LOOKED_UP: Final = 300
 #: Tasks that are described in one page.
 N_DESCRIBED: Final = 20
 #: Other tasks, workers and clients that are named in the description of a task.
@@ -165,6 +166,8 @@ def _keys(tasks: Any) -> list[str]:
 def _why(state: SchedulerState, task: SchedulerTask) -> str:
     """Return the reason for the state of a task, for display."""
     kind = task.state
+    if state.recovery is not None and kind in (WAITING, QUEUED, NO_WORKER):
+        return f"the scheduler assigns nothing yet, it is {waits_for(state)}"
     if kind == WAITING:
         missing = task.waiting_on or {}
         named = ", ".join(f"{one.key} ({one.state})" for one in islice(missing, 3))

@@ -9,6 +9,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core import task_questions
 from weft.scheduler.core.asked import MAX_KEYS
+from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.questions import N_PEERS, QUESTIONS, AskShell
 from weft.scheduler.core.story import MAX_KEYS as MAX_STORY_KEYS
 from weft.scheduler.core.turns import SLICE_COST, cost_of
@@ -335,3 +336,14 @@ def test_every_question_has_an_answer_whatever_has_happened(event, away_s):
     keys = ["t", "in", "out", "new", "unknown"]
     for name in QUESTIONS:
         assert pages(board, viewer, name, keys=keys)
+
+
+def test_tasks_of_a_scheduler_that_is_recovering_say_so():
+    board = Board(expected=Members(("id of w",), ()))
+    client = board.client()
+    board.send(client, graph("a"))
+    (info,) = pages(board, client, "tasks", keys=["a"])
+    assert info["tasks"][0]["why"] == (
+        "the scheduler assigns nothing yet, it is recovering: 0 of 1 worker and 0 of 0 clients are "
+        "back"
+    )
