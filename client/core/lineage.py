@@ -1,9 +1,9 @@
 """Submits tasks again after those of their inputs that the scheduler lacks. A part of the core.
 
 A record keeps the states of its inputs (`lineage`), also when their futures are gone. An input
-without a future is submitted for the task that reads it, and released right after. Neither it nor a
-result that this process has is to run for its own sake: such a row is *delivered*, and runs only
-when the scheduler needs it for another task.
+without a future is submitted for the task that reads it, and released right after. If it or that
+task has finished it is not to run for its own sake, and neither is a task whose result is here:
+such a row is *delivered*, and runs only when the scheduler needs it for another task.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 from .recipes import has_recipe, recipe_of
 from .releasing import release
 from .submitting import add_row, close_submissions, submit
-from .tasks import GONE, HELD, KEPT, RELEASED, SENT, FutureState, TaskRecord, is_unreadable
+from .tasks import (
+    FINISHED,
+    GONE,
+    HELD,
+    KEPT,
+    RELEASED,
+    SENT,
+    FutureState,
+    TaskRecord,
+    is_unreadable,
+)
 from .transitions import drop, move
 
 if TYPE_CHECKING:
@@ -28,16 +38,17 @@ def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | N
         None; or an input that failed, because of which the state was not submitted.
     """
     table = core.table.states
-    # Depth first, without recursion: a chain may be a million long.
-    stack: list[tuple[FutureState, TaskRecord | None]] = [(state, None)]
+    # Depth first, without recursion: a chain may be a million long. The last item: it has no
+    # future, and is an input only of tasks that have finished, or has itself.
+    stack: list[tuple[FutureState, TaskRecord | None, bool]] = [(state, None, False)]
     while stack:
-        current, task = stack.pop()
+        current, task, is_done = stack.pop()
         if current.phase == SENT or (current.phase == GONE and current.key in core.temporary):
             continue
         if task is not None:
             if current.phase == GONE:
                 # Not in the table, so nothing else would release it.
-                add_row(core, task, current.key, is_delivered=True)
+                add_row(core, task, current.key, is_delivered=is_done)
                 core.temporary[current.key] = None
             else:
                 is_delivered = current.has_data or is_unreadable(current)
@@ -50,7 +61,8 @@ def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | N
         task = recipe_of(core, current)
         if task is None:
             continue
-        stack.append((current, task))
+        stack.append((current, task, is_done))
+        is_done = is_done or current.status == FINISHED
         for needed in reversed(task.lineage):
             again = table.get(needed.key) if needed.phase == GONE else None
             if again is not None and (again.phase == SENT or has_recipe(again)):
@@ -58,7 +70,7 @@ def submit_with_inputs(core: ClientState, state: FutureState) -> FutureState | N
             if is_doomed(needed):
                 return needed
             if needed.phase in (GONE, HELD, KEPT) and has_recipe(needed):
-                stack.append((needed, None))
+                stack.append((needed, None, is_done or needed.status == FINISHED))
     return None
 
 

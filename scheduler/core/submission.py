@@ -64,7 +64,7 @@ _CIRCLE: Final = (
 class _Batch:
     """The rows of a message that have the same options."""
 
-    __slots__ = ("base", "groups", "n_queued", "push", "task_class")
+    __slots__ = ("base", "groups", "is_delivered", "n_queued", "push", "task_class")
 
     def __init__(
         self,
@@ -75,6 +75,8 @@ class _Batch:
     ) -> None:
         #: by the place of the function
         self.groups = groups
+        #: the client has the results, or waits for others that were made of them
+        self.is_delivered: bool = options.get("delivered", False)
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
         #: of all rows; a row's priority is this and its rank
@@ -188,6 +190,7 @@ def _add_rows(
     alone = client.alone
     task_class, groups, push, base = batch.task_class, batch.groups, batch.push, batch.base
     runnable = bool(task_class.members)
+    is_delivered = batch.is_delivered
     rank = state.next_rank
     dependencies = message.dependencies
     hashes = message.spec_hashes
@@ -197,7 +200,7 @@ def _add_rows(
         task = tasks.get(key)
         if task is not None:
             known.append((task, i))
-            if task.state == ERRED or task.args is None:
+            if task.args is None or (task.state == ERRED and not is_delivered):
                 _start_afresh(state, client, message, task, i, groups[function_of], base | rank)
             continue
         group = groups[function_of]
@@ -211,7 +214,12 @@ def _add_rows(
             task.spec_hash = hashes[i]
         if ranks:
             task.priority = base | min(ranks[i], MAX_RANK)
-        if dependencies and dependencies[i]:
+        if is_delivered:
+            task.delivered = True
+            state.counters.n_released += 1
+            if dependencies and dependencies[i]:
+                link(state, task, dependencies[i], is_ranked=bool(ranks), is_delivered=True)
+        elif dependencies and dependencies[i]:
             state.counters.n_released += 1
             link(state, task, dependencies[i], is_ranked=bool(ranks))
         elif runnable:
@@ -299,10 +307,11 @@ def link(
     dependency_keys: list[str],
     *,
     is_ranked: bool = False,
+    is_delivered: bool = False,
 ) -> None:
     """Tie a new task to its dependencies, put it behind the last of them, and start it.
 
-    One that `is_ranked` keeps its own place.
+    One that `is_ranked` keeps its own place. One that `is_delivered` is not started.
     """
     tasks = state.tasks
     dependencies: dict[SchedulerTask, None] = {}
@@ -333,6 +342,8 @@ def link(
             dependency.dependents = {task: None}
         else:
             dependency.dependents[task] = None
+    if is_delivered:
+        return
     activate(state, task)
     if state.claims:
         claims.take_all(state, [dependency.key for dependency in unknown])
@@ -412,11 +423,26 @@ def _on_known(
             send_erred(state, client, [task.key], key_conflict(task.key))
             continue
         want(client, task)
-        task.delivered = False  # this client may not have got it, in an earlier session
-        if task.state == RELEASED:
-            activate(state, task)
+        if is_delivered(message, row):
+            # Only if it is released does the flag hold back anything.
+            task.delivered = task.delivered or task.state == RELEASED
+        else:
+            task.delivered = False  # this client may not have got it, in an earlier session
+            if task.state == RELEASED:
+                activate(state, task)
         shared.append(task.key)
     send_states(state, client, shared)
+
+
+def is_delivered(message: m.SubmitTasks, row: int) -> bool:
+    """Return whether a task is not to run before another one needs it."""
+    options = message.options
+    if not options:
+        return False
+    delivered: bool = options[message.option_of[row] if message.option_of else 0].get(
+        "delivered", False
+    )
+    return delivered
 
 
 def run_again(state: SchedulerState, task: SchedulerTask) -> None:

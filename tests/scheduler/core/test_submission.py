@@ -459,3 +459,51 @@ def test_a_rank_beyond_the_largest_stays_in_its_generation(board):
     client = board.client()
     board.send(client, graph("a", ranks=[2**62]))
     assert board.task("a").priority == base_priority(0, board.state.generation) | MAX_RANK
+
+
+# --- Delivered: the client has the result, or waits for others that were made of it ---------------
+
+
+def delivered(spec):
+    message = graph(spec)
+    message.options = [{"delivered": True}]
+    return message
+
+
+def test_a_delivered_task_does_not_run_before_another_one_needs_it(board):
+    client, worker = board.client(), board.worker()
+    assert board.send(client, delivered("a")) == {}
+    assert board.send(client, delivered(":a -> b")) == {}
+    assert board.states("a", "b") == ["released", "released"]
+    out = board.send(client, graph(":b -> c"))
+    assert [key for key in "abc" if board.where(key) == worker] == ["a", "b", "c"]
+    assert list(out) == [worker]
+
+
+def test_a_delivered_task_is_forgotten_when_it_is_released_and_kept_as_lineage(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, delivered("a"), graph("a -> b"))
+    board.finish(worker, "a")
+    board.finish(worker, "b")
+    board.send(client, delivered("x"), m.ReleaseKeys(keys=["a", "x"]))
+    assert "x" not in board.state.tasks
+    assert board.states("a", "b") == ["released", "memory"]
+
+
+def test_a_known_task_is_not_changed_by_a_delivered_row(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, graph("a b"))
+    board.finish(worker, "a")
+    out = board.send(bob, delivered("a b"))
+    assert sent_keys(out, bob, m.KeysInMemory) == ["a"]
+    assert sent_keys(out, bob, m.KeysPending) == ["b"]
+    assert board.states("a", "b") == ["memory", "processing"]
+
+
+def test_a_task_that_another_client_waits_for_runs_although_it_is_delivered_to_one(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker()
+    board.send(alice, delivered("a"))
+    board.send(bob, graph("a"))
+    assert board.where("a") == worker
