@@ -112,19 +112,21 @@ class _WorkerLine:
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `Handler`."""
         for message in settle_unknown(connection, messages):
-            if isinstance(message, Unsupported) and message.request in self.asked:
-                del self.asked[message.request]
-                reason = "its release of weft does not know the request; install the same release"
-                self._lines._on_failed(self.address, message.request, reason)
-                continue
-            if not isinstance(message, KeysData) or message.request not in self.asked:
+            if (
+                not isinstance(message, (KeysData, Unsupported))
+                or message.request not in self.asked
+            ):
                 _log.warning("%s sent data that was not requested", self.address)
                 self.close("it sent data that was not requested")
                 return
             del self.asked[message.request]
             if not self.asked:
                 self._watch()
-            self._lines._on_answer(self.address, message)
+            if isinstance(message, Unsupported):
+                reason = "its release of weft does not know the request; install the same release"
+                self._lines._on_failed(self.address, message.request, reason)
+            else:
+                self._lines._on_answer(self.address, message)
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`; requests are small."""

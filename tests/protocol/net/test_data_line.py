@@ -11,7 +11,7 @@ from weft.protocol.net import data_line
 from weft.protocol.net.data_line import DataLines
 from weft.protocol.net.deadline import within
 from weft.protocol.wire.handshake import Role
-from weft.protocol.wire.messages import GetData, KeysData
+from weft.protocol.wire.messages import GetData, KeysData, Unsupported
 
 
 class Port(End):
@@ -213,6 +213,31 @@ def test_data_that_was_not_asked_for_ends_the_line(run, tmp_path, message):
         server.connections[0].send([message])
         await asker.until(lambda: asker.failures)
         assert asker.failures == [(1, "it sent data that was not requested")]
+        await asker.lines.close()
+        await server.listener.close()
+
+    run(main())
+
+
+class EarlierPort(Port):
+    """A data port of a release that does not know the request."""
+
+    def on_messages(self, connection, messages):
+        End.on_messages(self, connection, messages)
+        for message in messages:
+            connection.send([Unsupported(unknown_code=GetData.code, request=message.request)])
+
+
+def test_a_request_that_the_worker_does_not_know_fails_and_the_line_stays(run):
+    async def main():
+        server, address = await started("tcp://127.0.0.1:0", EarlierPort)
+        asker = Asker()
+        for request in (1, 2):
+            asker.lines.ask(address, request, ["k"])
+            await asker.until(lambda n=request: len(asker.failures) >= n)
+        assert [request for request, _ in asker.failures] == [1, 2]
+        assert all("install the same release" in reason for _, reason in asker.failures)
+        assert len(server.ends) == 1
         await asker.lines.close()
         await server.listener.close()
 
