@@ -144,8 +144,17 @@ async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: 
     security = Security(_TOKEN, _CLUSTER_ID)
     loop = asyncio.get_running_loop()
     connections: list[Connection] = []
+    beats: list[asyncio.Task[None]] = []
     start_cpu = _cpu_s(process)
-    for i in range(n_workers):
+
+    async def beat(i: int, connection: Connection) -> None:
+        await asyncio.sleep(HEARTBEAT_S * i / n_workers)
+        while True:
+            facts = {"tasks": 0, "ready": 0, "rss": 50_000_000 + i, "cpu": 0.1}
+            connection.send([m.Heartbeat(facts=facts)])
+            await asyncio.sleep(HEARTBEAT_S)
+
+    async def join(i: int) -> None:
         peer = _Peer()
         connection = await connect(
             address,
@@ -157,16 +166,11 @@ async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: 
         connection.send([worker_hello(i)])
         await peer.welcomed
         connections.append(connection)
+        beats.append(asyncio.ensure_future(beat(i, connection)))
+
+    for start in range(0, n_workers, 50):
+        await asyncio.gather(*map(join, range(start, min(start + 50, n_workers))))
     joined_s = _cpu_s(process) - start_cpu
-
-    async def beat(i: int, connection: Connection) -> None:
-        await asyncio.sleep(HEARTBEAT_S * i / n_workers)
-        while True:
-            facts = {"tasks": 0, "ready": 0, "rss": 50_000_000 + i, "cpu": 0.1}
-            connection.send([m.Heartbeat(facts=facts)])
-            await asyncio.sleep(HEARTBEAT_S)
-
-    beats = [asyncio.ensure_future(beat(i, c)) for i, c in enumerate(connections)]
     await asyncio.sleep(HEARTBEAT_S)
     start_s, start_cpu = loop.time(), _cpu_s(process)
     await asyncio.sleep(seconds)
