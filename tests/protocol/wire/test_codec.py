@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.protocol.strategies import CLASSES, any_message, messages_of
 from weft.protocol.errors import LocalProtocolError, RemoteProtocolError, StaleEpoch
+from weft.protocol.wire import codec
 from weft.protocol.wire.codec import (
     MAX_CONTAINERS,
     MAX_VALUES,
@@ -93,6 +94,18 @@ def test_every_message_arrives_as_it_was_sent(cls: type[Message], data: st.DataO
 @given(st.lists(any_message, max_size=6))
 def test_messages_arrive_in_order(sent: list[Message]) -> None:
     assert [fields(m) for m in exchange(sent)] == [fields(m) for m in sent]
+
+
+@settings(max_examples=100)
+@given(st.lists(any_message, min_size=1, max_size=6))
+def test_a_frame_of_a_few_short_messages_has_the_bytes_of_any_frame(sent: list[Message]) -> None:
+    def frames() -> list[list[bytes]]:
+        return [[bytes(part) for part in frame] for frame in encode_frames(sent, 1, 2, 3, 4)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "_FEW", 0)
+        expected = frames()
+    assert frames() == expected
 
 
 def joined(parts: Sequence[Message]) -> list[Any]:
