@@ -1,15 +1,19 @@
-"""Threads that write to a connection past its event loop, on every kind of address and loop."""
+"""Threads that use a connection past its event loop, on every kind of address and loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.protocol.transport_kit import End, Run, Server, dial
-from weft.protocol.errors import CommClosed, LocalProtocolError
+from weft.protocol.errors import CommClosed, LocalProtocolError, RemoteProtocolError
+from weft.protocol.net.stream import StreamConnection
 from weft.protocol.net.transport import Connection
+from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import GetData, Heartbeat, KeysData
 from weft.protocol.wire.payload import Payload
 
@@ -170,3 +174,120 @@ def test_a_thread_may_send_while_the_other_end_closes(run: Run, stream_address: 
 
     if not stream_address.startswith("tls:"):
         run(main())
+
+
+# --- Reading --------------------------------------------------------------------------------------
+
+
+async def lent(server: Server, address: str) -> tuple[Connection, End]:
+    """A connection whose reading is lent, to a server that echoes."""
+    end = End()
+    connection = await dial(await server.start(address), end)
+    connection.allow_bypass()
+    assert connection.lend_reading() == (not address.startswith("tls:"))
+    return connection, end
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def plain_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "tcp://127.0.0.1:0" if request.param == "tcp" else f"unix://{tmp_path}/socket"
+
+
+async def in_thread(call: Callable[..., bool], *args: object) -> bool:
+    return await asyncio.get_running_loop().run_in_executor(None, call, *args)
+
+
+def test_a_thread_receives_while_the_reading_is_lent(run: Run, plain_address: str) -> None:
+    async def main() -> None:
+        server = Server()
+        connection, end = await lent(server, plain_address)
+        threads: list[int] = []
+        on_messages = end.on_messages
+
+        def note(connection: Connection, messages: list[Message]) -> None:
+            threads.append(threading.get_ident())
+            on_messages(connection, messages)
+
+        end.on_messages = note  # type: ignore[method-assign]
+        for number in range(3):
+            connection.send([ask(number)])
+            assert await in_thread(connection.receive, 20.0)
+            assert end.messages == [ask(n) for n in range(number + 1)]
+        assert len(threads) == 3
+        assert threading.get_ident() not in threads
+        assert await in_thread(connection.receive, 0.0)  # nothing has come
+        connection.take_reading_back()
+        connection.send([ask(9)])
+        assert (await end.got(4))[-1] == ask(9)
+        await server.listener.close()
+
+    run(main())
+
+
+def test_connections_without_a_bypass_do_not_lend_their_reading(run: Run) -> None:
+    async def main() -> None:
+        server = Server()
+        connection, end = await lent(server, "tls://127.0.0.1:0")
+        connection.send([ask(1)])
+        assert await end.got(1) == [ask(1)]
+        await server.listener.close()
+
+    run(main())
+
+
+def test_a_long_frame_and_the_end_are_left_to_the_loop(run: Run, plain_address: str) -> None:
+    async def main() -> None:
+        server = Server()
+        connection, end = await lent(server, plain_address)
+        blob = Payload(b"", [bytes(8 << 20)])
+        big = KeysData(request=1, keys=["a"], results=[blob], missing=[])
+        connection.send([big])
+        while await in_thread(connection.receive, 20.0):
+            pass
+        connection.take_reading_back()
+        assert await end.got(1) == [big]
+        assert connection.lend_reading()
+        server.connections[0].abort()
+        while await in_thread(connection.receive, 20.0):
+            pass
+        assert not end.errors
+        connection.take_reading_back()
+        assert isinstance(await end.closed(), CommClosed)
+        assert not connection.receive(20.0)
+        await server.listener.close()
+
+    run(main())
+
+
+def test_a_thread_that_receives_is_interrupted(run: Run, plain_address: str) -> None:
+    async def main() -> None:
+        server = Server()
+        connection, end = await lent(server, plain_address)
+        waiting = asyncio.ensure_future(in_thread(connection.receive, 1000.0))
+        await asyncio.sleep(0)
+        connection.interrupt()
+        assert await waiting
+        connection.interrupt()  # of the next one
+        assert await in_thread(connection.receive, 1000.0)
+        waiting = asyncio.ensure_future(in_thread(connection.receive, 1000.0))
+        connection.abort()
+        await end.closed()
+        await waiting
+        await server.listener.close()
+
+    run(main())
+
+
+def test_a_frame_that_is_none_ends_the_connection(run: Run, plain_address: str) -> None:
+    async def main() -> None:
+        server = Server()
+        connection, end = await lent(server, plain_address)
+        accepted = server.connections[0]
+        assert isinstance(accepted, StreamConnection)
+        assert accepted._transport is not None
+        accepted._transport.write(b"no frame of weft, but a text that is long enough")
+        assert not await in_thread(connection.receive, 20.0)
+        assert isinstance(await end.closed(), RemoteProtocolError)
+        await server.listener.close()
+
+    run(main())
