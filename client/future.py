@@ -26,7 +26,7 @@ class Future:
     """The result of a task, which may not have finished yet.
 
     Made by `Client.submit` and `Client.map`. In an asynchronous client `result`, `exception`,
-    `traceback` and `cancel` return awaitables; a future can be awaited in any client.
+    `traceback`, `attempts` and `cancel` return awaitables; a future can be awaited in any client.
     """
 
     __slots__ = ("__weakref__", "_engine", "_is_released", "_state")
@@ -159,6 +159,17 @@ class Future:
     async def _traceback_async(self, timeout_s: float | None) -> Any:
         error = await self._exception_async(timeout_s)
         return None if error is None else error.__traceback__
+
+    def attempts(self) -> Any:
+        """Return how the attempts to run the task ended: `[(worker, end), ...]`, oldest first.
+
+        The scheduler remembers attempts that raised or whose worker died, of the latest 10 000
+        such tasks, and where the result is now. An attempt under way is not listed.
+        """
+        from .attempts import attempts_of
+
+        self._check_usable()
+        return attempts_of(self._engine, self._state.key)
 
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         """Call `fn(self)` when the future is done, in a thread of the client.

@@ -1,0 +1,36 @@
+"""How the attempts of a task ended: the answer to `Future.attempts`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .asking import ask, ask_blocking
+from .shell.engine import Engine
+
+
+class AttemptEnd(NamedTuple):
+    """One attempt to run a task."""
+
+    worker: str  #: its name
+    end: str  #: how it ended: "finished", "raised ValueError: ...", "the worker died: ..."
+
+
+def attempts_of(engine: Engine, key: str) -> Any:
+    """Return the attempts of a task that have ended; an awaitable in an asynchronous client."""
+    if engine.is_asynchronous:
+        return _attempts_async(engine, key)
+    found: list[AttemptEnd] = []
+    for info in ask_blocking(engine, "attempts", {"keys": [key]}):
+        found += _read(info)
+    return found
+
+
+async def _attempts_async(engine: Engine, key: str) -> list[AttemptEnd]:
+    found: list[AttemptEnd] = []
+    async for info in ask(engine, "attempts", {"keys": [key]}):
+        found += _read(info)
+    return found
+
+
+def _read(info: dict[str, Any]) -> list[AttemptEnd]:
+    return [AttemptEnd(*end) for _, ends in info["attempts"] for end in ends]
