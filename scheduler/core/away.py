@@ -65,8 +65,9 @@ def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
     state.deadlines.cancel(ws.away_due)
     ws.last_progress = state.now
     state.touched[ws] = None
-    for other in state.workers.values():
-        other.unreachable.pop(ws, None)
+    for other in ws.unreachable_from:
+        del other.unreachable[ws]
+    ws.unreachable_from.clear()
     for request, asked in state.relay_workers.items():
         if asked is ws:
             keys = state.relays[request].waiting_for[request]

@@ -159,6 +159,17 @@ def test_a_client_s_report_about_an_away_worker_is_answered_when_it_is_back(boar
     assert sent_keys(board.out, client, m.KeysInMemory) == ["a"]
 
 
+def test_a_worker_that_is_back_is_no_longer_noted_as_out_of_reach(board):
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"]))
+    board.finish(worker, "a", blob=None)
+    attempt = board.attempt("a")
+    board.send(other, m.KeysMissing(keys=["a"], holder="tcp://w", unreachable=True))
+    board.close(worker)
+    board.come_back("w", held={"a": attempt})
+    assert not board.state.workers_by_id["id of other"].unreachable
+
+
 def test_a_relayed_fetch_waits_for_an_away_worker(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
