@@ -42,6 +42,7 @@ from ..protocol.net.transport import Listener, listen
 from ..protocol.net.unfinished import UnfinishedFrames
 from ..protocol.trust.security import Security
 from ..protocol.wire.handshake import Role
+from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, Welcome
 from .answering import answer_of_process
@@ -155,6 +156,8 @@ class SchedulerServer:
         state = SchedulerState(
             epoch,
             expected=config.expected,
+            # From the token of an admin: peers with another one cannot make proofs.
+            epoch_key=hkdf_sha256(config.security.token, salt=b"weft epoch", info=b""),
             client_lease_s=config.client_lease_s,
             heartbeat_s=config.heartbeat_s,
             allowed_deaths=config.allowed_deaths,

@@ -32,7 +32,16 @@ from ..errors import (
 from ..trust.security import Security
 from ..wire.handshake import Role
 from ..wire.message import Message, Unknown
-from ..wire.messages import Bye, Heartbeat, Refused, Unsupported, Welcome
+from ..wire.messages import (
+    Bye,
+    Heartbeat,
+    Refused,
+    RegisterClient,
+    RegisterSupervisor,
+    RegisterWorker,
+    Unsupported,
+    Welcome,
+)
 from ..wire.session import (
     Abandon,
     Action,
@@ -181,6 +190,8 @@ class SessionRunner:
         #: The address of the last connection, and its source; "" before the first one.
         self.address = ""
         self.security: Security | None = None
+        #: Shows a scheduler which epoch this process has seen.
+        self._epoch_proof = ""
         #: The current connection; None between two of them.
         self._line: _SessionLine | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -265,6 +276,8 @@ class SessionRunner:
             assert self._line is not None
             assert self._line.connection is not None
             first = self._owner.registration(action.number, action.last_epoch)
+            if isinstance(first, (RegisterClient, RegisterSupervisor, RegisterWorker)):
+                first.epoch_proof = self._epoch_proof
             try:
                 self._line.connection.send([first])
             except LocalProtocolError as error:  # what the process is called, for instance
@@ -388,6 +401,7 @@ class SessionRunner:
             return []
         connection.wire.epoch, connection.wire.session = first.epoch, first.session
         line.is_welcomed = True
+        self._epoch_proof = first.epoch_proof
         # The `Session` comes first: the owner may end the session at once, or raise.
         outage = self.session.outage
         assert outage is not None

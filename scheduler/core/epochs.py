@@ -8,6 +8,7 @@ peer has seen.
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -72,6 +73,20 @@ def _keep_members(state: SchedulerState) -> None:
         workers.update(dict.fromkeys(state.expected.worker_ids))
         clients.update(dict.fromkeys(state.expected.client_ids))
     state.after.append(KeepMembers(Members(tuple(workers), tuple(clients))))
+
+
+def proof_of(key: bytes, epoch: int) -> str:
+    """Return the proof that a scheduler of the cluster had this epoch; "" without a key.
+
+    Peers get it with the welcome and show it to the next scheduler. Only schedulers have the key,
+    so no worker can make a scheduler give way to one that there never was.
+    """
+    return hmac.digest(key, b"epoch %d" % epoch, "sha256").hex() if key else ""
+
+
+def is_proved(key: bytes, epoch: int, proof: str) -> bool:
+    """Return whether a peer has shown that there was this epoch; without a key it is believed."""
+    return not key or hmac.compare_digest(proof.encode(), proof_of(key, epoch).encode())
 
 
 def next_epoch(clock_ns: int, *known: int) -> int:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
+from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted
 from . import claims, phases
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
-from .epochs import note_members
+from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .passing import end_questions_of, end_questions_to
@@ -45,8 +46,19 @@ SIZE_PAUSE_S: Final = 0.05
 def on_register(state: SchedulerState, peer: int, message: Registration) -> bool:
     """Open a session with the first message of a peer; False if it is refused."""
     if message.last_epoch > state.epoch:
-        phases.meet_later_epoch(state, message.last_epoch)
-        state.refuse(peer, "")
+        # An admin may stop the cluster anyway.
+        if state.levels[peer] is Level.ADMIN or is_proved(
+            state.epoch_key, message.last_epoch, message.epoch_proof
+        ):
+            phases.meet_later_epoch(state, message.last_epoch)
+            state.refuse(peer, "")
+        else:
+            _refuse_politely(
+                state,
+                peer,
+                f"this peer claims to have seen epoch {message.last_epoch}, above {state.epoch}, "
+                "without the proof that a scheduler of this cluster has sent with it",
+            )
         return False
     pythons = _other_python(state, peer, message)
     if pythons is not None:
@@ -79,6 +91,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
             session=session,
             heartbeat_ms=int(state.heartbeat_s * 1000),
             facts=dict(state.facts),
+            epoch_proof=proof_of(state.epoch_key, state.epoch),
         ),
     )
     if isinstance(message, m.RegisterWorker):

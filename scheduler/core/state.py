@@ -190,9 +190,12 @@ class SchedulerState:
         max_idle_functions: int = 64,
         max_outbox_nbytes: int = 256 << 20,
         expected: Members | None = None,
+        epoch_key: bytes = b"",
         away_s: float = 5.0,
     ) -> None:
         self.epoch = epoch
+        #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
+        self.epoch_key = epoch_key
         #: the members of the last epoch, as far as they are on record
         self.expected = expected or Members()
         #: when the last `KeepMembers` was put out, and when the next one is due; None = no worker

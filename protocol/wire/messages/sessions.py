@@ -14,6 +14,7 @@ class RegisterClient(Message):
     session: Number
     last_epoch: Number
     facts: Facts
+    epoch_proof: Text = ""  #: of the welcome of `last_epoch`
 
 
 @message(2)
@@ -30,6 +31,7 @@ class RegisterWorker(Message):
     resources: Amounts
     supervisor_id: Text  #: '' = this worker has no supervisor
     facts: Facts
+    epoch_proof: Text = ""  #: of the welcome of `last_epoch`
 
 
 @message(3)
@@ -40,6 +42,7 @@ class RegisterSupervisor(Message):
     session: Number
     last_epoch: Number
     facts: Facts
+    epoch_proof: Text = ""  #: of the welcome of `last_epoch`
 
 
 @message(4)
@@ -50,6 +53,7 @@ class Welcome(Message):
     session: Number
     heartbeat_ms: Number  #: send a heartbeat at least this often
     facts: Facts
+    epoch_proof: Text = ""  #: shows another scheduler of the cluster that there was this epoch
 
 
 @message(5)

@@ -169,6 +169,31 @@ def test_a_scheduler_of_a_lower_epoch_is_refused_and_another_one_waited_for(run,
     run(main())
 
 
+def test_the_proof_of_an_epoch_is_shown_to_the_next_scheduler(run, tmp_path):
+    proofs = []
+
+    class Proving(Scheduler):
+        answer = Welcome(epoch=7, session=1, heartbeat_ms=50, facts={}, epoch_proof="proof of 7")
+
+        def on_messages(self, connection, messages):
+            proofs.extend(m.epoch_proof for m in messages if isinstance(m, RegisterClient))
+            super().on_messages(connection, messages)
+
+    async def main():
+        server = Server(Proving)
+        owner = Owner()
+        runner = runner_for(owner, await server.start(f"unix://{tmp_path}/s", security=PLAIN))
+        runner.start()
+        await owner.until("welcome")
+        server.connections[0].close()
+        await owner.until("welcome", 2)
+        assert proofs == ["", "proof of 7"]
+        await runner.leave("enough", 5.0)
+        await server.listener.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_final", [True, False])
 def test_a_refusal_is_typed_and_ends_the_attempts_if_the_policy_calls_it_final(
     run, tmp_path, is_final

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from weft.scheduler.core.epochs import STEP_NS, KeepMembers, Members, next_epoch
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import ROLE_LEVELS, Role
+from weft.protocol.wire.levels import Level
+from weft.scheduler.core.epochs import (
+    STEP_NS,
+    GiveWay,
+    KeepMembers,
+    Members,
+    is_proved,
+    next_epoch,
+    proof_of,
+)
 
 from ..builders import Board
 
@@ -33,3 +46,54 @@ def test_changed_members_are_put_out_with_a_tick_but_at_most_once_per_second():
     assert members(board) == [Members(("id of w",), ("alice", "bob"))]
     board.tick(5.0)
     assert members(board) == []
+
+
+def test_a_proof_is_of_one_epoch_and_one_key():
+    proof = proof_of(b"key", 7)
+    assert is_proved(b"key", 7, proof)
+    for key, epoch, shown in (
+        (b"key", 8, proof),
+        (b"other", 7, proof),
+        (b"key", 7, "é"),
+        (b"key", 7, ""),
+    ):
+        assert not is_proved(key, epoch, shown)
+    assert proof_of(b"", 7) == ""
+    assert is_proved(b"", 7, "anything")  # a scheduler without a key believes each claim
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SUPERVISOR])
+def test_a_later_epoch_without_its_proof_is_refused_and_disturbs_nothing(role):
+    board = Board(epoch_key=b"key")
+    board.state.next_attempt += 1
+    registrations = {
+        Role.CLIENT: m.RegisterClient(client_id="c", name="c", session=1, last_epoch=9, facts={}),
+        Role.WORKER: m.RegisterWorker(
+            worker_id="w",
+            name="w",
+            session=1,
+            last_epoch=9,
+            address="tcp://w",
+            nthreads=1,
+            memory_limit=0,
+            resources={},
+            supervisor_id="",
+            facts={},
+        ),
+        Role.SUPERVISOR: m.RegisterSupervisor(supervisor_id="s", session=1, last_epoch=9, facts={}),
+    }
+    message = registrations[role]
+    for level, proof, is_believed in (
+        (ROLE_LEVELS[role], "", False),
+        (ROLE_LEVELS[role], proof_of(b"key", 7), False),
+        (ROLE_LEVELS[role], proof_of(b"key", 9), True),
+        (Level.ADMIN, "", True),
+    ):
+        message.epoch_proof = proof
+        peer = board.connect(role, level)
+        board.send(peer, message)
+        assert any(isinstance(action, GiveWay) for action in board.actions) == is_believed
+        if not is_believed:
+            (refused,) = board.out[peer]
+            assert isinstance(refused, m.Refused)
+            assert "without the proof" in refused.reason
