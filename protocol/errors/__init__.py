@@ -504,7 +504,11 @@ class WorkerStartTimeout(WeftError, TimeoutError):
 
 
 class TakenOver(WeftError):
-    """Another scheduler of the cluster has taken over, so this one has ended."""
+    """Another scheduler of the cluster has taken over, so this one has ended.
+
+    Clients and workers go on with the other one. If it was not meant to run, stop it and start this
+    one again.
+    """
 
 
 class InternalError(WeftError):

@@ -28,6 +28,7 @@ EXAMPLES = [
     errors.NotPermitted("shutdown()", "admin", "client"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
     errors.UnsupportedRequest("this question", "the scheduler"),
+    errors.TakenOver("a later scheduler runs"),
     errors.CommError("no route to host", "tcp://a:1"),
     errors.CommClosed(),
     errors.CommClosed("reset by peer", "tcp://a:1"),
