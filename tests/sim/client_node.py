@@ -430,8 +430,8 @@ class ClientNode:
                 assert self.world.now > sim.plan.heartbeat * MISSED_HEARTBEATS, why
             else:
                 released = any(key in sim.released for key in spec.ancestors)
-                # A new scheduler, and one at which the lease ended, does not have finished tasks.
-                forgot = sim.n_restarts or sim.scheduler.core.counters.clients_expired
+                # A scheduler at which the lease ended does not have finished tasks.
+                forgot = sim.scheduler.core.counters.clients_expired
                 borrowed = future.is_borrowed or any(
                     f.is_borrowed and f.spec.key in spec.ancestors for f in self.futures
                 )
