@@ -111,3 +111,26 @@ def test_a_program_goes_on_and_no_finished_call_runs_again(tmp_path):
         # What had finished, and what was running, was not run again.
         assert {name: n for name, n in after.items() if n > 1} == {}
         assert before.keys() <= after.keys()
+
+
+def test_small_results_outlive_the_scheduler_and_all_workers(tmp_path):
+    path = tmp_path / "calls"
+    n = 20
+    with (
+        scheduler(folder=tmp_path) as started,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        with daemon("worker", "--nworkers", "1", folder=tmp_path) as workers:
+            numbers = client.map(small, [str(path)] * n, range(n))
+            assert client.gather(numbers, timeout=60) == [*range(n)]
+            for process in workers.family():
+                process.kill()
+            workers.process.wait(30)
+        before = calls(path)
+        restarted(started, real_pid(started))
+        with daemon("worker", "--nworkers", "1", folder=tmp_path):
+            data = [b"."] * n
+            pairs = client.map(joined, [str(path)] * n, data, numbers, range(n))
+            assert client.gather(pairs, timeout=120) == [(46, i) for i in range(n)]
+        after = calls(path)
+        assert {name: after[name] for name in before} == dict(before)
