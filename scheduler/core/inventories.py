@@ -38,6 +38,7 @@ from .tasks import (
 from .transitions import (
     ACTIVE,
     abandon,
+    assigned_behind,
     drop_attempt,
     enqueue,
     err,
@@ -45,6 +46,7 @@ from .transitions import (
     note_attempt_ended,
     release_unneeded,
     stop_waiting,
+    take_back,
     take_back_from,
 )
 
@@ -253,7 +255,13 @@ def finish(
     state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt: int, nbytes: int
 ) -> None:
     """Move a task to memory, because a worker turns out to hold its result."""
+    behind: list[SchedulerTask] = []
     if task.state == PROCESSING and (task.worker is not ws or task.attempt != attempt):
+        assert task.worker is not None
+        # They would wait there for this attempt, which is dropped.
+        behind += assigned_behind([task], task.worker)
+        for other in behind:
+            abandon(state, other)
         abandon(state, task)
     was_active = task.state in ACTIVE
     delivered = task.delivered
@@ -274,6 +282,7 @@ def finish(
                 enqueue(state, dependent)
             else:
                 state.ahead[dependent] = None
+    take_back(state, behind)
     unneeded: list[SchedulerTask] = []
     if was_active:
         stop_waiting(task, unneeded)

@@ -405,7 +405,9 @@ def _start_afresh(
 def _is_conflict(message: m.SubmitTasks, task: SchedulerTask, row: int) -> bool:
     if not message.spec_hashes or not task.spec_hash:
         return False
-    return message.spec_hashes[row] != task.spec_hash
+    # A client that holds a future of a named key need not know its hash.
+    known, claimed = task.spec_hash, message.spec_hashes[row]
+    return m.NO_HASH not in (known, claimed) and known != claimed
 
 
 def _on_known(
@@ -528,9 +530,10 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
 
 def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
     """Return whether a task has the wanted name, but another content."""
-    if not message.spec_hashes or not task.spec_hash or message.spec_hashes[row] == m.NO_HASH:
+    if not message.spec_hashes or not task.spec_hash:
         return False
-    return message.spec_hashes[row] != task.spec_hash
+    known, claimed = task.spec_hash, message.spec_hashes[row]
+    return m.NO_HASH not in (known, claimed) and known != claimed
 
 
 def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKeys) -> None:

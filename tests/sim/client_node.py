@@ -413,8 +413,7 @@ class ClientNode:
         self.world.probes[f"failure {kind}"] += 1
         why = f"{state!r} failed with {state.failure}: there was no reason for it"
         if kind == "exception":
-            # A task without recipe has no retries: its client came back after its failure.
-            assert culprit in spec.culprits or (sim.n_restarts and sim.n_raised.get(culprit)), why
+            assert culprit in spec.culprits, why
         elif kind == "worker-died":
             assert culprit in spec.ancestors, why
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why

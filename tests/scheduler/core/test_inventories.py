@@ -206,6 +206,20 @@ def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(
     assert not board.state.twins
 
 
+def test_what_was_assigned_behind_an_attempt_that_a_kept_result_ends_is_placed_again(board):
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    first = board.attempt("a")
+    board.close(worker)
+    board.pass_time(6.0)
+    board.send(client, graph(":a -> b"))
+    ahead = board.attempt("b")
+    assert (board.where("a"), board.where("b")) == (other, other)
+    board.come_back("w", held={"a": first})
+    assert board.states("a", "b") == ["memory", "processing"]
+    assert board.attempt("b") != ahead
+
+
 def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
     client, worker, other = board.client(), board.worker("w"), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
