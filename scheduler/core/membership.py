@@ -24,8 +24,8 @@ from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .recovery import count_death, lose_worker, notify_workers_of_loss
 from .refusals import forget_refusal, remember_refusal
-from .submission import unwant
 from .transitions import release_unneeded
+from .wants import unwant
 
 if TYPE_CHECKING:
     from .state import SchedulerState

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
-from . import claims, inventories, submission
+from . import claims, inventories, submission, wants
 from .eligibility import fill_class
 from .peers import ClientHandle
 from .tasks import (
@@ -87,10 +87,10 @@ def want(state: SchedulerState, client: ClientHandle, key: str, spec_hash: bytes
     if not can_make(state, key, spec_hash):
         return False
     task = make(state, key, spec_hash)
-    submission.want(client, task)
+    wants.want(client, task)
     start(state, task)
     if task.state == NO_WORKER and state.recovery is None:
-        submission.unwant(client, task)
+        wants.unwant(client, task)
         release_unneeded(state, [task])
         return False
     return True
@@ -164,7 +164,7 @@ def forget_unknown(state: SchedulerState) -> int:
         n_lost += bool(task.wanted_by)
         for client in task.wanted_by:
             by_client.setdefault(client, []).append(task.key)
-            submission.unwant(client, task)
+            wants.unwant(client, task)
         if task.n_waiters:
             err(state, task, data_lost(task.key, _UNKNOWN))
         else:

@@ -55,6 +55,7 @@ from . import (
     phases,
     relays,
     submission,
+    wants,
 )
 from .counters import Counters
 from .deadlines import Deadline, Deadlines
@@ -366,9 +367,9 @@ class SchedulerState:
         self._handlers: dict[Role, dict[type[Message], Callable[..., None]]] = {
             Role.CLIENT: {
                 m.SubmitTasks: submission.on_submit,
-                m.WantKeys: submission.on_want,
-                m.ReleaseKeys: submission.on_release,
-                m.ReleaseOthers: submission.on_release_others,
+                m.WantKeys: wants.on_want,
+                m.ReleaseKeys: wants.on_release,
+                m.ReleaseOthers: wants.on_release_others,
                 m.CancelKeys: submission.on_cancel,
                 m.FetchKeys: relays.on_client_fetch,
                 m.ReportMissing: missing.on_report_missing,

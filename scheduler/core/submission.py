@@ -1,4 +1,4 @@
-"""Handles the requests of clients: submit, want, release, cancel.
+"""Handles the submissions of clients, and the end of tasks that they cancel.
 
 The lane for a task without dependencies is fused (create -> queued, no moves through the table),
 because a `map` is made of nothing else; everything unusual about a row (a known key, dependencies,
@@ -25,7 +25,6 @@ from .tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
-    NO_WORKER,
     PROCESSING,
     QUEUED,
     RELEASED,
@@ -46,6 +45,7 @@ from .transitions import (
     revive_function,
     send_erred,
 )
+from .wants import unwant, want
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -460,120 +460,6 @@ def run_again(state: SchedulerState, task: SchedulerTask) -> None:
     for task in failed:
         if task.wanted_by:
             activate(state, task)
-
-
-def want(client: ClientHandle, task: SchedulerTask) -> None:
-    """Note that a client holds a future of the task (again: no effect)."""
-    if task not in client.wants:
-        client.wants[task] = None
-        task.wanted_by = (*task.wanted_by, client) if task.wanted_by else client.alone
-        task.delivered = False
-
-
-def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) -> None:
-    """Record that a client holds futures that it did not submit, or is back; send their states."""
-    unknown = []
-    known = []
-    unlinked = []
-    is_unlinked: dict[SchedulerTask, bool] = {}
-    for i, key in enumerate(message.keys):
-        task = state.tasks.get(key)
-        if task is None:
-            spec_hash = message.spec_hashes[i] if message.spec_hashes else m.NO_HASH
-            if not recipes.want(state, client, key, spec_hash):
-                unknown.append(key)
-                continue
-            task = state.tasks[key]
-        elif _is_other(message, task, i):
-            unknown.append(key)
-            continue
-        if _is_unlinked(task, is_unlinked):
-            unlinked.append(key)
-            continue
-        want(client, task)
-        task.delivered = False
-        if task.state == RELEASED:
-            activate(state, task)
-        if task.state != NO_WORKER or not task.is_without_recipe:
-            known.append(key)  # else it is looked for until the recovery ends
-    send_states(state, client, known)
-    # Until the client submits these anew it has no wish that it could withdraw.
-    _release(state, client, unlinked)
-    if unknown or unlinked:
-        state.send_client(client, m.KeysUnknown(keys=[*unknown, *unlinked]))
-
-
-def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
-    """Return whether a task failed because it, or one before it, was submitted without an input.
-
-    Another client did that, or this one in an earlier session: this client may be able to submit it
-    together with the input. `known` has the answers so far, so that each task is looked at once.
-    """
-    if task.state != ERRED and (task.args is not None or task.is_without_recipe):
-        return False
-    if task not in known:
-        seen = [task]
-        known[task] = False
-        for failed in seen:  # grows while it is walked
-            for dependency in failed.dependencies:
-                is_failed = dependency.state == ERRED or dependency.args is None
-                if is_failed and dependency not in known:
-                    known[dependency] = False
-                    seen.append(dependency)
-        stack = [t for t in seen if t.args is None or any(known.get(d) for d in t.dependencies)]
-        while stack:
-            failed = stack.pop()
-            known[failed] = True
-            stack.extend(d for d in failed.dependents or () if known.get(d) is False)
-    return known[task]
-
-
-def _is_other(message: m.WantKeys, task: SchedulerTask, row: int) -> bool:
-    """Return whether a task has the wanted name, but another content."""
-    if not message.spec_hashes or not task.spec_hash:
-        return False
-    known, claimed = task.spec_hash, message.spec_hashes[row]
-    return m.NO_HASH not in (known, claimed) and known != claimed
-
-
-def on_release(state: SchedulerState, client: ClientHandle, message: m.ReleaseKeys) -> None:
-    """Note that the client's last future of each key is gone."""
-    _release(state, client, message.keys)
-
-
-def on_release_others(
-    state: SchedulerState, client: ClientHandle, message: m.ReleaseOthers
-) -> None:
-    """Release the client's tasks of these names, except those whose content is the given one."""
-    tasks = state.tasks
-    keys = []
-    for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
-        task = tasks.get(key)
-        if task is not None and task.spec_hash and task.spec_hash != spec_hash:
-            keys.append(key)
-    _release(state, client, keys)
-
-
-def _release(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
-    tasks = state.tasks
-    unneeded = []
-    for key in keys:
-        task = tasks.get(key)
-        if task is not None and task in client.wants:
-            unwant(client, task)
-            if not task.wanted_by and not task.n_waiters:
-                unneeded.append(task)
-    unneeded.reverse()  # the work list is a stack: first released, first dropped
-    release_unneeded(state, unneeded)
-
-
-def unwant(client: ClientHandle, task: SchedulerTask) -> None:
-    """Undo `want`."""
-    del client.wants[task]
-    if task.wanted_by is client.alone:
-        task.wanted_by = ()
-    else:
-        task.wanted_by = tuple(c for c in task.wanted_by if c is not client)
 
 
 def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import assignment, completion, placement, submission
+from weft.scheduler.core import assignment, completion, placement, submission, wants
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.peers import ClientHandle, WorkerHandle
 from weft.scheduler.core.priority import base_priority
@@ -69,7 +69,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
         group.task_class.n_tasks += 1
         state.counters.n_released += 1
         state.counters.tasks_submitted += 1
-        submission.want(client, task)
+        wants.want(client, task)
         dependencies = message.dependencies[row] if message.dependencies else []
         if dependencies:
             submission.link(state, task, dependencies, is_ranked=bool(message.ranks))
