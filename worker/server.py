@@ -59,13 +59,13 @@ from .answering import Answering
 from .config import WorkerConfig
 from .context import WorkerContext
 from .core.events import (
-    Ending,
     EndWorker,
     Event,
     Leave,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
+    WorkerEnding,
 )
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
@@ -279,7 +279,7 @@ class WorkerServer:
         try:
             self._end_session()
             if self._executor is not None:
-                self._executor.handle(Ending())
+                self._executor.handle(WorkerEnding())
         except Exception as bug:
             self._fatal = self._fatal or bug
         await self._runner.leave(self._stop_reason, _GOODBYE_S)

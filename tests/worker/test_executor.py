@@ -32,7 +32,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.worker.context import WorkerContext, get_worker
-from weft.worker.core.events import CopiesFetched, Ending, SchedulerSent
+from weft.worker.core.events import CopiesFetched, SchedulerSent, WorkerEnding
 from weft.worker.core.state import WorkerState
 from weft.worker.core.validate import validate
 from weft.worker.executor import Executor
@@ -616,7 +616,7 @@ def test_giving_back_races_with_running_and_nothing_is_lost_or_done_twice(make_b
 def test_stopping_gives_up_unstarted_tasks(bench, gate):
     bench.send(bench.task(pass_gate, "g"), bench.task(inc, 1))
     assert gate.entered.wait(10)
-    bench.executor.handle(Ending())
+    bench.executor.handle(WorkerEnding())
     bench.executor.stop()
     gate.open.set()
     assert bench.executor.join(10)

@@ -47,7 +47,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.session import Outage
 from weft.worker.config import WorkerConfig
-from weft.worker.core.events import Ending
+from weft.worker.core.events import WorkerEnding
 from weft.worker.server import WorkerPolicy, WorkerServer
 
 # ruff: noqa: F811 - fixtures are named as what they give
@@ -162,7 +162,7 @@ async def test_a_bug_in_the_core_ends_the_worker_instead_of_leaving_it_stuck(
     with pytest.raises(InternalError, match="a bug"):
         await asyncio.wait_for(asyncio.shield(cluster.runs[0]), 20)
     monkeypatch.undo()
-    worker.executor.handle(Ending())
+    worker.executor.handle(WorkerEnding())
     assert "a bug of weft ends" in caplog.text
     await scheduler.until(lambda: not scheduler.connections)
 

@@ -19,7 +19,7 @@ from weft.protocol.wire.messages import (
     AttemptsReturned,
     DropFunctions,
 )
-from weft.worker.core.events import Ending, SchedulerLost, SessionOpened
+from weft.worker.core.events import SchedulerLost, SessionOpened, WorkerEnding
 
 KEYS = [f"k{i}" for i in range(9)]
 PEERS = ["tcp://a", "tcp://b", "tcp://c"]
@@ -182,7 +182,7 @@ class Worker(RuleBasedStateMachine):
         assert not hands.state.ready.n
         for task in hands.state.waiting.values():
             assert any(record.state in {"missing", "waiting"} for record in task.inputs)
-        self.listen(hands.handle(Ending()))
+        self.listen(hands.handle(WorkerEnding()))
         assert hands.store == set()
         assert hands.state.fetching.peers == {}
 

@@ -13,7 +13,7 @@ from ...protocol.wire.messages import (
     ReturnAttempts,
     WorkerLeaving,
 )
-from .events import Ending, EndWorker, ForgetFunctions, Leave
+from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
 from .inputs import move_waiters, placeholder, unpin
 from .ready import worst_first
 from .slots import take_back
@@ -111,7 +111,7 @@ def end(state: WorkerState) -> None:
     state.after.append(EndWorker())
 
 
-def on_ending(state: WorkerState, event: Ending) -> None:
+def on_ending(state: WorkerState, event: WorkerEnding) -> None:
     """Forget everything. Tasks that are being executed are cancelled; no other is started."""
     state.owed.clear()
     # Tasks first: their pins on copies, and the placeholders, go with them.

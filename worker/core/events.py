@@ -77,7 +77,7 @@ class SessionOpened:
 
 
 @dataclass(slots=True)
-class Ending:
+class WorkerEnding:
     """The worker ends now: forget everything, and start nothing more."""
 
 
@@ -93,7 +93,7 @@ Event: TypeAlias = (
     | ChunkDone
     | CopiesFetched
     | CopiesNotFetched
-    | Ending
+    | WorkerEnding
     | Leave
     | SchedulerLost
     | SessionOpened

@@ -32,13 +32,13 @@ from .events import (
     ChunkDone,
     CopiesFetched,
     CopiesNotFetched,
-    Ending,
     Event,
     ForgetValues,
     Leave,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
+    WorkerEnding,
 )
 from .fetching import Fetching
 from .ready import ReadyTasks
@@ -145,7 +145,7 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     CopiesFetched: copies.on_fetched,
     CopiesNotFetched: copies.on_fetch_failed,
     Leave: drops.on_leave,
-    Ending: drops.on_ending,
+    WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,
     SessionOpened: inventory.on_session_opened,
 }

@@ -20,7 +20,7 @@ from weft.protocol.wire.messages import (
     Stop,
 )
 from weft.worker.core import fetching
-from weft.worker.core.events import ChunkDone, Ending, ForgetFunctions, SchedulerSent
+from weft.worker.core.events import ChunkDone, ForgetFunctions, SchedulerSent, WorkerEnding
 
 A, B, C = "tcp://a", "tcp://b", "tcp://c"
 
@@ -484,7 +484,7 @@ def test_a_worker_that_ends_forgets_everything_and_reports_nothing():
         assign("5 e <- y", located=[("y", 9, 10, [A])]),
     )
     worker.start()
-    assert worker.handle(Ending()) == []
+    assert worker.handle(WorkerEnding()) == []
     assert worker.state.by_key == {}
     assert worker.state.functions == {}
     assert worker.store == {1}, "the running task uses it"
