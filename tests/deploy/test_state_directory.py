@@ -168,7 +168,7 @@ def test_a_new_directory_of_a_failed_start_is_removed_and_an_old_one_is_not(path
     assert {*files(path)} == {*before}
 
 
-def test_its_default_place_is_the_state_directory_of_the_user(tmp_path):
+def test_default_place_is_the_state_directory_of_the_user(tmp_path):
     assert state_home({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "weft"
     home = {"HOME": str(tmp_path)}
     assert state_home(home) == tmp_path / ".local" / "state" / "weft"

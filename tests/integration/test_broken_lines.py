@@ -21,7 +21,7 @@ LARGE = 100_000
 def noted(path: str, i: int) -> bytes:
     with open(path, "a") as file:
         file.write(f"{i}\n")
-    time.sleep(0.01)
+    time.sleep(0.01)  # workload
     return bytes([i % 256]) * (LARGE if i % 2 else 8)
 
 

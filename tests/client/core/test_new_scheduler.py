@@ -88,7 +88,7 @@ def of(messages, kind):
     return [message for message in messages if isinstance(message, kind)]
 
 
-def test_what_is_pending_is_submitted_at_once_in_order_and_nothing_is_asked(bench):
+def test_pending_tasks_are_submitted_at_once_in_order_and_nothing_is_asked(bench):
     bench.do(bench.task("b"), bench.task("a"), bench.task("c", "b", "a"))
     messages = restart(bench)
     assert [*rows(messages)] == ["b", "a", "c"]
@@ -197,7 +197,7 @@ def test_a_large_result_that_was_fetched_is_submitted_by_its_call(bench):
     assert a.state.has_data
 
 
-def test_what_failed_or_was_cancelled_is_left_out_and_fails_what_reads_it(bench):
+def test_failed_and_cancelled_tasks_are_left_out_and_fail_their_readers(bench):
     a, b, c = bench.task("a"), bench.task("b"), bench.task("c", "a")
     bench.do(a, b, c)
     bench.do(Cancel([b.state]))

@@ -59,7 +59,7 @@ def test_the_file_has_no_name_and_goes_with_its_last_blob(tmp_path, monkeypatch)
     assert psutil.Process().num_fds() == n_before
 
 
-def test_what_cannot_be_written_is_reported(monkeypatch):
+def test_recipes_that_cannot_be_written_are_reported(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
     done = spilling.write(SpillRecipes([record(b"x")]))
     assert done.args is None

@@ -90,7 +90,7 @@ def test_the_pages_come_back_at_their_port(tmp_path):
         assert f"pages    {before.dashboard}" in done.stdout
 
 
-def test_what_is_started_later_is_the_same_cluster_with_a_higher_epoch(tmp_path):
+def test_scheduler_started_later_is_the_same_cluster_with_a_higher_epoch(tmp_path):
     port = free_port()
     options = ("--port", str(port), "--no-restart")
     files, epochs = [], []
@@ -121,7 +121,7 @@ def test_what_is_started_later_is_the_same_cluster_with_a_higher_epoch(tmp_path)
     assert epochs[0] < epochs[1]
 
 
-def test_nobody_is_expected_after_a_shutdown(tmp_path):
+def test_no_member_is_expected_after_a_shutdown(tmp_path):
     state = tmp_path / "state"
     with scheduler("--state-dir", str(state), folder=tmp_path) as started:
         with (

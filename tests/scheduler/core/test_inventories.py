@@ -81,7 +81,7 @@ def test_a_worker_that_is_back_goes_on_with_what_it_has(board):
     assert dropped(board.out, back) == []
 
 
-def test_what_an_inventory_does_not_name_is_not_there(board):
+def test_keys_that_an_inventory_does_not_name_are_not_there(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("lost", "copy"))
     board.finish(worker, "copy", blob=None)
@@ -93,7 +93,7 @@ def test_what_an_inventory_does_not_name_is_not_there(board):
     assert board.state.counters.tasks_recomputed == 1
 
 
-def test_what_is_not_wanted_any_more_is_dropped(board):
+def test_claims_that_are_not_wanted_any_more_are_dropped(board):
     client, worker = board.client(), board.worker(nthreads=2)
     board.send(client, graph("held", "runs"))
     held, runs = board.attempt("held"), board.attempt("runs")
