@@ -237,6 +237,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     note_members(state)
     state.workers_by_address[ws.address] = ws
     state.idle[ws] = None
+    state.lost_workers.pop(ws.worker_id, None)  # it lives: its end is yet to be reported
     forget_refusal(state, ws.name, ws.host)
     state.counters.workers_joined += 1
     state.log(
