@@ -238,7 +238,7 @@ class Engine:
                     timeout = max(timeout - (time.monotonic() - start), 0.0)
                 done = waiter.wait(timeout)
         finally:
-            past_loop.wait_ends(waiter)
+            past_loop.wait_ends()
             if not done:  # also when interrupted
                 self._forget(waiter, operation)
         return done

@@ -46,8 +46,9 @@ class PastLoop:
         self._is_wanted_back = False
         #: Number of waits here, and what it was at the last look of the loop.
         self._n_waits = self._n_waits_seen = 0
-        #: {waiter: None} of all threads that wait.
-        self._waiting: dict[ThreadWaiter, None] = {}
+        #: {thread: its waiter} of all threads that wait. An exception of a signal handler may have
+        #: left one behind, whose place the next wait of that thread takes.
+        self._waiting: dict[int, ThreadWaiter] = {}
         #: Calls that were submitted since the last wait began.
         self._n_submitted = 0
         #: Number of waits in a row that were alone.
@@ -62,14 +63,15 @@ class PastLoop:
 
     def wait_begins(self, waiter: ThreadWaiter, is_single: bool) -> None:
         """Note that a thread waits, for one state or for more."""
-        self._waiting[waiter] = None
+        self._waiting[threading.get_ident()] = waiter
         is_alone = is_single and self._n_submitted <= 1 and len(self._waiting) == 1
         self._streak = self._streak + 1 if is_alone else 0
         self._n_submitted = 0
 
-    def wait_ends(self, waiter: ThreadWaiter) -> None:
+    def wait_ends(self) -> None:
         """Note that it waits no more."""
-        self._waiting.pop(waiter, None)  # none, if it was interrupted in `wait_begins`
+        # None, if it was interrupted in `wait_begins`.
+        self._waiting.pop(threading.get_ident(), None)
 
     def flush(self) -> bool:
         """Hand the queue to the core on this thread; return False if the loop has to do it."""
