@@ -406,7 +406,9 @@ class WorkerServer:
             assert self._answering is not None
             self._answering.on_ask(connection, message)
         elif isinstance(message, Reconciled):
-            logger.info(
+            had_nothing = message.n_kept == message.n_adopted == message.n_dropped == 0
+            logger.log(
+                logging.DEBUG if had_nothing else logging.INFO,
                 "worker %s is back with %d results and %d unfinished tasks; the scheduler does not "
                 "want %d others",
                 self.name,
