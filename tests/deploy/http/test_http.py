@@ -203,6 +203,7 @@ def test_the_names_that_dashboards_use_stay():
         "epoch_timestamp_seconds",
         "memory_managed_bytes",
         "protocol_errors_total",
+        "recovering",
         "recoveries_total",
         "replicas_missing_total",
         "reports_stale_total",

@@ -206,7 +206,7 @@ def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(
     assert not board.state.twins
 
 
-def test_what_was_assigned_behind_an_attempt_that_a_kept_result_ends_is_placed_again(board):
+def test_tasks_behind_an_attempt_that_a_kept_result_ends_are_placed_again(board):
     client, worker, other = board.client(), board.worker("w"), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
     first = board.attempt("a")
