@@ -58,7 +58,7 @@ class Cluster:
                     if answers:
                         todo.append(PeerSent(peer, answers))
         self.keys = keys
-        # What follows is assigned, and never finished: a full backlog on each worker.
+        # The tasks that follow are assigned and never finished: a full backlog on each worker.
         backlog = [f"late-{i}" for i in range(50 * n_workers + 10_000)]
         for message in submissions(backlog, []):
             self._play(PeerSent(_CLIENT, [message]))

@@ -1,4 +1,4 @@
-"""What the cluster holds and does: the answers to `who_has`, `call_stack` and the like.
+"""Asks what the cluster holds and does: the answers to `who_has`, `call_stack` and the like.
 
 Workers are asked at the same time, each through the scheduler. A worker that does not answer in
 time, or dies meanwhile, has an error in the place of its answer; the other answers are kept.

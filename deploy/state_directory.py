@@ -69,7 +69,7 @@ class DirectoryUnusable(ConfigError):
 
 @dataclass
 class Identity:
-    """What makes a scheduler the same cluster for its peers. Its repr shows no secret.
+    """The properties by which peers know a cluster again. The repr shows no secret.
 
     Attributes:
         cluster_id: 32 hexadecimal digits.

@@ -1,4 +1,4 @@
-"""What the client keeps to submit tasks again, within a limit. A part of the core.
+"""The recipes that the client keeps to submit tasks again, within a limit. A part of the core.
 
 Another scheduler at the same address has none of the tasks, and a worker may lose the only copy of
 a result. So what was submitted is kept, as it was encoded, until no future needs it: `FutureState`

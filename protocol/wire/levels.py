@@ -35,7 +35,7 @@ _DERIVED: Final = re.compile(rb"(view|worker|client)\.[A-Za-z0-9_-]{43}")
 
 
 class Level(enum.IntEnum):
-    """What a token permits; each level includes the lower ones. The numbers are on the wire."""
+    """The rights of a token; each level includes the lower ones. The numbers are on the wire."""
 
     VIEW = 1
     WORKER = 2

@@ -94,7 +94,10 @@ def may_read_memory() -> bool:
     return True
 
 
-@pytest.mark.skipif(not may_read_memory(), reason="the memory of processes cannot be read here")
+@pytest.mark.skipif(
+    not may_read_memory(),
+    reason="/proc/PID/mem cannot be read: run as root, or allow ptrace of child processes",
+)
 def test_processes_with_the_code_of_users_hold_no_token_above_that_of_a_worker(cluster):
     cluster.wait_for_workers(1, 60)
     admin = cluster.security.token

@@ -104,7 +104,7 @@ def test_no_limit_is_none_or_infinity():
 
 
 def test_numbers_and_times_of_numpy_are_read():
-    numpy = pytest.importorskip("numpy")
+    numpy = pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     assert seconds_of(numpy.float32(0.5), "timeout") == 0.5
     assert seconds_of(numpy.int64(3), "timeout") == 3
     assert seconds_of(numpy.timedelta64(1500, "ms"), "timeout") == 1.5

@@ -120,14 +120,14 @@ def test_subclasses_become_the_plain_types():
 
 
 def test_numbers_and_texts_of_numpy_become_those_of_python():
-    numpy = pytest.importorskip("numpy")
+    numpy = pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     key = (numpy.str_("x"), numpy.int64(3), numpy.float64(0.5))
     assert text_of(key) == "('x', 3, 0.5)"
     assert key_of(text_of(key)) == key
 
 
 def test_keys_of_dask_collections_are_read_back():
-    array = pytest.importorskip("dask.array")
+    array = pytest.importorskip("dask.array", reason="pip install 'weft[dask]'")
     frame = array.ones((4, 4), chunks=2) + 1
     keys = [key for key in frame.__dask_graph__() if isinstance(key, tuple)]
     assert len(keys) >= 4

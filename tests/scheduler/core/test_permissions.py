@@ -1,4 +1,4 @@
-"""What a token permits: the one table of least levels, and the answer to a message beyond it."""
+"""The rights of a token: the one table of least levels, and the answer to a message beyond it."""
 
 from __future__ import annotations
 
