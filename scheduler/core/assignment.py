@@ -88,6 +88,7 @@ class Draft:
         "index",
         "keys",
         "located",
+        "n_raised",
         "priorities",
         "spec_hashes",
         "wanted",
@@ -107,6 +108,8 @@ class Draft:
         self.wanted: list[int] = []
         #: empty until the first task that has one
         self.spec_hashes: list[bytes] = []
+        #: empty until the first task of which an earlier attempt raised
+        self.n_raised: list[int] = []
         #: empty until the first task with dependencies
         self.dependencies: list[list[str]] = []
         #: inputs in memory elsewhere
@@ -303,6 +306,7 @@ def assign(
         draft = drafts[ws] = Draft()
     touched = state.touched
     touched[ws] = None
+    n_exceptions = state.n_exceptions
     if not ws.processing and not ws.zombies:
         ws.last_progress = state.now
     while stack:
@@ -340,6 +344,9 @@ def assign(
             hashes = draft.spec_hashes
             hashes += [m.NO_HASH] * (len(draft.keys) - 1 - len(hashes))
             hashes.append(task.spec_hash)
+        if n_exceptions and task in n_exceptions:
+            draft.n_raised += [0] * (len(draft.keys) - 1 - len(draft.n_raised))
+            draft.n_raised.append(n_exceptions[task])
         if dependencies:
             if not draft.dependencies:
                 draft.dependencies = [[] for _ in range(len(draft.keys) - 1)]
@@ -375,6 +382,8 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     located = draft.located
     if draft.spec_hashes:
         draft.spec_hashes += [m.NO_HASH] * (len(draft.keys) - len(draft.spec_hashes))
+    if draft.n_raised:
+        draft.n_raised += [0] * (len(draft.keys) - len(draft.n_raised))
     state.counters.tasks_assigned += len(draft.keys)
     state.story.note(state.now, f"assigned to {ws.name}", draft.keys)
     state.send(
@@ -395,6 +404,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             located_nbytes=[t.nbytes for t in located],
             located_holders=[[holder.address for holder in t.replicas[:4]] for t in located],
             spec_hashes=draft.spec_hashes,
+            n_raised=draft.n_raised,
         ),
     )
 

@@ -31,7 +31,7 @@ FAILED: Final = 3
 class Claim:
     """One row of a worker's inventory."""
 
-    __slots__ = ("attempt", "failure", "kind", "nbytes", "spec_hash", "ws")
+    __slots__ = ("attempt", "failure", "kind", "n_raised", "nbytes", "spec_hash", "ws")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Claim:
         spec_hash: bytes,
         nbytes: int = 0,
         failure: Failure | None = None,
+        n_raised: int = 0,
     ) -> None:
         self.ws = ws
         self.attempt = attempt
@@ -50,6 +51,8 @@ class Claim:
         self.nbytes = nbytes
         #: of a failed attempt
         self.failure = failure
+        #: exceptions before an unfinished or a failed attempt
+        self.n_raised = n_raised
 
     def __repr__(self) -> str:
         return f"<Claim {self.attempt} kind {self.kind} {self.ws!r}>"
@@ -83,15 +86,16 @@ def take(state: SchedulerState, task: SchedulerTask) -> list[tuple[WorkerHandle,
                 state, ws, task, row.attempt, row.spec_hash, row.nbytes, news
             )
         elif row.kind != FAILED:
+            is_running = row.kind == RUNNING
             is_kept = inventories.adopt(
-                state, ws, task, row.attempt, row.spec_hash, is_running=row.kind == RUNNING
+                state, ws, task, row.attempt, row.spec_hash, row.n_raised, is_running=is_running
             )
         elif row.attempt < newest:
             is_kept = False
         else:
             assert row.failure is not None
             is_kept = inventories.merge_failed(
-                state, ws, task, row.attempt, row.spec_hash, row.failure
+                state, ws, task, row.attempt, row.spec_hash, row.failure, row.n_raised
             )
         if not is_kept:
             drop_attempt(state, ws, row.attempt)

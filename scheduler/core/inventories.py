@@ -85,7 +85,9 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
     inventory = _open(state, ws, message)
     if inventory is None:
         return
-    for (key, attempt, spec_hash), phase in zip(_rows(message), message.phases, strict=True):
+    counts = _counts(message)
+    rows = zip(_rows(message), message.phases, counts, strict=True)
+    for (key, attempt, spec_hash), phase, n_raised in rows:
         inventory.zombies.pop(attempt, None)
         current = ws.processing.get(attempt)
         if current is not None:
@@ -108,9 +110,11 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
         task = state.tasks.get(key)
         kind = claims.RUNNING if phase == m.RUNNING else claims.ASSIGNED
         if task is None or _waits_for_recipe(state, task):
-            is_kept = claims.file(state, key, claims.Claim(ws, attempt, kind, spec_hash))
+            row = claims.Claim(ws, attempt, kind, spec_hash, n_raised=n_raised)
+            is_kept = claims.file(state, key, row)
         else:
-            is_kept = adopt(state, ws, task, attempt, spec_hash, is_running=phase == m.RUNNING)
+            is_running = phase == m.RUNNING
+            is_kept = adopt(state, ws, task, attempt, spec_hash, n_raised, is_running=is_running)
         if is_kept:
             inventory.n_adopted += 1
         else:
@@ -123,14 +127,16 @@ def on_failed(state: SchedulerState, ws: WorkerHandle, message: m.InventoryFaile
     inventory = _open(state, ws, message)
     if inventory is None:
         return
-    for (key, attempt, spec_hash), failure in zip(_rows(message), message.failures, strict=True):
+    counts = _counts(message)
+    rows = zip(_rows(message), message.failures, counts, strict=True)
+    for (key, attempt, spec_hash), failure, n_raised in rows:
         inventory.processing.pop(attempt, None)
         task = state.tasks.get(key)
         if task is None or _waits_for_recipe(state, task):
-            row = claims.Claim(ws, attempt, claims.FAILED, spec_hash, failure=failure)
+            row = claims.Claim(ws, attempt, claims.FAILED, spec_hash, 0, failure, n_raised)
             is_kept = claims.file(state, key, row)
         else:
-            is_kept = merge_failed(state, ws, task, attempt, spec_hash, failure)
+            is_kept = merge_failed(state, ws, task, attempt, spec_hash, failure, n_raised)
         if not is_kept:
             inventory.n_dropped += 1
             drop_attempt(state, ws, attempt)
@@ -209,6 +215,11 @@ def _waits_for_recipe(state: SchedulerState, task: SchedulerTask) -> bool:
 def _rows(message: Any) -> Iterator[tuple[str, int, bytes]]:
     hashes = message.spec_hashes or (m.NO_HASH for _ in message.keys)
     return zip(message.keys, message.attempts, hashes, strict=True)
+
+
+def _counts(message: m.InventoryUnfinished | m.InventoryFailed) -> list[int]:
+    """Return how many exceptions there were before each attempt, as far as its worker knows."""
+    return message.n_raised or [0] * len(message.attempts)
 
 
 # -- one row and its task -------------------------------------------------------------------------
@@ -306,6 +317,7 @@ def adopt(
     task: SchedulerTask,
     attempt: int,
     spec_hash: bytes,
+    n_raised: int,
     *,
     is_running: bool,
 ) -> bool:
@@ -315,6 +327,8 @@ def adopt(
     """
     if is_other(task, attempt, spec_hash):
         return False
+    if n_raised and attempt < state.first_attempt and task.state in ACTIVE:
+        _note_exceptions(state, task, n_raised)
     if task.state == PROCESSING:
         if not is_running or task.worker is ws:
             return False
@@ -346,6 +360,13 @@ def _may_go_on(
     return is_running or task.state != WAITING or ahead_worker(task) is ws
 
 
+def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) -> None:
+    """Count the exceptions that an earlier scheduler has counted."""
+    n_now = min(max(state.n_exceptions.get(task, 0), n_raised), task.group.retries)
+    if n_now:
+        state.n_exceptions[task] = n_now
+
+
 def merge_failed(
     state: SchedulerState,
     ws: WorkerHandle,
@@ -353,26 +374,31 @@ def merge_failed(
     attempt: int,
     spec_hash: bytes,
     failure: Failure,
+    n_raised: int,
 ) -> bool:
-    """Count a failure that a worker has kept; False if the worker need not keep it any more."""
+    """Count a failure that a worker has kept; False if the worker need not keep it any more.
+
+    One of an earlier scheduler counts by its place, so that a row which comes twice counts once.
+    """
     if state.failed_at.get(task) == (ws, attempt):
         return True
     is_current = task.worker is ws and task.attempt == attempt
+    is_earlier = attempt < state.first_attempt
     if not is_current:
         given_up = state.given_up.get(ws.worker_id, {}).pop(attempt, None) is task
-        is_earlier = attempt < state.first_attempt
         is_open = task.state in _ADOPTING and (given_up or is_earlier)
         if not is_open or is_other(task, attempt, spec_hash):
             return False
     n_before = state.n_exceptions.get(task, 0)
-    if n_before < task.group.retries:
-        state.n_exceptions[task] = n_before + 1
-        state.counters.tasks_retried += 1
+    n_now = max(n_before, n_raised + 1) if is_earlier else n_before + 1
+    if n_now <= task.group.retries:
+        state.n_exceptions[task] = n_now
+        state.counters.tasks_retried += n_now > n_before
         if is_current:
             take_back_from(state, ws, {task: None})
         return False
-    if n_before and failure[0] == "exception":
-        failure = after_attempts(failure, n_before + 1)
+    if n_now > 1 and failure[0] == "exception":
+        failure = after_attempts(failure, n_now)
     err(state, task, state.failures.fit(failure), reported=is_current)
     if task.state != ERRED:
         return False
@@ -391,7 +417,7 @@ def settle_twins(state: SchedulerState) -> None:
         else:
             del state.twins[attempt]
             spec_hash = task.spec_hash or m.NO_HASH
-            if not adopt(state, ws, task, attempt, spec_hash, is_running=True):
+            if not adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
                 drop_attempt(state, ws, attempt)
 
 

@@ -135,7 +135,7 @@ def give(
     claims.take_all(state, [task.key])
     if ws is not None:
         spec_hash = task.spec_hash or m.NO_HASH
-        if not inventories.adopt(state, ws, task, attempt, spec_hash, is_running=True):
+        if not inventories.adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
             drop_attempt(state, ws, attempt)
 
 

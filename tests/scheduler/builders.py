@@ -172,7 +172,9 @@ class Board:
 
         `rows` are {key: attempt} for each kind of row (see `inventory`), and options of `worker`.
         """
-        kinds = ("held", "running", "assigned", "dropped", "failed", "functions", "spec_hash")
+        kinds = (
+            "held", "running", "assigned", "dropped", "failed", "functions", "spec_hash", "n_raised"
+        )  # fmt: skip
         options = {name: value for name, value in rows.items() if name not in kinds}
         epoch = self.state.epoch if last_epoch is None else last_epoch
         peer = self.worker(name, last_epoch=epoch, **options)
@@ -241,8 +243,12 @@ def inventory(
     failed: dict[str, int] | None = None,
     functions: Iterable[str] = (),
     spec_hash: str = "",
+    n_raised: int = 0,
 ) -> list[Message]:
-    """Make the messages of an inventory from {key: attempt} of each kind of row."""
+    """Make the messages of an inventory from {key: attempt} of each kind of row.
+
+    `n_raised` is the number of exceptions before each attempt that has not finished.
+    """
     held, failed = held or {}, failed or {}
     kinds = [(assigned, m.ASSIGNED), (running, m.RUNNING), (dropped, m.DROPPED)]
     rows = sorted((a, key, phase) for some, phase in kinds for key, a in (some or {}).items())
@@ -262,12 +268,14 @@ def inventory(
             attempts=[attempt for attempt, _, _ in rows],
             phases=[phase for _, _, phase in rows],
             spec_hashes=hashes(len(rows)),
+            n_raised=[n_raised] * len(rows) if n_raised else [],
         ),
         m.InventoryFailed(
             keys=[*failed],
             attempts=[*failed.values()],
             failures=[["exception", key, "ValueError"] for key in failed],
             spec_hashes=hashes(len(failed)),
+            n_raised=[n_raised] * len(failed) if n_raised else [],
         ),
         m.InventoryFunctions(functions=[function_id(name) for name in functions]),
         m.InventoryEnd(n_rows=len(held) + len(rows) + len(failed)),

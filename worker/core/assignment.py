@@ -55,6 +55,10 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         for attempt, spec_hash in zip(message.attempts, message.spec_hashes, strict=True):
             if attempt in by_attempt:
                 by_attempt[attempt].spec_hash = spec_hash
+    if message.n_raised:
+        for attempt, n_raised in zip(message.attempts, message.n_raised, strict=True):
+            if attempt in by_attempt:
+                by_attempt[attempt].n_raised = n_raised
     report_unknown(state, message, unknown)
 
 

@@ -43,15 +43,16 @@ class KeptFailures:
     __slots__ = ("by_attempt", "nbytes")
 
     def __init__(self) -> None:
-        #: {attempt: (key, spec hash, failure, its bytes)}, the oldest first
-        self.by_attempt: dict[int, tuple[str, bytes, Failure, int]] = {}
+        #: {attempt: (key, spec hash, failure, its bytes, exceptions before it)}, the oldest first
+        self.by_attempt: dict[int, tuple[str, bytes, Failure, int, int]] = {}
         #: sum of their bytes; at most MAX_FAILURES_NBYTES, or that of one failure
         self.nbytes = 0
 
     def keep(self, task: WorkerTask, failure: Failure) -> None:
         """Keep one more; forget the oldest ones if there are too many."""
         nbytes = _OVERHEAD + sum(len(x) for x in failure if isinstance(x, (str, bytes)))
-        self.by_attempt[task.attempt] = (task.key, task.spec_hash, failure, nbytes)
+        entry = (task.key, task.spec_hash, failure, nbytes, task.n_raised)
+        self.by_attempt[task.attempt] = entry
         self.nbytes += nbytes
         while self.nbytes > MAX_FAILURES_NBYTES and len(self.by_attempt) > 1:
             self.drop(next(iter(self.by_attempt)))
@@ -115,15 +116,17 @@ def _send_inventory(state: WorkerState) -> None:
                 attempts=[record.attempt for record in unfinished],
                 phases=[_phase(state, record) for record in unfinished],
                 spec_hashes=_hashes(record.spec_hash for record in unfinished),
+                n_raised=_counts(record.n_raised for record in unfinished),
             )
         )
     if failed:
         send(
             InventoryFailed(
-                keys=[key for key, _, _, _ in failed.values()],
+                keys=[entry[0] for entry in failed.values()],
                 attempts=list(failed),
-                failures=[failure for _, _, failure, _ in failed.values()],
-                spec_hashes=_hashes(spec_hash for _, spec_hash, _, _ in failed.values()),
+                failures=[entry[2] for entry in failed.values()],
+                spec_hashes=_hashes(entry[1] for entry in failed.values()),
+                n_raised=_counts(entry[4] for entry in failed.values()),
             )
         )
     functions = [id for id, function in state.functions.items() if function.blob is not None]
@@ -142,3 +145,9 @@ def _hashes(hashes: Iterable[bytes]) -> list[bytes]:
     """Return a column of spec hashes, which is empty if no row has one."""
     column = list(hashes)
     return column if any(spec_hash != NO_HASH for spec_hash in column) else []
+
+
+def _counts(counts: Iterable[int]) -> list[int]:
+    """Return a column of numbers, which is empty if all are 0."""
+    column = list(counts)
+    return column if any(column) else []

@@ -76,6 +76,7 @@ class WorkerTask:
         "holders",
         "inputs",
         "key",
+        "n_raised",
         "n_waiting_on",
         "nbytes",
         "peer",
@@ -111,6 +112,8 @@ class WorkerTask:
         self.client = client
         #: Of the content of a task that a user named; NO_HASH = of another, or not known.
         self.spec_hash = spec_hash
+        #: Exceptions of earlier attempts, which the next scheduler needs to know.
+        self.n_raised = 0
         #: When it was assigned, and when the last input that was fetched for it came; seconds, 0 =
         #: none was, or it is a copy.
         self.arrived = 0.0

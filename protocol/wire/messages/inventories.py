@@ -36,7 +36,9 @@ class InventoryHeld(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
-@message(73, columns=("keys", "attempts", "phases"), optional_columns=("spec_hashes",))
+@message(
+    73, columns=("keys", "attempts", "phases"), optional_columns=("spec_hashes", "n_raised")
+)
 class InventoryUnfinished(Message):
     """List attempts that have not ended, in the order of their numbers."""
 
@@ -44,9 +46,12 @@ class InventoryUnfinished(Message):
     attempts: Ints
     phases: Ints  #: ASSIGNED, RUNNING or DROPPED
     spec_hashes: Ids = field(default_factory=list)
+    n_raised: Ints = field(default_factory=list)  #: as in `AssignTasks`
 
 
-@message(74, columns=("keys", "attempts", "failures"), optional_columns=("spec_hashes",))
+@message(
+    74, columns=("keys", "attempts", "failures"), optional_columns=("spec_hashes", "n_raised")
+)
 class InventoryFailed(Message):
     """List attempts that raised, as far as the worker keeps their failures, the oldest first."""
 
@@ -54,6 +59,7 @@ class InventoryFailed(Message):
     attempts: Ints
     failures: Failures
     spec_hashes: Ids = field(default_factory=list)
+    n_raised: Ints = field(default_factory=list)  #: as in `AssignTasks`: before this attempt
 
 
 @message(77, columns=("functions",))

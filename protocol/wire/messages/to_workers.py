@@ -10,7 +10,7 @@ from ..message import Blobs, Ids, Ints, KeyLists, Keys, Message, Number, Text, T
 @message(
     48,
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
-    optional_columns=("dependencies", "spec_hashes"),
+    optional_columns=("dependencies", "spec_hashes", "n_raised"),
     tables=(
         ("functions", "function_blobs", "function_clients"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
@@ -22,7 +22,8 @@ class AssignTasks(Message):
 
     Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
     `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
-    completion. `spec_hashes` has NO_HASH for keys of weft's own.
+    completion. `spec_hashes` has NO_HASH for keys of weft's own. `n_raised` counts the exceptions of
+    earlier attempts; the worker keeps it for the next scheduler.
     """
 
     functions: Ids
@@ -40,6 +41,7 @@ class AssignTasks(Message):
     located_nbytes: Ints
     located_holders: KeyLists  #: addresses
     spec_hashes: Ids = field(default_factory=list)
+    n_raised: Ints = field(default_factory=list)  #: empty if no earlier attempt of a row raised
 
 
 @message(49, columns=("attempts",))

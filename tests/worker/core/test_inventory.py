@@ -103,6 +103,20 @@ def test_hashes_of_named_keys_are_part_of_the_rows():
     assert dict(zip(held.keys, held.spec_hashes, strict=True)) == {"a": b"h" * 16, "b": m.NO_HASH}
 
 
+def test_exceptions_of_earlier_attempts_are_part_of_the_rows():
+    worker = Hands()
+    message = assign("1 a", "2 b", "3 c")
+    message.n_raised = [2, 1, 0]
+    worker.receive(message)
+    worker.start()
+    worker.report(failed=["a"])
+    unfinished, failed, *_ = come_back(worker)
+    assert isinstance(unfinished, m.InventoryUnfinished)
+    assert isinstance(failed, m.InventoryFailed)
+    assert (unfinished.keys, unfinished.n_raised) == (["b", "c"], [1, 0])
+    assert (failed.keys, failed.n_raised) == (["a"], [2])
+
+
 def test_a_leaving_worker_ends_with_its_session():
     worker = Hands()
     worker.receive(assign("1 a"))
