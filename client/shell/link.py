@@ -285,6 +285,13 @@ class SchedulerLink:
             return  # there was no session: `open` raises
         if end.is_final:
             text = f"it cannot come back: {_text_of(end.error)}"
+        elif outage.n_short:
+            text = (
+                f"each of the last {counted(outage.n_short, 'scheduler')} ended soon after this "
+                f"client had come back, so no further one is waited for. See the scheduler's log: "
+                "if a bug of weft is the reason, what this client sends may cause it; please "
+                "report it. Make a new client, and submit the calls again without their cause"
+            )
         else:
             text = f"it did not come back within {self._loop.time() - outage.since:.3g} s"
             if outage.last_error is not None:

@@ -136,7 +136,9 @@ class Policy:
     attempt_s: float = 10.0
     #: Time in which the first session must begin; inf = no limit.
     first_s: float = math.inf
-    #: Time in which a later one must begin, from the loss on; 0 = the first loss is the end.
+    #: Time in which a later one must begin, from the loss on; 0 = the first loss is the end. It is
+    #: not renewed by schedulers that end one after the other, each in a session that is not sound:
+    #: what this process sends may be the reason.
     again_s: float = math.inf
     #: An outage is reported when it is this old; None = never.
     report_s: float | None = None
@@ -196,6 +198,8 @@ class Outage:
     is_reported: bool = False
     #: When a scheduler with another token, or of another cluster, answered first; None = never.
     foreign_since: float | None = None
+    #: Schedulers that have ended in a row, each soon after its welcome, the last one included.
+    n_short: int = 0
 
 
 @dataclass(slots=True)
@@ -250,6 +254,10 @@ class Session:
         self._began = 0.0
         #: No session that begins later counts.
         self._deadline = math.inf
+        #: Of the last loss: until when another session was to begin, and the scheduler's epoch.
+        self._again_until = math.inf
+        self._lost_epoch = 0
+        self._n_short = 0
         #: When the delay, the registration or the time until the next heartbeat ends.
         self._until = math.inf
 
@@ -358,11 +366,18 @@ class Session:
 
     def _lose(self, error: WeftError, now: float) -> None:
         self.actions.append(Lose(error))
-        self.outage = Outage(now, error)
-        if now - self._began > self.policy.sound_s:
+        is_sound = now - self._began > self.policy.sound_s
+        if is_sound:
             self._backoff.reset(now)
-        self._deadline = now + self.policy.again_s
-        if self.policy.again_s <= 0.0:
+        if is_sound or self._lost_epoch in (0, self.epoch):
+            self._n_short = 0
+            self._again_until = now + self.policy.again_s
+        else:
+            self._n_short += 1
+        self._lost_epoch = self.epoch
+        self.outage = Outage(now, error, n_short=self._n_short)
+        self._deadline = self._again_until
+        if now >= self._deadline:
             self._give_up(error, is_final=False)
         else:
             self._wait(now)

@@ -164,6 +164,42 @@ def test_the_first_session_may_not_come_too_late():
     assert (session.phase, session.due) == ("over", math.inf)
 
 
+def welcomed_again(session, epoch, now):
+    session.on_tick(0, session.due)
+    session.on_connected(now)
+    session.on_welcomed(epoch, 1000, now)
+    take(session)
+
+
+def test_schedulers_that_end_one_after_the_other_are_not_waited_for_without_end():
+    session = opened(Policy(again_s=60.0, sound_s=10.0))
+    session.on_closed(LOST, 100.0)
+    for n, now in enumerate([110.0, 130.0, 150.0], 1):
+        welcomed_again(session, 7 + n, now)
+        session.on_closed(LOST, now + 1)
+        assert kinds(session) == [Lose]
+        assert session.outage.n_short == n
+    welcomed_again(session, 11, 159.0)
+    session.on_closed(LOST, 160.0)
+    lost, end = take(session)
+    assert isinstance(lost, Lose)
+    assert isinstance(end, GiveUp)
+    assert (end.outage.n_short, end.is_final) == (4, False)
+
+
+@pytest.mark.parametrize(("epoch", "lasts_s"), [(7, 1.0), (8, 11.0)], ids=["line", "sound"])
+def test_a_broken_line_and_the_end_of_a_sound_session_renew_the_time(epoch, lasts_s):
+    session = opened(Policy(again_s=60.0, sound_s=10.0))
+    now = 100.0
+    for _ in range(5):
+        session.on_closed(LOST, now)
+        assert kinds(session) == [Lose]
+        assert session.outage.n_short == 0
+        welcomed_again(session, epoch, now + 30.0)
+        now += 30.0 + lasts_s
+        epoch += epoch > 7
+
+
 def test_a_process_that_may_not_come_back_ends_with_its_first_session():
     session = opened(Policy(again_s=0.0))
     session.on_closed(LOST, 5.0)
