@@ -25,7 +25,7 @@ def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -
     wanted = task_class.workers
     if not wanted or not strictly:
         return True
-    return ws.name in wanted or ws.address in wanted or ws.host in wanted
+    return ws.is_named(wanted)
 
 
 def join_classes(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -38,6 +38,7 @@ class WorkerHandle:
         "facts",
         "free_resources",
         "functions",
+        "given_name",
         "has_what",
         "host",
         "inventory",
@@ -67,7 +68,11 @@ class WorkerHandle:
     def __init__(self, peer: int, hello: RegisterWorker, now: float) -> None:
         self.peer = peer
         self.worker_id = hello.worker_id
+        #: unique among the connected workers
         self.name = hello.name
+        #: as it registered: tasks that are restricted to this name may run here, whether or not an
+        #: earlier process of the same name was still expected back at that time
+        self.given_name = hello.name
         self.address = hello.address
         self.host = str(hello.facts.get("host", ""))
         self.nthreads = max(1, hello.nthreads)
@@ -139,6 +144,15 @@ class WorkerHandle:
         Half of the backlog is enough until then, if each thread has a task that waits for it.
         """
         return self.occupancy_ns * 2 < self.backlog_ns or self.n_busy < 2 * self.nthreads
+
+    def is_named(self, names: tuple[str, ...]) -> bool:
+        """Return whether its name, address or host is among those that a restriction lists."""
+        return (
+            self.name in names
+            or self.given_name in names
+            or self.address in names
+            or self.host in names
+        )
 
     @property
     def n_busy(self) -> int:

@@ -87,8 +87,7 @@ def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
         return "the cluster has no workers"
     wanted = task_class.workers
     if wanted and not task_class.allow_other_workers:
-        named = [ws for ws in workers if not {ws.name, ws.address, ws.host}.isdisjoint(wanted)]
-        if not named:
+        if not any(ws.is_named(wanted) for ws in workers):
             names = [ws.name for ws in workers]
             there = ", ".join(names[:MAX_NAMED])
             if len(names) > MAX_NAMED:

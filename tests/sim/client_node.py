@@ -82,8 +82,9 @@ class UserWatcher(Watcher):
                 f"{state!r} was told twice, or to somebody who never asked"
             )
             self.awaited.remove(state)
-            # It may be pending again by now, because its only copy was lost at the same time.
-            if self.wants_data:
+            # It may be pending again by now, because its only copy was lost at the same time; or it
+            # was released, and raises that it was.
+            if self.wants_data and state.phase != "gone":
                 assert state.has_data or state.failure is not None, f"{state!r} has no data"
 
 

@@ -49,6 +49,16 @@ def test_a_result_that_was_made_again_meanwhile_is_dropped_at_the_worker_that_co
     assert (board.states("a"), board.attempt("a")) == (["memory"], second)
 
 
+def test_a_worker_started_again_under_its_name_runs_the_tasks_that_are_restricted_to_it(board):
+    client, worker = board.client(), board.worker("gpu", worker_id="one", address="tcp://1")
+    board.send(client, graph("a", workers=["gpu"]))
+    board.close(worker)  # it is expected back, and its name is not free
+    new = board.worker("gpu", worker_id="two2222", address="tcp://2")
+    assert board.state.workers_by_id["two2222"].name == "gpu-two222"
+    board.pass_time(6.0)
+    assert board.where("a") == new
+
+
 # -- results that clients have --------------------------------------------------------------------
 def test_a_result_that_its_client_has_runs_again_only_for_a_task_that_reads_it(new):
     client = new.client(last_epoch=BEFORE)
