@@ -86,13 +86,13 @@ def _what_is_missing(state: SchedulerState, task_class: TaskClass) -> str:
     if not workers:
         return "the cluster has no workers"
     wanted = task_class.workers
-    if wanted and not task_class.allow_other_workers:
-        if not any(ws.is_named(wanted) for ws in workers):
-            names = [ws.name for ws in workers]
-            there = ", ".join(names[:MAX_NAMED])
-            if len(names) > MAX_NAMED:
-                there += f" and {len(names) - MAX_NAMED} more"
-            verb = "is" if len(names) == 1 else "are"
-            return f"no connected worker is named {' or '.join(wanted)}; there {verb} {there}"
+    is_strict = wanted and not task_class.allow_other_workers
+    if is_strict and not any(ws.is_named(wanted) for ws in workers):
+        names = [ws.name for ws in workers]
+        there = ", ".join(names[:MAX_NAMED])
+        if len(names) > MAX_NAMED:
+            there += f" and {len(names) - MAX_NAMED} more"
+        verb = "is" if len(names) == 1 else "are"
+        return f"no connected worker is named {' or '.join(wanted)}; there {verb} {there}"
     n = "1 worker is" if len(workers) == 1 else f"{len(workers)} workers are"
     return f"no worker offers {task_class.restrictions} ({n} connected)"

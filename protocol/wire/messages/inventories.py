@@ -36,9 +36,7 @@ class InventoryHeld(Message):
     spec_hashes: Ids = field(default_factory=list)
 
 
-@message(
-    73, columns=("keys", "attempts", "phases"), optional_columns=("spec_hashes", "n_raised")
-)
+@message(73, columns=("keys", "attempts", "phases"), optional_columns=("spec_hashes", "n_raised"))
 class InventoryUnfinished(Message):
     """List attempts that have not ended, in the order of their numbers."""
 
@@ -49,9 +47,7 @@ class InventoryUnfinished(Message):
     n_raised: Ints = field(default_factory=list)  #: as in `AssignTasks`
 
 
-@message(
-    74, columns=("keys", "attempts", "failures"), optional_columns=("spec_hashes", "n_raised")
-)
+@message(74, columns=("keys", "attempts", "failures"), optional_columns=("spec_hashes", "n_raised"))
 class InventoryFailed(Message):
     """List attempts that raised, as far as the worker keeps their failures, the oldest first."""
 

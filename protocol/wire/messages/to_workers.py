@@ -22,8 +22,8 @@ class AssignTasks(Message):
 
     Each dependency is in the worker's store, runs there earlier, or is listed with its holders in
     `located_*`. `wanted[i]` is 1 if a client waits for the result: a small one is sent with the
-    completion. `spec_hashes` has NO_HASH for keys of weft's own. `n_raised` counts the exceptions of
-    earlier attempts; the worker keeps it for the next scheduler.
+    completion. `spec_hashes` has NO_HASH for keys of weft's own. `n_raised` counts the exceptions
+    of earlier attempts; the worker keeps it for the next scheduler.
     """
 
     functions: Ids

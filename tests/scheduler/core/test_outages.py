@@ -5,6 +5,9 @@ The table in tests/README.md lists all of them, with their tests.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from weft.protocol.wire import messages as m
@@ -27,6 +30,14 @@ def new() -> Board:
     board = Board(away_s=5.0)
     board.state.first_attempt = board.state.next_attempt = 100
     return board
+
+
+def test_the_table_of_cases_names_tests_that_exist():
+    tests = Path(__file__).parents[2]
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (tests / "README.md").read_text())
+    assert len(named) > 20
+    for path, name in named:
+        assert f"def {name}(" in (tests / path).read_text(), f"{path} has no {name}"
 
 
 def resubmission(*keys: str) -> m.SubmitTasks:
