@@ -57,7 +57,7 @@ from .in_task import check_not_in_task, is_in_task
 from .link import SchedulerLink
 from .past_loop import PastLoop
 from .spilling import spill
-from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, Waiter, call_in
+from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, Waiter, call_in, is_ready
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -75,12 +75,12 @@ _CONFIRM_TIMEOUT_S: Final = 10.0
 _LOANS_TIMEOUT_S: Final = 2.0
 
 #: Engines of this process, for `_close_in_fork`, `Engine.is_alone` and `Engine._has_company`.
-_engines: weakref.WeakKeyDictionary[Engine, None] = weakref.WeakKeyDictionary()
+_engines: dict[weakref.ref[Engine], None] = {}
 
 
 def _all_engines() -> list[Engine]:
-    # `keyrefs` copies in one step; going through the dictionary fails if others come meanwhile.
-    return [engine for ref in _engines.keyrefs() if (engine := ref()) is not None]
+    # `list` copies in one step; going through the dictionary fails if others come meanwhile.
+    return [engine for ref in list(_engines) if (engine := ref()) is not None]
 
 
 def _close_in_fork() -> None:
@@ -126,7 +126,7 @@ class Engine:
         self.data: DataLinks | None = None
         #: True from just before the last look into the queue: later operations are not handled.
         self.is_closed = False
-        _engines[self] = None
+        _engines[weakref.ref(self, _engines.pop)] = None
         #: The users' operations that the core has not handled; any thread appends.
         self._operations: deque[Any] = deque()
         #: Number of times that the queue was read, and up to which the scheduler is known to have
@@ -146,6 +146,8 @@ class Engine:
         #: sees it set knows that the sweep is still to come.
         self._is_sweeping = False
         self._sweeper: asyncio.TimerHandle | None = None
+        #: `_n_flushes` at the last sweep.
+        self._n_swept = 0
         self._thread_id = 0
         self._ticker: asyncio.TimerHandle | None = None
         #: To be called when no future is left, after the client was collected.
@@ -204,7 +206,7 @@ class Engine:
 
     def check_open(self) -> None:
         """Raise ClientClosed if nothing that is posted now would be handled."""
-        if self.is_gone:
+        if self.is_closed or self.loop.is_closed():  # `is_gone`, in a hot lane
             raise ClientClosed()
 
     @property
@@ -225,18 +227,9 @@ class Engine:
             past_loop.wait_begins(
                 waiter, operation.__class__ is Watch and len(operation.states) == 1
             )
-            if not past_loop.is_lent:
-                self.post(operation)
-                self.check_open()
-                done = waiter.wait(timeout)
-            else:
-                start = time.monotonic()
-                self._operations.append(operation)
-                self.check_open()
-                past_loop.wait(waiter, timeout)
-                if timeout is not None:
-                    timeout = max(timeout - (time.monotonic() - start), 0.0)
-                done = waiter.wait(timeout)
+            self.post(operation)
+            self.check_open()
+            done = waiter.wait(timeout)
         finally:
             past_loop.wait_ends()
             if not done:  # also when interrupted
@@ -272,6 +265,13 @@ class Engine:
     ) -> bool:
         """Wait for states that are not ready, all or `n` of them."""
         self.check_may_wait()
+        if self._past_loop.is_lent and len(states) == 1:
+            start = time.monotonic()
+            self._past_loop.receive_until_done(states[0], timeout)
+            if is_ready(states[0], wants_data):
+                return True
+            if timeout is not None:
+                timeout = max(timeout - (time.monotonic() - start), 0.0)
         waiter = ThreadWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
         return self.wait(waiter, Watch(waiter, states), timeout)
 
@@ -375,7 +375,7 @@ class Engine:
         return threading.get_ident() == self._thread_id
 
     def _check_may_block(self) -> None:
-        if self.is_own_thread:
+        if threading.get_ident() == self._thread_id:
             raise RuntimeError(
                 "this call would block the event loop that it waits for; await it, with "
                 "Client(asynchronous=True)"
@@ -441,22 +441,20 @@ class Engine:
             self.wake()
 
     def _flush(self) -> bool:
-        """Hand a slice of the queue to the core; return whether more can be taken at once."""
+        """Do what `handle_slice` does, and what follows; return the same."""
         self._is_woken = False
         with self.lock:
-            more = self._handle_slice()
+            more = self.handle_slice()
             self._drain()
         if not self.is_alone():
             self._sweep_soon()
         return more
 
-    def flush_here(self) -> None:
-        """Do what `_flush` does, on the thread of a caller, which holds the lock."""
-        if self._handle_slice():
-            self.wake()
-        self._past_loop.drain()
+    def handle_slice(self) -> bool:
+        """Hand a slice of the queue to the core; return whether more can be taken at once.
 
-    def _handle_slice(self) -> bool:
+        The caller holds the lock, and then does the actions and sends the messages.
+        """
         queue = self._operations
         n = n_left = len(queue)
         if not n:
@@ -478,17 +476,21 @@ class Engine:
         return n_left > 0
 
     def _sweep(self) -> None:
-        self._is_sweeping = False
-        if self._past_loop.is_lent:
-            if self._past_loop.is_used():
-                self._sweep_soon()
-            else:
+        is_left_to_caller = False
+        if self._past_loop.is_lent and self._past_loop.is_used():
+            self._sweeper = self.loop.call_later(_SWEEP_S, self._sweep)
+            # A caller that submits call after call sends the releases with the next one.
+            is_left_to_caller = self._n_flushes != self._n_swept
+            self._n_swept = self._n_flushes
+        else:
+            self._is_sweeping = False
+            if self._past_loop.is_lent:
                 self._past_loop.end()
         if not (self._is_confirming or self.is_confirmed) and self._has_company():
             # Known in advance, so that another client can borrow while this loop is blocked.
             self._is_confirming = True
             self._ask_to_confirm()
-        elif self._operations:
+        elif self._operations and not is_left_to_caller:
             self._read_queue()
 
     def _sweep_soon(self) -> None:
@@ -511,7 +513,7 @@ class Engine:
                 self.gap = Gap(self.gap.limit_nbytes)
                 self._past_loop.is_lent = False  # a new connection is read by the loop
             self.core.handle(event, time.monotonic())
-            if not self.is_own_thread:
+            if threading.get_ident() != self._thread_id:
                 self._past_loop.drain()
                 return
             self._drain()
@@ -525,16 +527,15 @@ class Engine:
 
     def notify(self) -> None:
         """Do the actions of `before`."""
-        core = self.core
         # An action may lead to the next event at once, and so to another draining within this one:
         # each takes the lists as they are then, which keeps the order.
-        if core.before:
-            before, core.before = core.before, []
-            for notify in before:
-                notify.watcher.on_ready(notify.items)
+        before, self.core.before = self.core.before, []
+        for notify in before:
+            notify.watcher.on_ready(notify.items)
 
     def _drain(self) -> None:
-        self.notify()
+        if self.core.before:
+            self.notify()
         core, link = self.core, self.link
         if core.to_scheduler and link is not None and link.writable:
             messages, core.to_scheduler = core.to_scheduler, []

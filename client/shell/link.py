@@ -106,7 +106,7 @@ class SchedulerLink:
     """The owner of the client's session.
 
     For the loop's thread only, except `writable` and `send_past_loop`, whose caller holds the
-    engine's lock, and `receive`, which one thread at a time may call.
+    engine's lock.
     """
 
     def __init__(
@@ -326,14 +326,10 @@ class SchedulerLink:
         except LocalProtocolError:
             return False
 
-    def lend_reading(self) -> bool:
-        """See `Connection.lend_reading`."""
-        return self._connection is not None and self._connection.lend_reading()
-
-    def receive(self, timeout_s: float) -> bool:
-        """See `Connection.receive`."""
+    def lend_reading(self) -> Connection | None:
+        """Return the connection if it lends its reading: see `Connection.lend_reading`."""
         connection = self._connection
-        return connection is not None and connection.receive(timeout_s)
+        return connection if connection is not None and connection.lend_reading() else None
 
     def take_reading_back(self) -> None:
         """See `Connection.take_reading_back`."""

@@ -3,8 +3,8 @@
 `submit(...).result()` in a loop is a question and an answer at a time. If the loop's thread sends
 the one and receives the other, two changes of threads come with each. So when some waits one after
 the other were such (`may_begin`), the loop *lends* the reading of the connection: it stops reading,
-and a caller hands its operations to the core on its own thread, writes the messages, and reads
-until it has its answer.
+and a caller hands its call to the core on its own thread, writes the message, and reads until the
+state is done. What only has to be done some time, as a release, waits for the next call.
 
 The loop takes the reading back (`end`) when anything else happens: another thread waits, a second
 call is submitted before the first is waited for, something is posted that has to be noticed, the
@@ -21,10 +21,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from ..core.tasks import PENDING, FutureState
 from .delayed_signals import delay_handlers, has_room_for_calls, run_delayed
 from .watchers import ThreadWaiter
 
 if TYPE_CHECKING:
+    from ...protocol.net.connection import Connection
     from .engine import Engine
 
 #: A caller waits this long by itself; then the loop receives, and the caller sleeps.
@@ -40,14 +42,16 @@ class PastLoop:
         self._engine = engine
         #: The loop does not read. Changed by the loop's thread only.
         self.is_lent = False
+        #: The connection that lent its reading last.
+        self._connection: Connection | None = None
         #: Held by the thread that receives, and by the loop while it takes the reading back.
         self._receiving = threading.Lock()
         #: The loop wants the reading back from the thread that receives.
         self._is_wanted_back = False
         #: Number of waits here, and what it was at the last look of the loop.
         self._n_waits = self._n_waits_seen = 0
-        #: {thread: its waiter} of all threads that wait. An exception of a signal handler may have
-        #: left one behind, whose place the next wait of that thread takes.
+        #: {thread: its waiter} of all threads that wait for the loop. An exception of a signal
+        #: handler may have left one behind, whose place the next wait of that thread takes.
         self._waiting: dict[int, ThreadWaiter] = {}
         #: Calls that were submitted since the last wait began.
         self._n_submitted = 0
@@ -62,7 +66,7 @@ class PastLoop:
         return self.is_lent and self._n_submitted == 1
 
     def wait_begins(self, waiter: ThreadWaiter, is_single: bool) -> None:
-        """Note that a thread waits, for one state or for more."""
+        """Note that a thread waits for the loop, for one state or for more."""
         self._waiting[threading.get_ident()] = waiter
         is_alone = is_single and self._n_submitted <= 1 and len(self._waiting) == 1
         self._streak = self._streak + 1 if is_alone else 0
@@ -77,61 +81,51 @@ class PastLoop:
         """Hand the queue to the core on this thread; return False if the loop has to do it."""
         if not has_room_for_calls():
             return False
+        engine = self._engine
         delayed = delay_handlers()
         try:
-            return self._flush()
+            with engine.lock:
+                if not self.is_lent or engine.is_closed:
+                    return False
+                if engine.handle_slice():
+                    engine.wake()
+                self.drain()
+                return True
         finally:
             run_delayed(delayed)
 
-    def _flush(self) -> bool:
-        engine = self._engine
-        if not engine.lock.acquire(blocking=False):
-            return False
-        try:
-            if not self.is_lent or engine.is_gone:
-                return False
-            engine.flush_here()
-            return True
-        finally:
-            engine.lock.release()
+    def receive_until_done(self, state: FutureState, timeout: float | None) -> None:
+        """Receive on this thread until `state` is done.
 
-    def wait(self, waiter: ThreadWaiter, timeout: float | None) -> None:
-        """Do what `flush` does, then receive on this thread until `waiter` is done.
-
-        Return earlier if the time is over, or if the loop has to receive.
+        Return earlier if the time is over, or if the loop has to receive: a wait that is posted now
+        takes the reading back.
         """
-        engine = self._engine
-        if not has_room_for_calls():
-            engine.wake()
+        self._n_submitted = 0
+        if self._is_wanted_back or not has_room_for_calls():
             return
         delayed = delay_handlers()
         try:
-            if not self._flush():
-                engine.wake()
             if not self._receiving.acquire(blocking=False):
-                engine.wake()  # another thread receives: the loop has to, when that has done
-                return
+                return  # another thread receives
             try:
-                goes_on = self._receive(waiter, timeout)
+                self._receive(state, timeout)
                 self._n_waits += 1
             finally:
                 self._receiving.release()
-            if not goes_on or self._is_wanted_back or len(self._waiting) > 1:
-                engine.wake()
+            if self._is_wanted_back or self._waiting:
+                self._engine.wake()
         finally:
             run_delayed(delayed)
 
-    def _receive(self, waiter: ThreadWaiter, timeout: float | None) -> bool:
-        """Return whether the waiter is done and the reading can stay lent."""
-        link = self._engine.link
-        assert link is not None
-        longest_s = _LONGEST_S if timeout is None else min(_LONGEST_S, timeout)
-        deadline = time.monotonic() + longest_s
-        goes_on = self.is_lent
-        while goes_on and waiter.n_left > 0:
-            goes_on = longest_s > 0 and link.receive(longest_s)
-            longest_s = deadline - time.monotonic()
-        return goes_on
+    def _receive(self, state: FutureState, timeout: float | None) -> None:
+        connection = self._connection
+        assert connection is not None
+        left_s = _LONGEST_S if timeout is None else min(_LONGEST_S, timeout)
+        deadline = time.monotonic() + left_s
+        while self.is_lent and state.status == PENDING and left_s > 0:
+            if not connection.receive(left_s):
+                return
+            left_s = deadline - time.monotonic()
 
     def drain(self) -> None:
         """Empty the core's out-boxes on this thread, which holds the lock.
@@ -139,9 +133,10 @@ class PastLoop:
         What only the loop can do is left to it.
         """
         engine = self._engine
-        engine.notify()
         core, link = engine.core, engine.link
-        if core.to_scheduler and link is not None and link.writable:
+        if core.before:
+            engine.notify()
+        if core.to_scheduler and link is not None:
             messages, core.to_scheduler = core.to_scheduler, []
             if not link.send_past_loop(messages):
                 core.to_scheduler = messages + core.to_scheduler
@@ -162,7 +157,8 @@ class PastLoop:
         if self.may_begin and not self._engine.is_closed and link is not None:
             self._is_wanted_back = False
             self._n_waits_seen = self._n_waits
-            self.is_lent = link.lend_reading()
+            self._connection = link.lend_reading()
+            self.is_lent = self._connection is not None
 
     def end(self) -> None:
         """Take the reading back: at once, or when the thread that receives calls `wake`."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..core.tasks import NO_VALUE, FutureState, Watcher
+from ..core.tasks import NO_VALUE, PENDING, FutureState, Watcher
 from .interruptible import acquire
 
 
@@ -19,6 +19,13 @@ def unready(states: list[FutureState]) -> list[FutureState]:
     """Return those whose result or failure is not in this process."""
     # `blob` first: a thread that unpickles sets `value` before it clears `blob`.
     return [s for s in states if s.blob is None and s.value is NO_VALUE and s.failure is None]
+
+
+def is_ready(state: FutureState, wants_data: bool) -> bool:
+    """Return whether a state has a final status, and its result, if it has one, is here."""
+    return state.status != PENDING and (
+        not wants_data or state.has_data or state.failure is not None
+    )
 
 
 def pending(states: list[FutureState]) -> list[FutureState]:
@@ -85,7 +92,10 @@ class AsyncWaiter(Waiter):
 
     def wake(self) -> None:
         """See `Waiter`."""
-        call_in(self._loop, self._set)
+        if asyncio._get_running_loop() is self._loop:
+            self._set()
+        else:
+            call_in(self._loop, self._set)
 
     def _set(self) -> None:
         if not self._future.done():

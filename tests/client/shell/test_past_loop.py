@@ -52,6 +52,46 @@ def test_a_caller_that_waits_alone_receives_on_its_own_thread(client):
     check(client)
 
 
+def test_a_release_leaves_with_the_next_call_whenever_the_future_is_dropped(client):
+    ask_until_lent(client)
+    connection = client._engine.link._connection
+    n_calls, before = 50, connection.frames_out
+    for n in range(n_calls):
+        future = client.submit(inc, n, pure=False)  # the future before is dropped after this call
+        assert future.result(30) == n + 1
+    # A busy machine may take the reading back, and a heartbeat may come; one frame per release
+    # would be twice as many.
+    assert connection.frames_out - before < 1.5 * n_calls
+    check(client)
+
+
+def test_releases_leave_while_a_caller_waits_and_submits_nothing(client, scheduler):
+    futures = client.map(inc, range(200), pure=False)
+    client.gather(futures)
+    ask_until_lent(client)
+    later = client.submit(inc, 1, pure=False)
+    scheduler.is_holding = True
+    waited = client.submit(inc, 2, pure=False)
+    del futures
+    with pytest.raises(TimeoutError):
+        waited.result(0.2)
+    scheduler.go_on()
+    wait_until(lambda: len(client.futures) == 2, 30)
+    assert (later.result(30), waited.result(30)) == (2, 3)
+    check(client)
+
+
+def test_no_caller_receives_while_the_loop_wants_the_reading_back(client):
+    """Else a loop whose thread is late never gets it, and is woken by each call."""
+    ask_until_lent(client)
+    past_loop(client)._is_wanted_back = True  # as `end` does while a thread receives
+    before = past_loop(client)._n_waits
+    ask(client, 1)
+    assert past_loop(client)._n_waits == before
+    assert not past_loop(client).is_lent
+    check(client)
+
+
 def test_the_loop_receives_again_when_no_caller_waits(client):
     ask_until_lent(client)
     wait_until(lambda: not past_loop(client).is_lent, 30)
