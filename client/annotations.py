@@ -27,6 +27,8 @@ from ..protocol.values.exceptions import add_note
 from .core.tasks import SubmitOptions
 from .encoding import make_options
 
+#: The module that has the annotations of the context.
+_DASK: Final = "dask.base"
 #: The options of a task that can be annotated.
 NAMES: Final = ("allow_other_workers", "priority", "resources", "retries", "workers")
 #: {annotation that dask.distributed acts upon: the values that ask for weft's own behaviour}.
@@ -41,7 +43,7 @@ _OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "pool"})
 
 def active_annotations() -> Mapping[str, Any]:
     """Return the annotations of the context, {} if there are none or dask is not loaded."""
-    base = sys.modules.get("dask.base")
+    base = sys.modules.get(_DASK)
     get = None if base is None else getattr(base, "get_annotations", None)  # half imported
     found: Mapping[str, Any] = {} if get is None else get()
     return found
@@ -101,7 +103,7 @@ def options_of_call(
         NotSupported, UnknownOption: an annotation is one that weft cannot honour.
         TypeError, ValueError: a value has the wrong type or is out of range.
     """
-    active = active_annotations()
+    active = active_annotations() if _DASK in sys.modules else None
     if not active:
         return make_options(priority, retries, workers, allow_other_workers, resources)
     given = {

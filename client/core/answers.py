@@ -39,6 +39,7 @@ from .tasks import (
     HELD,
     KEPT,
     LOST,
+    NO_VALUE,
     PENDING,
     SENT,
     FutureState,
@@ -83,7 +84,7 @@ def on_results_ready(core: ClientState, message: ResultsReady) -> None:
         state = states.get(key) if is_calm else find(core, key)
         if state is None or state.phase != SENT or blob is None:
             continue
-        if state.failure is not None or state.has_data:
+        if state.failure is not None or state.blob is not None or state.value is not NO_VALUE:
             continue
         state.blob = blob
         state.spec = None

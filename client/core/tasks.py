@@ -100,6 +100,8 @@ class SubmitOptions:
 
     def as_record(self) -> dict[str, Any]:
         """Return what is sent: the options that are not the default ones."""
+        if self is DEFAULT_OPTIONS:
+            return {}
         return {name: value for name in self.__slots__ if (value := getattr(self, name))}
 
     def as_key(self) -> tuple[Any, ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
+
+_MODULE: Final = f"{__name__.partition('.')[0]}.worker.context"
 
 
 def is_in_task() -> bool:
     """Return whether the calling thread is one that runs tasks of a worker."""
-    context = sys.modules.get(f"{__name__.partition('.')[0]}.worker.context")
+    context = sys.modules.get(_MODULE)
     return context is not None and context.is_in_task()
 
 

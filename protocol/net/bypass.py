@@ -35,6 +35,7 @@ class Bypass:
     def __init__(self, transport: asyncio.Transport, sock: socket.socket) -> None:
         self._transport = transport
         self._sock = sock
+        self._number = sock.fileno()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         #: A byte sent from the second to the first ends a `wait`.
@@ -84,11 +85,10 @@ class Bypass:
         found = self._poll.poll(timeout_s * 1000.0)
         if not found:
             return False
-        number = self._bell[0].fileno()
-        is_rung = any(fd == number for fd, _ in found)
-        if is_rung:
-            self._bell[0].recv(64)
-        return len(found) > is_rung
+        if len(found) == 1 and found[0][0] == self._number:
+            return True
+        self._bell[0].recv(64)
+        return len(found) > 1
 
     def interrupt(self) -> None:
         """End the `wait` that is under way, or the next one. On any thread."""
