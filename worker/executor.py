@@ -34,7 +34,7 @@ from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
-from ..protocol.wire.payload import Blob, blob_nbytes
+from ..protocol.wire.payload import Blob
 from .context import WorkerContext, set_worker
 from .core.events import (
     After,
@@ -47,7 +47,7 @@ from .core.events import (
 )
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
-from .packing import RIDE_ALONG_BYTES, pack_result, pack_to_ride_along
+from .packing import pack_to_ride_along
 from .slot_reading import SlotReading
 from .started import StartedRecord
 from .store import Store
@@ -56,9 +56,6 @@ logger = logging.getLogger("weft.worker")
 
 #: Finished tasks are reported at the end of a chunk, or when the last report is older than this.
 _REPORT_AFTER_NS = 1_000_000
-
-#: Results of these types are pickled without asking for their size first.
-_SMALL_TYPES = frozenset({bool, float, int, type(None)})
 
 
 class Executor:
@@ -143,10 +140,6 @@ class Executor:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def handle(self, event: Event) -> None:
-        """Hand an event to the core and do its actions. Any thread may call this."""
-        self._handle(event, None)
-
     def drain(self, writable: bool = True) -> tuple[list[Message], list[After]]:
         """Take the messages for the scheduler, and the actions to be done after they are sent.
 
@@ -165,8 +158,10 @@ class Executor:
 
     def is_alone(self) -> bool:
         """Return whether no task waits here while another one runs."""
-        state = self.state
-        return not state.ready.n and sum([slot.n_executing for slot in state.slots]) <= 1
+        n_executing = 0
+        for slot in self.state.slots:
+            n_executing += slot.n_executing
+        return n_executing <= 1 and not self.state.ready.n
 
     def fail_unsendable(
         self, report: AttemptsFinished | AttemptsErred, error: LocalProtocolError
@@ -211,8 +206,11 @@ class Executor:
         contexts = list(self._contexts.items())
         return [(one.task_key, thread) for thread, one in contexts if one.task_key]
 
-    def _handle(self, event: Event, slot: int | None) -> bool:
-        """Return whether slot `slot` has something in its chunk."""
+    def handle(self, event: Event, slot: int | None = None) -> bool:
+        """Hand an event to the core and do its actions. Any thread may call this.
+
+        Return whether slot `slot`, that of this thread, has something in its chunk.
+        """
         state = self.state
         garbage: list[Any] = []
         with self._lock:
@@ -265,14 +263,10 @@ class Executor:
             set_worker(context)
             self._contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
-
-            def has_work() -> bool:
-                return not inbox.empty()
-
             while True:
                 reading = self.slot_reading
                 if reading is not None and reading.is_lent and inbox.empty():
-                    reading.read_until(has_work)
+                    reading.read_while(inbox.empty)
                 if not inbox.get():
                     return
                 self._run_chunks(slot, context)
@@ -320,15 +314,10 @@ class Executor:
                     args, kwargs = loads_arguments(task.args)
                 value = call(*args, **kwargs)
                 blob: Blob | None = None
-                if task.wanted and value.__class__ in _SMALL_TYPES:
-                    blob = pack_result(value, task.key)
-                    nbytes = blob_nbytes(blob)
-                    if nbytes > RIDE_ALONG_BYTES:
-                        blob = None
+                if task.wanted:
+                    blob, nbytes = pack_to_ride_along(value, task.key)
                 else:
                     nbytes = sizeof(value)
-                    if task.wanted and nbytes <= RIDE_ALONG_BYTES:
-                        blob = pack_to_ride_along(value, task.key)
             except BaseException as error:  # of user code: SystemExit ends the task only
                 failure = self._failure(error, task)
                 end = clock()
@@ -355,7 +344,7 @@ class Executor:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
-        return self._handle(report, report.slot)
+        return self.handle(report, report.slot)
 
     def _load(self, function: WorkerFunction) -> Callable[..., Any]:
         """Unpickle a function, once. One that fails is tried again by the next task."""

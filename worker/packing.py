@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 from ..protocol.errors import SerializationError, UnpicklableResult
 from ..protocol.values.pickling import PROTOCOL, buffer_taker, type_name
 from ..protocol.values.serialize import dumps
+from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 
 #: A wanted result up to this size is sent along with the report that it is there.
@@ -27,6 +28,8 @@ _INLINE_BYTES: Final = 4 << 10
 TERMINATE_FRACTION: Final = 0.95
 #: The pickle of a result below this part of the limit is assumed to fit.
 _LARGE_FRACTION: Final = 1 / 8
+#: Results of these types are pickled without asking for their size first.
+_NUMBERS: Final = frozenset({bool, float, int, type(None)})
 #: Pickling objects of exactly these types runs no user code.
 PLAIN_TYPES: Final = frozenset({bool, bytes, float, int, str, type(None)})
 
@@ -58,19 +61,26 @@ def _described(error: BaseException) -> str:
     return f"its pickling raised {name}: {text}" if text else f"its pickling raised {name}"
 
 
-def pack_to_ride_along(value: object, key: str) -> Blob | None:
-    """Pickle a result that is probably small; return None if it is not.
+def pack_to_ride_along(value: object, key: str) -> tuple[Blob | None, int]:
+    """Pickle a result if it is small; return the pickle, or None, and the size of the result.
 
     Raises:
         UnpicklableResult: it cannot be pickled.
     """
+    if value.__class__ in _NUMBERS:
+        data = pickle.dumps(value, PROTOCOL)
+        if len(data) <= _INLINE_BYTES:
+            return data, len(data)
+    nbytes = sizeof(value)
+    if nbytes > RIDE_ALONG_BYTES:
+        return None, nbytes
     blob = pack_result(value, key)
     if blob_nbytes(blob) > RIDE_ALONG_BYTES:
-        return None
+        return None, nbytes
     if blob.__class__ is Payload and blob.buffers:
         # A task that runs before the bytes are sent may change the value in place.
-        return blob.detached()
-    return blob
+        blob = blob.detached()
+    return blob, nbytes
 
 
 def pack_for_reader(value: object, key: str, nbytes: int, memory_limit: int) -> Blob:

@@ -382,13 +382,13 @@ class WorkerServer:
                 reading.on_messages()
 
     def _on_messages_in_slot(self, connection: Connection, messages: list[Message]) -> None:
-        others = [message for message in messages if type(message) not in MESSAGE_TYPES]
-        if others:
+        if not MESSAGE_TYPES.issuperset(map(type, messages)):
+            others = [message for message in messages if type(message) not in MESSAGE_TYPES]
             self._loop.call_soon_threadsafe(self._on_others, connection, others)
             messages = [message for message in messages if type(message) in MESSAGE_TYPES]
         with self._session_lock:
             if messages and connection is self._connection:
-                self._handle(SchedulerSent(messages))
+                self.executor.handle(SchedulerSent(messages))
 
     def _on_others(self, connection: Connection, messages: list[Message]) -> None:
         if connection is self._connection:

@@ -52,7 +52,7 @@ class SlotReading:
 
     # --- On the threads of slots ------------------------------------------------------------------
 
-    def read_until(self, has_work: Callable[[], bool]) -> None:
+    def read_while(self, is_idle: Callable[[], bool]) -> None:
         """Read on this thread until it has work or the loop has to read."""
         if not self._reading.acquire(blocking=False):
             return  # another slot reads
@@ -60,7 +60,7 @@ class SlotReading:
             self._reader = threading.get_ident()
             self._n_readings += 1
             goes_on = True
-            while goes_on and self.is_lent and not self._is_wanted_back and not has_work():
+            while goes_on and self.is_lent and not self._is_wanted_back and is_idle():
                 goes_on = self._connection.receive(_WAIT_S)
             goes_on = goes_on and self._is_alone()
         finally:

@@ -111,7 +111,11 @@ class Store:
 
         The caller drops them where it holds no lock. Some may not be here.
         """
+        pop, pop_size, n = self._values.pop, self._sizes.pop, 0
+        dropped = []
         with self._lock:
-            pop, pop_size = self._values.pop, self._sizes.pop
-            self.nbytes -= sum([pop_size(attempt, 0) for attempt in attempts])
-            return [pop(attempt, None) for attempt in attempts]
+            for attempt in attempts:
+                n += pop_size(attempt, 0)
+                dropped.append(pop(attempt, None))
+            self.nbytes -= n
+        return dropped

@@ -59,7 +59,8 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         for attempt, n_raised in zip(message.attempts, message.n_raised, strict=True):
             if attempt in by_attempt:
                 by_attempt[attempt].n_raised = n_raised
-    report_unknown(state, message, unknown)
+    if unknown or message.located_keys:
+        report_unknown(state, message, unknown)
 
 
 def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[WorkerTask]) -> None:

@@ -66,8 +66,10 @@ def feed(state: WorkerState, asking: Slot) -> None:
 
     The task that the other slot executes may be long.
     """
-    victim = max(state.slots, key=lambda slot: len(slot.chunk))
-    n_unstarted = len(victim.chunk)
+    victim, n_unstarted = asking, 0
+    for slot in state.slots:
+        if len(slot.chunk) > n_unstarted:
+            victim, n_unstarted = slot, len(slot.chunk)
     n = -(-n_unstarted // 2)
     if n == n_unstarted and victim.n_executing == n_unstarted:
         return  # it wakes up for its one task; two slots could take that from each other for ever
