@@ -147,7 +147,7 @@ async def be_hostile(address: str, security: Security, kind: str, n: int) -> Non
         else:
             connection.send([m.WantKeys(keys=keys)])
         await answers.writable(connection)
-    connection.send([m.Heartbeat(facts={})])
+    connection.send([m.Heartbeat()])
     await answers.beat.wait()
     report("done")
     connection.close()

@@ -7,7 +7,8 @@
 
 The first three drive the core alone (`bench_scheduler.py`): only the CPU time inside `handle`
 counts. The last one connects to a scheduler in a process of its own; its peers send heartbeats as
-workers do. Each prints its goal with the figure, and takes from seconds to minutes.
+workers do, when it asks for them. Each prints its goal with the figure, and takes from seconds to
+minutes.
 """
 
 from __future__ import annotations
@@ -122,12 +123,17 @@ class _Peer:
     """The end of one connection; it counts messages."""
 
     def __init__(self) -> None:
-        self.n_messages = 0
+        self.n_beats = 0
+        #: the scheduler has answered the last heartbeat, and when the next one is due
+        self.answered = asyncio.Event()
+        self.next_s = HEARTBEAT_S
         self.welcomed: asyncio.Future[m.Welcome] = asyncio.get_running_loop().create_future()
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
-        self.n_messages += len(messages)
         for message in messages:
+            if isinstance(message, m.Heartbeat):
+                self.next_s = message.next_ms / 1000
+                self.answered.set()
             if isinstance(message, m.Welcome):
                 connection.wire.epoch, connection.wire.session = message.epoch, message.session
                 self.welcomed.set_result(message)
@@ -144,15 +150,26 @@ async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: 
     security = Security(_TOKEN, _CLUSTER_ID)
     loop = asyncio.get_running_loop()
     connections: list[Connection] = []
+    peers: list[_Peer] = []
     beats: list[asyncio.Task[None]] = []
     start_cpu = _cpu_s(process)
 
-    async def beat(i: int, connection: Connection) -> None:
-        await asyncio.sleep(HEARTBEAT_S * i / n_workers)
+    async def beat(i: int, peer: _Peer, connection: Connection) -> None:
+        status = m.WorkerStatus(
+            state="running",
+            nthreads=1,
+            n_records=0,
+            n_ready=0,
+            managed_nbytes=0,
+            resident_nbytes=50_000_000 + i,
+            cpu_percent=1,
+        )
         while True:
-            facts = {"tasks": 0, "ready": 0, "rss": 50_000_000 + i, "cpu": 0.1}
-            connection.send([m.Heartbeat(facts=facts)])
-            await asyncio.sleep(HEARTBEAT_S)
+            peer.answered.clear()
+            connection.send([status, m.Heartbeat()])
+            await peer.answered.wait()
+            peer.n_beats += 1
+            await asyncio.sleep(peer.next_s)
 
     async def join(i: int) -> None:
         peer = _Peer()
@@ -165,20 +182,28 @@ async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: 
         )
         connection.send([worker_hello(i)])
         await peer.welcomed
+        peers.append(peer)
         connections.append(connection)
-        beats.append(asyncio.ensure_future(beat(i, connection)))
+        beats.append(asyncio.ensure_future(beat(i, peer, connection)))
 
     for start in range(0, n_workers, 50):
         await asyncio.gather(*map(join, range(start, min(start + 50, n_workers))))
     joined_s = _cpu_s(process) - start_cpu
-    await asyncio.sleep(HEARTBEAT_S)
+    # The pauses have then grown as the number of workers has.
+    await asyncio.sleep(2 * max([HEARTBEAT_S, *(peer.next_s for peer in peers)]))
+    n_before = sum(peer.n_beats for peer in peers)
     start_s, start_cpu = loop.time(), _cpu_s(process)
     await asyncio.sleep(seconds)
-    used = (_cpu_s(process) - start_cpu) / (loop.time() - start_s)
-    n_beats = n_workers / HEARTBEAT_S
+    elapsed_s = loop.time() - start_s
+    used = (_cpu_s(process) - start_cpu) / elapsed_s
+    n_beats = (sum(peer.n_beats for peer in peers) - n_before) / elapsed_s
     print(
         f"{n_workers} idle workers: {used:.2%} of a core (goal: 1 %)"
-        + (f", {used / n_beats * 1e6:.1f} us per heartbeat" if n_beats else "")
+        + (
+            f", {n_beats:.0f} heartbeats per second, {used / n_beats * 1e6:.0f} us each"
+            if n_beats
+            else ""
+        )
         + f"; {joined_s / max(n_workers, 1) * 1e6:.0f} us of CPU for each that joined; "
         f"{process.memory_info().rss / 1e6:.0f} MB"
     )
@@ -219,7 +244,7 @@ def main() -> None:
     one.add_argument("--workers", type=int, default=2, metavar="N")
     one = kinds.add_parser("idle")
     one.add_argument("--workers", type=int, default=1_000, metavar="N")
-    one.add_argument("--seconds", type=float, default=10.0)
+    one.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
     _settle_collector()
     run: dict[str, Callable[[], None]] = {

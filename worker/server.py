@@ -342,7 +342,7 @@ class WorkerServer:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        return [self._status(), Heartbeat(facts={})]
+        return [self._status(), Heartbeat()]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""

@@ -221,7 +221,7 @@ class SchedulerLink:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        return [Heartbeat(facts={})]
+        return [Heartbeat()]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""

@@ -133,7 +133,7 @@ class _SessionLine:
                 messages = self._leave_to_loop(connection, messages)
             messages = settle_unknown(connection, messages)
             if Heartbeat in map(type, messages):
-                messages = [message for message in messages if type(message) is not Heartbeat]
+                messages = self._take_heartbeats(messages)
             if messages and self is runner._line:
                 runner._owner.on_messages(connection, messages)
         except RemoteProtocolError:
@@ -143,6 +143,18 @@ class _SessionLine:
                 runner._on_bug(bug)
             else:  # on a thread to which the reading was lent
                 runner._loop.call_soon_threadsafe(runner._on_bug, bug)
+
+    def _take_heartbeats(self, messages: list[Message]) -> list[Message]:
+        """Return the other messages; the answer to a heartbeat has the time of the next one."""
+        runner, others = self._runner, list[Message]()
+        for message in messages:
+            if type(message) is not Heartbeat:
+                others.append(message)
+            elif threading.get_ident() == runner._thread_id:
+                runner._on_answered(self, message.next_ms)
+            else:
+                runner._loop.call_soon_threadsafe(runner._on_answered, self, message.next_ms)
+        return others
 
     def _leave_to_loop(self, connection: Connection, messages: list[Message]) -> list[Message]:
         """Return the messages that a thread to which the reading was lent may handle: known ones.
@@ -409,6 +421,11 @@ class SessionRunner:
         self._owner.on_welcome(connection, first, outage)
         self._drain()
         return messages
+
+    def _on_answered(self, line: _SessionLine, next_ms: int) -> None:
+        if line is self._line and line.is_welcomed:
+            self.session.on_answered(next_ms, self._loop.time())
+            self._set_timer()
 
     def _on_closed(self, error: WeftError) -> None:
         self._line = None

@@ -29,6 +29,7 @@ from typing import Final, Literal, TypeAlias
 from ..errors import CommClosed, CommError, InternalError, WeftError, WrongCluster, WrongToken
 
 __all__ = [
+    "LONGEST_PAUSE",
     "MISSED_HEARTBEATS",
     "PHASES",
     "Abandon",
@@ -49,6 +50,8 @@ __all__ = [
 
 #: A peer from which nothing came for this many heartbeats is considered lost.
 MISSED_HEARTBEATS: Final = 15
+#: The scheduler may ask for fewer heartbeats: two are at most this many intervals apart.
+LONGEST_PAUSE: Final = 6
 
 Phase: TypeAlias = Literal["idle", "connecting", "registering", "open", "waiting", "over"]
 
@@ -76,21 +79,21 @@ class Silence:
     up: by a task that held the interpreter lock for a minute, by a debugger, by Ctrl-Z. Messages
     that arrived meanwhile wait in the socket, and its overdue timer runs before it reads. Between
     two looks there is a turn of its loop, in which it reads. So a pause counts as one look, however
-    long it took.
+    long it took. A look that was meant to come later than others counts as several of them.
     """
 
     def __init__(self, n_looks: int = MISSED_HEARTBEATS) -> None:
         """Prepare for `n_looks` looks without news, one after the other."""
         self._n_looks = n_looks
-        self._n_silent = 0
+        self._n_silent = 0.0
         self._n_received = -1
 
-    def look(self, n_received: int) -> bool:
+    def look(self, n_received: int, weight: float = 1.0) -> bool:
         """Compare what was received so far with the last look; return whether it is silent."""
         if n_received != self._n_received:
-            self._n_received, self._n_silent = n_received, 0
+            self._n_received, self._n_silent = n_received, 0.0
         else:
-            self._n_silent += 1
+            self._n_silent += weight
         return self._n_silent >= self._n_looks
 
 
@@ -245,12 +248,14 @@ class Session:
         self.number = 0
         #: The epoch of the last scheduler that sent a welcome; 0 = none.
         self.epoch = 0
-        #: Between two heartbeats of this process, once it was welcomed.
+        #: Between two heartbeats of this process, once it was welcomed, if no answer changes that.
         self.beat_s = 0.0
         #: From the loss (or the start) to the next welcome; None while a session is open.
         self.outage: Outage | None = None
         self._backoff = Backoff(policy, jitter)
         self._silence = Silence()
+        #: From the last heartbeat, or its answer, to the next one.
+        self._pause_s = 0.0
         self._began = 0.0
         #: No session that begins later counts.
         self._deadline = math.inf
@@ -290,9 +295,18 @@ class Session:
         self.outage = None
         self._deadline = math.inf
         self._began = now
+        self._pause_s = self.beat_s
         self._silence = Silence(MISSED_HEARTBEATS * policy.beats)
         self._until = now  # the first heartbeat goes out at once
         self._set_timer(now)
+
+    def on_answered(self, next_ms: int, now: float) -> None:
+        """Send the next heartbeat `next_ms` from now: the scheduler answered the last one."""
+        if next_ms and self.phase == "open":
+            pause_s = max(next_ms / 1000, self.policy.least_beat_s)
+            self._pause_s = min(pause_s, LONGEST_PAUSE * self.beat_s)
+            self._until = now + self._pause_s
+            self._set_timer(now)
 
     def on_closed(self, error: WeftError, now: float) -> None:
         """Come back, or give up: the connection is gone, or the scheduler refused or left."""
@@ -389,13 +403,13 @@ class Session:
         self._set_timer(now)
 
     def _beat(self, n_received: int, now: float) -> None:
-        if self._silence.look(n_received):
+        if self._silence.look(n_received, self._pause_s / self.beat_s):
             seconds = round(MISSED_HEARTBEATS * self.policy.beats * self.beat_s, 1)
             error = CommClosed(f"it was silent for {seconds:g} s")
             self.actions.append(Abandon(error))
             self._lose(error, now)
         else:
-            self._until = now + self.beat_s
+            self._until = now + self._pause_s
             self.actions.append(Beat())
 
     def _give_up(self, error: WeftError, *, is_final: bool) -> None:

@@ -249,7 +249,7 @@ FRAMES: dict[str, tuple[bytes, str]] = {
     "negative number": (enveloped(numbers=(0, -1, 1, 0)), "numbers of an envelope"),
     "unknown code": (enveloped([250, 1]), "unknown code 250 before registration"),
     "code is text": (enveloped(["submit", 1]), "starts with its code"),
-    "missing field": (enveloped([m.Heartbeat.code]), "Heartbeat"),
+    "missing field": (enveloped([m.ReleaseKeys.code]), "ReleaseKeys"),
     "wrong type": (enveloped([m.ReleaseKeys.code, "abc"]), "ReleaseKeys.keys: an array"),
     "long key": (enveloped([m.ReleaseKeys.code, ["k" * 1_000_000]]), "max_str_len"),
     "too long key": (enveloped([m.ReleaseKeys.code, ["k" * 2000]]), "1 to 1024 characters"),
@@ -454,7 +454,7 @@ def test_frame_of_another_time_is_refused(
         attacker.register(client())
         attacker.numbers[0] -= change[0]
         attacker.numbers[1] += change[1]
-        attacker.say(m.Heartbeat(facts={}))
+        attacker.say(m.Heartbeat())
         attacker.is_hung_up()
         cluster.check(line)
 
@@ -570,7 +570,7 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
             m.ReplicasAdded(attempts=never, keys=["never heard of"] * n),
             m.KeysMissing(keys=["never heard of"], holder="tcp://nowhere:1"),
             m.KeysData(request=2**62, keys=["k"], results=[b""], missing=["m"]),
-            m.Heartbeat(facts={"rss": "much"}),
+            m.Heartbeat(next_ms=2**62),
             m.WorkerStatus(
                 state="x" * 1000,
                 nthreads=2**62,
@@ -619,7 +619,7 @@ def test_endless_frames_do_not_delay_other_clients(cluster: Cluster) -> None:
         attacker.register(client())
         for _ in range(200):
             frames = [
-                framed(attacker.payload(m.Heartbeat(facts={"i": i}).to_wire())) for i in range(100)
+                framed(attacker.payload(m.Heartbeat(next_ms=i).to_wire())) for i in range(100)
             ]
             attacker.send(b"".join(frames))
         attacker.say(m.Ask(request=1, name="cluster"))

@@ -18,6 +18,7 @@ from weft.protocol.net.transport import connect
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import (
+    Ask,
     Bye,
     ClusterChanged,
     FetchKeys,
@@ -98,8 +99,10 @@ async def test_a_peer_that_proves_the_token_and_never_registers_is_cut_off_with_
 async def test_heartbeats_are_answered_at_once():
     async with running("inproc://scheduler") as server:
         end, connection = await a_client(server)
-        connection.send([Heartbeat(facts={})])
-        assert await end.got(1) == [Heartbeat(facts={})]
+        connection.send([Heartbeat()])
+        (answer,) = await end.got(1)
+        assert isinstance(answer, Heartbeat)
+        assert answer.next_ms > 0
 
 
 async def test_the_shell_does_before_then_sends_then_does_after():
@@ -109,11 +112,11 @@ async def test_the_shell_does_before_then_sends_then_does_after():
         state = server.state
         alice, bob = state.clients_by_peer
         for peer in (alice, bob):
-            state.send(peer, Heartbeat(facts={}))
+            state.send(peer, Heartbeat())
         state.before.append(CloseConnection(alice, "", is_error=False))
         state.after.append(CloseConnection(bob, "", is_error=False))
         server.schedule_flush()
-        assert await closed_after.got(1) == [Heartbeat(facts={})]
+        assert await closed_after.got(1) == [Heartbeat()]
         for end in (closed_before, closed_after):
             await asyncio.wait_for(end.closed(), 20)
         assert closed_before.messages == []
@@ -167,7 +170,7 @@ async def test_each_tick_lists_the_peers_that_do_not_read_that_send_and_that_wai
         now = server._loop.time()
         server.state.next_reassurance = now
         far.pause_writing()
-        server.state.send(1, Heartbeat(facts={}))
+        server.state.send(1, Heartbeat())
         sender._transport.write(b"\0")  # the first byte of a header
         while not of_sender.receiving:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
@@ -176,7 +179,7 @@ async def test_each_tick_lists_the_peers_that_do_not_read_that_send_and_that_wai
         assert (tick.unread, tick.unwritable, tick.receiving) == ([1], [1], [2])
         assert server._make_tick(now - 1).receiving == (), "nobody looks at it"
         far.resume_writing()
-        assert await end.got(1) == [Heartbeat(facts={})]
+        assert await end.got(1) == [Heartbeat()]
         assert server._make_tick(now).unwritable == []
         connection.close()
         sender.close()
@@ -187,11 +190,11 @@ async def test_a_client_is_active_when_results_follow_a_heartbeat(monkeypatch):
         alice, _ = await a_client(server)
         active: list[int] = []
         monkeypatch.setattr(server._turns, "note_active", lambda peer, now: active.append(peer))
-        server.state.send(1, Heartbeat(facts={}))
+        server.state.send(1, Heartbeat())
         server.schedule_flush()
         await alice.got(1)
         assert active == []
-        server.state.send(1, Heartbeat(facts={}))
+        server.state.send(1, Heartbeat())
         server.state.send(1, KeysUnknown(keys=["x"]))
         server.schedule_flush()
         await alice.got(2)
@@ -365,6 +368,6 @@ def test_messages_are_measured_by_their_content():
         KeysData(request=1, keys=["a"], results=[b"a" * 10_000], missing=[]),
         KeysData(request=1, keys=["a"], results=[Payload(b"", [bytearray(10_000)])], missing=[]),
         KeysData(request=1, keys=["a"], results=[None], missing=["b" * 10_000]),
-        Heartbeat(facts={"x": "a" * 10_000}),
+        Ask(request=1, name="a" * 10_000),
     ):
         assert 9_500 < message_nbytes(large) - message_nbytes(small) < 11_000

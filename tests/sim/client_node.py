@@ -327,7 +327,7 @@ class ClientNode:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        return [Heartbeat(facts={})]
+        return [Heartbeat()]
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""

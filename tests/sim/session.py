@@ -130,6 +130,10 @@ class SimulatedSession:
             self.machine.on_welcomed(welcome.epoch, welcome.heartbeat_ms, self.world.now)
             self.owner.on_welcome()
             self._drain()
+        for message in messages:
+            if isinstance(message, Heartbeat):
+                self.machine.on_answered(message.next_ms, self.world.now)
+                self._set_timer()
         messages = [message for message in messages if not isinstance(message, Heartbeat)]
         if messages and link is self.link:
             self.owner.on_messages(messages)

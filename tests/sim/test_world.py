@@ -84,7 +84,7 @@ def test_messages_before_a_close_arrive_and_the_closing_end_gets_no_event():
 
 def test_heartbeats_are_not_work():
     world, link, *_ = connected(1, wire=False)
-    link.send(0, [Heartbeat(facts={})])
+    link.send(0, [Heartbeat()])
     assert world.n_busy == 0
     link.send(0, [GetData(request=1, keys=[])])
     assert world.n_busy == 1

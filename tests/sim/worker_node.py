@@ -174,7 +174,7 @@ class WorkerNode:
             resident_nbytes=0,
             cpu_percent=0,
         )
-        return [status, Heartbeat(facts={})]
+        return [status, Heartbeat()]
 
     def on_welcome(self) -> None:
         """See `SessionOwner`."""

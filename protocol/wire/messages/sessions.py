@@ -51,7 +51,7 @@ class Welcome(Message):
 
     epoch: Number
     session: Number
-    heartbeat_ms: Number  #: send a heartbeat at least this often
+    heartbeat_ms: Number  #: send heartbeats this often, until an answer has another time
     facts: Facts
     epoch_proof: Text = ""  #: shows another scheduler of the cluster that there was this epoch
 
@@ -86,9 +86,9 @@ class Bye(Message):
 
 @message(7)
 class Heartbeat(Message):
-    """Show that the sender is alive. `facts` are measurements for display (bytes, seconds)."""
+    """Show that the sender is alive. The scheduler answers each one, with the time of the next."""
 
-    facts: Facts
+    next_ms: Number = 0  #: of an answer: send the next one after this time; 0 = as before
 
 
 @message(8)

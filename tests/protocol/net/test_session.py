@@ -62,7 +62,7 @@ class Owner:
         )
 
     def heartbeat(self):
-        return [Heartbeat(facts={})]
+        return [Heartbeat()]
 
     def on_welcome(self, connection, welcome, outage):
         self.note("welcome", connection.wire.epoch)
@@ -256,7 +256,7 @@ def test_messages_reach_the_owner_without_heartbeats_and_not_after_the_loss(run,
         runner.start()
         await owner.until("welcome")
         (connection,) = server.connections
-        connection.send([Heartbeat(facts={}), Stop(reason="enough")])
+        connection.send([Heartbeat(), Stop(reason="enough")])
         assert await owner.until("messages") == ("messages", [Stop(reason="enough")])
         connection.send([Stop(reason="late")])
         runner.fail(CommClosed("given up"))

@@ -56,7 +56,7 @@ def test_messages_arrive_in_order_with_their_blobs(
         connection = await dial(at, end)
         blob = Payload(b"pickle", [bytes(300_000), bytearray(b"small"), bytearray(5 << 20)])
         sent: list[Message] = [
-            Heartbeat(facts={"n": 1}),
+            Heartbeat(next_ms=1),
             KeysData(request=1, keys=["a", "b"], results=[blob, b"plain"], missing=["c"]),
             *[Refused(reason=f"{i}" + "x" * 50_000) for i in range(50)],
             KeysData(request=2, keys=["d"], results=[Payload(b"q", [bytes(70_000)])], missing=[]),
@@ -136,8 +136,8 @@ def test_writable_is_false_while_the_reader_is_slow(run: Run, stream_address: st
             n += 1
             assert n < 20
         await end.wait(lambda: end.n_writable)
-        connection.send([Heartbeat(facts={})])
-        assert await server.ends[0].got(n + 1) == [*[big] * n, Heartbeat(facts={})]
+        connection.send([Heartbeat()])
+        assert await server.ends[0].got(n + 1) == [*[big] * n, Heartbeat()]
         assert end.n_writable == 1
         await server.listener.close()
 
@@ -151,11 +151,11 @@ def test_close_sends_the_remaining_messages(run: Run, address: str) -> None:
         end = End()
         connection = await dial(at, end)
         big = KeysData(request=1, keys=["a"], results=[Payload(b"", [bytes(8 << 20)])], missing=[])
-        connection.send([big, Heartbeat(facts={})])
+        connection.send([big, Heartbeat()])
         connection.close()
         assert connection.closed
-        connection.send([Heartbeat(facts={"too": "late"})])
-        assert await server.ends[0].got(2) == [big, Heartbeat(facts={})]
+        connection.send([Heartbeat(next_ms=9)])
+        assert await server.ends[0].got(2) == [big, Heartbeat()]
         assert isinstance(await server.ends[0].closed(), CommClosed)
         assert server.ends[0].messages == []
         assert await end.closed() is None
@@ -416,7 +416,7 @@ def test_inproc_hands_over_the_objects_themselves(run: Run) -> None:
         at = await server.start("inproc://objects")
         end = End()
         connection = await dial(at, end)
-        sent = [Heartbeat(facts={"object": object()})]
+        sent = [Heartbeat(next_ms=1)]
         connection.send(sent)
         # Never within `send`: the sender may be in the middle of something.
         assert server.ends[0].messages == []

@@ -26,6 +26,7 @@ from weft.protocol.wire.codec import (
 from weft.protocol.wire.framing import Frame, FrameDecoder, FrameLimits
 from weft.protocol.wire.message import MAX_ITEMS, MAX_ROWS, Message
 from weft.protocol.wire.messages import (
+    Ask,
     AttemptsFinished,
     DropAttempts,
     GetData,
@@ -180,7 +181,7 @@ def test_long_message_arrives_in_parts_that_are_the_whole(
 
 def test_half_a_million_attempts_arrive_in_order() -> None:
     attempts = list(range(10**12, 10**12 + 500_000))
-    arrived = exchange([Heartbeat(facts={}), DropAttempts(attempts=attempts), Refused(reason="x")])
+    arrived = exchange([Heartbeat(), DropAttempts(attempts=attempts), Refused(reason="x")])
     assert [type(m) for m in (arrived[0], arrived[-1])] == [Heartbeat, Refused]
     assert len(arrived) == 2 + -(-500_000 // MAX_ROWS)
     assert joined(arrived[1:-1]) == [DropAttempts.code, attempts]
@@ -241,7 +242,7 @@ def test_messages_are_grouped_up_to_a_size() -> None:
 
 def test_longer_message_has_a_frame_of_its_own() -> None:
     long = GetData(request=1, keys=[f"key-{i:08}" for i in range(100_000)])
-    sent: list[Message] = [Heartbeat(facts={}), long, Heartbeat(facts={"n": 1})]
+    sent: list[Message] = [Heartbeat(), long, Heartbeat(next_ms=1)]
     frames = WireState().encode(sent)
     assert len(frames) == 3
     assert len(frames[1][0]) > TARGET_BYTES
@@ -294,9 +295,9 @@ def test_few_plain_blobs_stay_in_the_payload() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Heartbeat(facts={"x": object()}),
-        Heartbeat(facts={"x": 2**64}),
-        Heartbeat(facts={"x": {1, 2}}),
+        Ask(request=1, name="q", arguments={"x": object()}),
+        Ask(request=1, name="q", arguments={"x": 2**64}),
+        Ask(request=1, name="q", arguments={"x": {1, 2}}),
         Refused(reason="\ud800"),
         DropAttempts(attempts=[-(2**64)]),
         GetData(request=1, keys=["k" * 1000] * 17_000),
@@ -317,10 +318,10 @@ def test_a_message_that_cannot_be_sent_is_refused_and_leaves_no_trace(bad: Messa
 
 
 def test_recursive_value_is_refused() -> None:
-    facts: dict[str, Any] = {}
-    facts["self"] = facts
+    arguments: dict[str, Any] = {}
+    arguments["self"] = arguments
     with pytest.raises(LocalProtocolError):
-        WireState().encode([Heartbeat(facts=facts)])
+        WireState().encode([Ask(request=1, name="q", arguments=arguments)])
 
 
 @pytest.mark.parametrize(
@@ -382,14 +383,14 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "number is a bool": (envelope(numbers=(0, 0, True, 0)), "numbers of an envelope"),
     "message is no array": (envelope(7), "starts with its code"),
     "impossible code": (envelope([256]), "message code 256 is not between 1 and 255"),
-    "wrong arity": (envelope([Heartbeat.code]), "1 fields expected, 0 came"),
+    "wrong arity": (envelope([Refused.code]), "1 fields expected, 0 came"),
     "array of 4 billion": (b"\xdd\xff\xff\xff\xff", "max_array_len"),
     "map of 4 billion": (b"\xdf\xff\xff\xff\xff", "max_map_len"),
     "bytes of 4 GiB": (b"\xc6\xff\xff\xff\xff", "decoded"),
     "string of 4 GiB": (b"\xdb\xff\xff\xff\xff", "decoded"),
     "extension of 4 GiB": (b"\xc9\xff\xff\xff\xff\x01", "max_ext_len"),
     "long string": (envelope([Refused.code, "x" * (1 << 20)]), "max_str_len"),
-    "long map": (envelope([Heartbeat.code, {str(i): 1 for i in range(5000)}]), "max_map_len"),
+    "long map": (envelope([Ask.code, 1, "q", {str(i): 1 for i in range(5000)}]), "max_map_len"),
     "long array": (
         envelope([DropAttempts.code, [0] * (MAX_ITEMS + 1)]),
         "max_array_len",
@@ -521,7 +522,7 @@ def test_buffers_beyond_the_limit_of_a_frame_are_spread_over_several() -> None:
         (FrameLimits(total=4000), [finished(10, 2, 1000)]),
         # Each fits, together they do not.
         (FrameLimits(total=4000), [finished(1, 3, 1000)] * 3),
-        (FrameLimits(total=4000), [Heartbeat(facts={}), finished(1, 1, 3999), finished(1, 1, 9)]),
+        (FrameLimits(total=4000), [Heartbeat(), finished(1, 1, 3999), finished(1, 1, 9)]),
     ]
     for limits, sent in cases:
         frames = encode_frames(sent, 0, 0, 1, 0, limits)
@@ -603,8 +604,8 @@ def test_frame_out_of_order_is_refused(seq: int) -> None:
 
 def test_acknowledgement_of_unsent_frames_is_refused() -> None:
     state = WireState()
-    state.encode([Heartbeat(facts={})])
-    state.encode([Heartbeat(facts={})])
+    state.encode([Heartbeat()])
+    state.encode([Heartbeat()])
     with pytest.raises(RemoteProtocolError, match="acknowledged"):
         state.check(numbers(ack=3))
     state.check(numbers(ack=2))
@@ -624,6 +625,6 @@ def test_epoch_and_session_bind_once_they_are_known() -> None:
         with pytest.raises(RemoteProtocolError, match=f"session {session} came in session 3"):
             state.check(numbers(epoch=7, session=session, seq=2))
     state.check(numbers(epoch=7, session=3, seq=2))
-    (frame,) = received(state.encode([Heartbeat(facts={})]))
+    (frame,) = received(state.encode([Heartbeat()]))
     decoded = decode_frame(frame)
     assert (decoded.epoch, decoded.session, decoded.seq, decoded.ack) == (7, 3, 1, 2)

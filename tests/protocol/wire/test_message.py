@@ -31,10 +31,10 @@ from weft.protocol.wire.messages import (
     Answer,
     AssignTasks,
     GetData,
-    Heartbeat,
     KeysData,
     KeysErred,
     KeysMissing,
+    RegisterSupervisor,
     RegisterWorker,
     SubmitTasks,
     Unsupported,
@@ -467,7 +467,7 @@ def nested(depth: int, innermost: object = 1) -> dict[str, Any]:
     ],
 )
 def test_facts_are_small_and_flat_because_they_are_passed_on_to_others(facts, problem):
-    message = Heartbeat(facts=facts)
+    message = RegisterSupervisor(supervisor_id="s", session=1, last_epoch=0, facts=facts)
     if problem is None:
         assert from_wire(message.to_wire(), []) == message
     else:

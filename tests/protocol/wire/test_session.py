@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from weft.protocol.errors import CommClosed, CommError, InternalError, WrongToken
 from weft.protocol.wire.session import (
+    LONGEST_PAUSE,
     MISSED_HEARTBEATS,
     PHASES,
     Abandon,
@@ -148,6 +149,43 @@ def test_twice_the_heartbeats_need_twice_the_looks():
     assert session.phase == "open"
     session.on_tick(1, session.due)
     assert session.phase == "waiting"
+
+
+def test_an_answer_changes_the_time_of_the_next_heartbeats():
+    session = opened()
+    session.on_tick(1, session.due)
+    assert session.due == 1.0
+    session.on_answered(3500, 0.25)
+    assert session.due == 3.75
+    session.on_tick(2, session.due)
+    assert session.due == 7.25  # as long as no answer changes it again
+    session.on_answered(500, 4.0)
+    assert session.due == 4.5
+    session.on_answered(0, 4.25)
+    assert session.due == 4.5
+    session.on_answered(1 << 40, 4.25)
+    assert session.due == 4.25 + LONGEST_PAUSE
+    assert kinds(session) == [Beat, Beat]
+
+
+def test_fewer_heartbeats_do_not_delay_the_end_of_a_silent_session():
+    session = opened()
+    session.on_tick(1, 0.0)
+    session.on_answered(5000, 0.0)
+    for now in (5.0, 10.0, 15.0):
+        session.on_tick(2, now)
+    assert session.phase == "open"
+    session.on_tick(2, session.due)
+    assert (session.phase, session.outage.since) == ("waiting", 20.0)
+    assert "silent for 15 s" in str(take(session)[-1].reason)
+
+
+def test_an_answer_after_the_end_of_its_session_has_no_effect():
+    session = opened()
+    session.on_closed(LOST, 1.0)
+    due = session.due
+    session.on_answered(5000, 1.0)
+    assert session.due == due
 
 
 def test_the_first_session_may_not_come_too_late():

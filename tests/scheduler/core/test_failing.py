@@ -128,7 +128,7 @@ def keep_apart(state: str) -> None:
             unreachable = m.KeysMissing(keys=["in"], holder="tcp://one", unreachable=True)
             board.send(two, unreachable, m.AttemptsEnded(attempts=[attempt]))
         for peer in (one, two, three):
-            board.send(peer, m.Heartbeat(facts={}))
+            board.send(peer, m.Heartbeat())
         board.tick(2.0)
         assert board.now - start < 1000
 

@@ -437,7 +437,7 @@ def test_rows_that_no_client_takes_are_dropped_after_a_lease(new):
     gone: list[int] = []
     functions = []
     for _ in range(40):
-        new.send(worker, m.Heartbeat(facts={}))
+        new.send(worker, m.Heartbeat())
         out = new.tick(2.0)
         gone += dropped(out, worker)
         functions += [x for x in out.get(worker, []) if isinstance(x, m.DropFunctions)]

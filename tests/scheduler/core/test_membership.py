@@ -119,7 +119,7 @@ def test_a_client_s_wishes_outlive_its_connection_by_the_lease():
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.close(client)
-    board.send(worker, m.Heartbeat(facts={}))
+    board.send(worker, m.Heartbeat())
     board.tick(9.0)
     assert board.states("a") == ["processing"]
     board.tick(2.0)
@@ -239,20 +239,49 @@ def test_the_memory_of_a_worker_that_is_too_busy_for_heartbeats_is_known_from_it
         resident_nbytes=1,
         cpu_percent=99,
     )
-    board.send(worker, status, m.Heartbeat(facts={}))
+    board.send(worker, status, m.Heartbeat())
     board.send(supervisor, m.WorkersAlive(worker_ids=["w1", "w2"], rss=[3, 4]))
     info = describe_worker(board.state, board.state.workers[worker])
     assert info["metrics"] == {"tasks": 4, "ready": 2, "managed": 10, "rss": 3, "cpu": 99}
     assert metrics(board.state)["worker_memory_bytes"] == {"managed": 10, "resident": 3}
 
 
-def test_heartbeats_are_answered(board):
-    worker, client, supervisor = board.worker(), board.client(), board.supervisor("sup")
-    beat = m.Heartbeat(facts={})
-    for peer in (worker, client, supervisor):
-        assert board.send(peer, beat) == {peer: [beat]}
+def answer(board, peer, message):
+    """Send the message, and return the milliseconds until the next one of its kind."""
+    (peers, (beat,)), *others = board.send(peer, message).items()
+    assert (peers, type(beat), others) == (peer, m.Heartbeat, [])
+    return beat.next_ms
+
+
+def test_heartbeats_are_answered_with_the_time_of_the_next_one():
+    board = Board(heartbeat_s=2.0)
+    board.now = 100.5
+    for peer in (board.worker(), board.client()):
+        assert answer(board, peer, m.Heartbeat()) == 1500
     alive = m.WorkersAlive(worker_ids=[], rss=[])
-    assert board.send(supervisor, alive) == {supervisor: [beat]}
+    supervisor = board.supervisor("sup")
+    assert answer(board, supervisor, alive) == 500  # twice as often as others
+    board.now = 101.01
+    assert answer(board, supervisor, alive) == 990
+    board.now = 101.99  # too early by less than an eighth
+    assert answer(board, supervisor, alive) == 1010
+
+
+def test_many_peers_send_fewer_heartbeats_and_in_groups(monkeypatch):
+    monkeypatch.setattr("weft.scheduler.core.liveness._FEW_PEERS", 20)
+    monkeypatch.setattr("weft.scheduler.core.liveness._GROUP", 5)
+    board = Board(heartbeat_s=2.0)
+    workers = [board.worker(f"w{i}", address=f"tcp://{i}") for i in range(40)]
+    due = {}
+    for worker in workers:
+        board.now += 0.01
+        next_ms = answer(board, worker, m.Heartbeat())
+        assert 500 <= next_ms <= 4500
+        due[worker] = round((board.now + next_ms / 1000) % 4.0, 2) % 4.0
+    assert sorted(set(due.values())) == [i / 2 for i in range(8)]
+    for worker in workers[:8]:
+        board.now += (due[worker] - board.now) % 4.0 + 0.003
+        assert answer(board, worker, m.Heartbeat()) == 3997
 
 
 def test_a_scheduler_that_was_held_up_counts_no_peer_as_dead():
@@ -384,7 +413,7 @@ def test_a_loose_restriction_binds_as_soon_as_a_worker_satisfies_it(board):
 @pytest.mark.parametrize("role", ["client", "worker", "supervisor", "viewer"])
 def test_a_message_of_unknown_code_is_answered_and_its_sender_goes_on(board, role):
     peer = board.connect(Role.VIEWER) if role == "viewer" else getattr(board, role)()
-    ping = m.GetMetrics(request=3) if role == "viewer" else m.Heartbeat(facts={})
+    ping = m.GetMetrics(request=3) if role == "viewer" else m.Heartbeat()
     out = board.send(peer, Unknown(250, 5), Unknown(251, 0), ping)
     assert out[peer][:2] == [
         m.Unsupported(unknown_code=250, request=5),

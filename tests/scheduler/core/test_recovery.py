@@ -441,7 +441,7 @@ def test_inputs_that_no_worker_can_bring_together_are_an_error_in_the_end(board,
         if board.states("b") == ["erred"]:
             break
         for peer in (one, two):
-            board.send(peer, m.Heartbeat(facts={}))
+            board.send(peer, m.Heartbeat())
         board.tick(2.0)
     assert board.states("a", "b") == ["memory", "erred"]
     assert board.task("b").failure[0] == "data-lost"
@@ -454,7 +454,7 @@ def test_a_holder_whose_death_is_not_noticed_yet_costs_no_task(board, apart):
     assert fail_to_fetch(board, two) == MAX_UNREACHABLE_ROUNDS + 1
     assert board.states("b") == ["no_worker"]
     for _ in range(MISSED_HEARTBEATS + 2):
-        board.send(two, m.Heartbeat(facts={}))
+        board.send(two, m.Heartbeat())
         board.tick(2.0)
         assert fail_to_fetch(board, two) <= 1  # once a tick
     assert board.states("a", "b") == ["no_worker", "waiting"]
@@ -479,7 +479,7 @@ def test_data_that_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
         assert board.states("b") == ["no_worker"]
         for _ in range(MISSED_HEARTBEATS + 2):
             for peer in (one, two):
-                board.send(peer, m.Heartbeat(facts={}))
+                board.send(peer, m.Heartbeat())
             board.tick(2.0)
         assert board.states("b") == ["processing"]
 

@@ -61,7 +61,7 @@ def test_refusals_are_bounded_and_forgotten_with_time(board, monkeypatch):
         register(board, f"odd-{i}", "3.12.1")
     assert [r.name for r in board.state.refusals.values()] == ["odd-2", "odd-3", "odd-4"]
     board.now += refusals.REMEMBERED_S + 1
-    board.send(board.client(), m.Heartbeat(facts={}))
+    board.send(board.client(), m.Heartbeat())
     assert describe_cluster(board.state)["refused_workers"] == []
 
 

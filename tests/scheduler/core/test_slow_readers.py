@@ -11,7 +11,7 @@ from weft.scheduler.core.state import CutOff, SchedulerTick
 
 from ..builders import Board
 
-BEAT = m.Heartbeat(facts={})
+BEAT = m.Heartbeat()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from weft.scheduler.core.turns import (
 
 from ..builders import graph
 
-BEAT = m.Heartbeat(facts={})
+BEAT = m.Heartbeat()
 
 
 def want(n: int, prefix: str = "k") -> m.WantKeys:
