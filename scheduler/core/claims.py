@@ -2,7 +2,9 @@
 
 A new scheduler may read of a worker's results before it reads of the tasks, because the client
 comes back later. The rows wait under their keys. A submission of the key, or a client that wants
-it, takes them; they are merged then as if they came in that moment. Rows that were not taken within
+it, takes them; they are merged then as if they came in that moment. An attempt that has not started
+and whose inputs are elsewhere is such a row until the end of the recovery, although its task is
+known: the holders may come back later than its own worker. Rows that were not taken within
 a client's lease after the recovery are dropped at their workers.
 """
 
@@ -85,6 +87,8 @@ def take(state: SchedulerState, task: SchedulerTask) -> list[tuple[WorkerHandle,
             is_kept = inventories.merge_held(
                 state, ws, task, row.attempt, row.spec_hash, row.nbytes, news
             )
+        elif inventories.waits_for_inputs(state, task, row):
+            is_kept = file(state, task.key, row)
         elif row.kind != FAILED:
             is_running = row.kind == RUNNING
             is_kept = inventories.adopt(
@@ -129,6 +133,10 @@ def fail(state: SchedulerState, ws: WorkerHandle, attempt: int, failure: Failure
     if row is None:
         return False
     row.kind, row.failure = FAILED, failure
+    key = ws.claims[attempt]
+    task = state.tasks.get(key)
+    if task is not None and not (task.is_without_recipe and state.recovery is not None):
+        take_all(state, [key])
     return True
 
 

@@ -109,8 +109,8 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
             continue
         task = state.tasks.get(key)
         kind = claims.RUNNING if phase == m.RUNNING else claims.ASSIGNED
-        if task is None or _waits_for_recipe(state, task):
-            row = claims.Claim(ws, attempt, kind, spec_hash, n_raised=n_raised)
+        row = claims.Claim(ws, attempt, kind, spec_hash, n_raised=n_raised)
+        if task is None or _waits_for_recipe(state, task) or waits_for_inputs(state, task, row):
             is_kept = claims.file(state, key, row)
         else:
             is_running = phase == m.RUNNING
@@ -210,6 +210,21 @@ def _open(state: SchedulerState, ws: WorkerHandle, message: Any) -> Inventory | 
 def _waits_for_recipe(state: SchedulerState, task: SchedulerTask) -> bool:
     """Return whether a row waits, because the options of its task are not known yet."""
     return task.is_without_recipe and state.recovery is not None
+
+
+def waits_for_inputs(state: SchedulerState, task: SchedulerTask, row: claims.Claim) -> bool:
+    """Return whether an unstarted attempt waits until the workers that hold its inputs are back.
+
+    Its worker may start it at any moment, because it fetches them from there by itself.
+    """
+    return (
+        state.recovery is not None
+        and row.kind == claims.ASSIGNED
+        and task.state == WAITING
+        and row.ws in task.group.task_class.members
+        and not is_other(task, row.attempt, row.spec_hash)
+        and not _may_go_on(state, row.ws, task, is_running=False)
+    )
 
 
 def _rows(message: Any) -> Iterator[tuple[str, int, bytes]]:
@@ -349,7 +364,22 @@ def adopt(
         ws.free_resources[name] = round(ws.free_resources[name] - amount, RESOURCE_DIGITS)
     state.touched[ws] = None
     state.story.note(state.now, f"goes on at {ws.name}", [task.key])
+    if not is_running:
+        _locate_inputs(state, ws, task)
     return True
+
+
+def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
+    """Name the holders of inputs: the worker may have asked when they were not back."""
+    there = [d for d in task.dependencies if d.state == MEMORY and ws not in d.replicas]
+    if there:
+        located = m.LocatedKeys(
+            keys=[d.key for d in there],
+            attempts=[d.attempt for d in there],
+            nbytes=[d.nbytes for d in there],
+            holders=[[holder.address for holder in d.replicas[:4]] for d in there],
+        )
+        state.send(ws.peer, located)
 
 
 def _may_go_on(

@@ -6,6 +6,8 @@ that copy in the records. When the last copy is lost, the task is computed again
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
@@ -58,7 +60,7 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
     """
     holder = state.workers_by_address.get(message.holder)
     if not message.unreachable:
-        holder_lacks(state, message.keys, message.holder)
+        holder_lacks(state, message.keys, message.holder, message.attempts)
     elif holder is not None:
         # It may well have them, and be reached by others: no reason to make them again.
         ws.unreachable[holder] = state.now
@@ -77,6 +79,8 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
                 located.nbytes.append(task.nbytes)
                 located.holders.append([w.address for w in holders[:4]])
                 continue
+        elif task.worker is ws:
+            continue  # that assignment has crossed the report, and ends what the worker misses
         lacking.append(task)
     if located.keys:
         state.send(ws.peer, located)
@@ -151,12 +155,20 @@ def on_report_missing(
         state.send_client(client, m.KeysUnknown(keys=unknown))
 
 
-def holder_lacks(state: SchedulerState, keys: list[str], holder: str) -> None:
+def holder_lacks(
+    state: SchedulerState, keys: list[str], holder: str, attempts: Sequence[int] = ()
+) -> None:
+    """Forget the copies that the worker at this address does not have.
+
+    `attempts` are the copies that it was asked for, 0 = any; it may have made others since.
+    """
     ws = state.workers_by_address.get(holder)
     lost = []
-    for key in keys:
+    for key, attempt in zip(keys, attempts or repeat(0), strict=False):
         task = state.tasks.get(key)
         if ws is None or task is None or task.state != MEMORY or ws not in task.replicas:
+            continue
+        if attempt not in (0, task.attempt):
             continue
         state.counters.replicas_missing += 1
         drop_attempt(state, ws, task.attempt)

@@ -16,6 +16,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.payload import blob_nbytes
 from .attempts import MAX_TASKS
 from .checking import differences, tasks_in, unless
+from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .eligibility import may_run
 from .passing import MAX_UNANSWERED
@@ -382,8 +383,12 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         [(row.ws, row.attempt, key) for key, rows in s.claims.items() for row in rows],
         [(ws, a, key) for ws in s.workers.values() for a, key in ws.claims.items()],
     ),
-    "a claim is of a key without a task, or without a recipe": lambda s: [
-        s.tasks[key] for key in s.claims if key in s.tasks and not s.tasks[key].is_without_recipe
+    "a claim is of a key without a task, or without a recipe, or waits for inputs": lambda s: [
+        s.tasks[key]
+        for key, rows in s.claims.items()
+        if key in s.tasks
+        and not s.tasks[key].is_without_recipe
+        and (s.recovery is None or any(row.kind != ASSIGNED for row in rows))
     ],
     "claims are kept only for clients that may come back": lambda s: unless(
         s.keeps_claims or not s.claims, s.claims

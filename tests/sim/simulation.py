@@ -156,8 +156,6 @@ class Simulation:
         if not self.plan.executes_once or spec.key in self.released or spec.key in self.cancelled:
             return
         n_raised = self.n_raised.get(spec.key, 0)
-        if any(self.n_raised.get(key) for key in spec.ancestors if key != spec.key):
-            return  # a report that an input is missing may cross the end of its next attempt
         assert n_before <= n_raised, (
             f"{task!r} is executed again: {n_before} times before, of which {n_raised} raised"
         )

@@ -555,7 +555,8 @@ async def test_a_peer_out_of_reach_is_reported_and_the_next_holder_asked(cluster
     task = scheduler.task(inc, Ref("x"), key="y")
     scheduler.send(b, scheduler.located(task, "x", 1, nobody, a.address))
     assert (await scheduler.until_done(2))[2] == 3
-    assert scheduler.of(KeysMissing) == [KeysMissing(keys=["x"], holder=nobody, unreachable=True)]
+    (missing,) = scheduler.of(KeysMissing)
+    assert missing == KeysMissing(keys=["x"], holder=nobody, unreachable=True, attempts=[1])
 
 
 async def test_a_key_that_a_peer_does_not_have_is_reported(cluster):
@@ -565,7 +566,7 @@ async def test_a_key_that_a_peer_does_not_have_is_reported(cluster):
     task = scheduler.task(inc, Ref("x"), key="y")
     scheduler.send(b, scheduler.located(task, "x", 99, a.address))
     await scheduler.until(lambda: scheduler.of(KeysMissing))
-    assert scheduler.of(KeysMissing) == [KeysMissing(keys=["x"], holder=a.address)]
+    assert scheduler.of(KeysMissing) == [KeysMissing(keys=["x"], holder=a.address, attempts=[99])]
     scheduler.send(b, DropAttempts(attempts=[1]))
 
 
@@ -601,7 +602,9 @@ async def test_a_peer_that_is_lost_before_its_answer_is_reported(cluster, securi
     scheduler.send(b, scheduler.located(task, "x", 99, listener.address))
     await scheduler.until(lambda: scheduler.of(KeysMissing))
     (missing,) = scheduler.of(KeysMissing)
-    assert missing == KeysMissing(keys=["x"], holder=listener.address, unreachable=True)
+    assert missing == KeysMissing(
+        keys=["x"], holder=listener.address, unreachable=True, attempts=[99]
+    )
     if peer != "goes away":
         await asyncio.wait_for(closed.wait(), 20)
     await listener.close()

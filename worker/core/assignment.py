@@ -8,7 +8,7 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire.messages import AssignTasks
 from .copies import on_located_keys
 from .drops import drop
-from .inputs import link, move_waiters
+from .inputs import link, move_waiters, note_missing
 from .tasks import MEMORY, MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[Worke
         on_located_keys(state, message)
     for placeholder in unknown:
         if placeholder.state == MISSING and placeholder.attempt == NO_ATTEMPT:
-            state.missing.setdefault((state.address, False), []).append(placeholder.key)
+            note_missing(state, placeholder)
 
 
 def _check(message: AssignTasks) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import AssignTasks, HoldersGone, LocatedKeys
 from .events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch
-from .inputs import move_waiters, wake
+from .inputs import move_waiters, note_missing, wake
 from .reports import report_replica
 from .tasks import FETCH, FLIGHT, FORGOTTEN, MEMORY, MISSING, WorkerTask
 from .transitions import move
@@ -68,7 +68,7 @@ def _locate(
         record.holders = others
         move(state, record, FETCH)
     elif holders:  # the scheduler lists this worker as a holder, and it is none
-        state.missing.setdefault((state.address, False), []).append(record.key)
+        note_missing(state, record)
 
 
 def ask(state: WorkerState) -> None:
@@ -135,7 +135,7 @@ def _end_copies(
     for copy in copies:
         if copy is None:
             continue
-        state.missing.setdefault((holder, unreachable), []).append(copy.key)
+        note_missing(state, copy, holder, unreachable=unreachable)
         others = [address for address in copy.holders if address != holder]
         move(state, copy, MISSING)
         if not copy.pins:

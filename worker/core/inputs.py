@@ -64,6 +64,18 @@ def placeholder(state: WorkerState, key: str) -> WorkerTask:
     return record
 
 
+def note_missing(
+    state: WorkerState, record: WorkerTask, holder: str = "", *, unreachable: bool = False
+) -> None:
+    """Report, at the end of the event, that `holder` did not give what `record` stands for.
+
+    Without a holder: none is known.
+    """
+    keys, attempts = state.missing.setdefault((holder or state.address, unreachable), ([], []))
+    keys.append(record.key)
+    attempts.append(0 if record.attempt == NO_ATTEMPT else record.attempt)
+
+
 def move_waiters(old: WorkerTask, new: WorkerTask) -> None:
     """Let the tasks that wait for `old` wait for `new`. Neither is in memory, or only `new` is.
 

@@ -25,6 +25,7 @@ from ...protocol.wire.messages import (
 )
 from .drops import end
 from .events import SchedulerLost, SessionOpened
+from .inputs import note_missing
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
 from .transitions import UNFINISHED
 
@@ -87,14 +88,14 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
 def _send_inventory(state: WorkerState) -> None:
     held: list[WorkerTask] = []
     unfinished: list[WorkerTask] = list(state.cancelled.values())
-    for key, record in state.by_key.items():
+    for record in state.by_key.values():
         if record.state == MEMORY:
             held.append(record)
         elif record.state in UNFINISHED:
             unfinished.append(record)
         elif record.state == MISSING:
             # The scheduler was asked where it is, and its answer may be lost.
-            state.missing.setdefault((state.address, False), []).append(key)
+            note_missing(state, record)
     unfinished.sort(key=lambda record: record.attempt)
     failed = state.failures.by_attempt
     # The scheduler waits for the end of each.

@@ -86,8 +86,9 @@ class WorkerState:
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
         #: Attempts whose values are to be dropped when this event has been handled.
         self.forget: list[int] = []
-        #: {(holder, it is unreachable): keys that it did not give}, to be reported likewise.
-        self.missing: dict[tuple[str, bool], list[str]] = {}
+        #: {(holder, it is unreachable): (keys that it did not give, their attempts)}, to be
+        #: reported likewise.
+        self.missing: dict[tuple[str, bool], tuple[list[str], list[int]]] = {}
         #: Attempts dropped before they finished, which no thread runs now; to be reported likewise.
         self.ended: list[int] = []
         #: {attempt: None}: those of `cancelled` whose end this session's scheduler waits for.
@@ -118,9 +119,14 @@ class WorkerState:
         if self.fetching.waiting:
             copies.ask(self)
         if self.missing:
-            for (holder, unreachable), keys in self.missing.items():
+            for (holder, unreachable), (keys, attempts) in self.missing.items():
                 self.to_scheduler.append(
-                    m.KeysMissing(keys=keys, holder=holder, unreachable=unreachable)
+                    m.KeysMissing(
+                        keys=keys,
+                        holder=holder,
+                        unreachable=unreachable,
+                        attempts=attempts if any(attempts) else [],
+                    )
                 )
             self.missing = {}
         if self.ended:

@@ -58,16 +58,19 @@ class ReplicasAdded(Message):
     keys: Keys
 
 
-@message(68, columns=("keys",))
+@message(68, columns=("keys",), optional_columns=("attempts",))
 class KeysMissing(Message):
     """Report keys that the worker could not get from `holder`.
 
-    It does not have them, or (`unreachable`) the worker could not connect to it.
+    It does not have them, or (`unreachable`) the worker could not connect to it. `attempts` are
+    those whose results it asked for, 0 = it does not know of any: what the holder has made since,
+    or another process at its address has, is not missing.
     """
 
     keys: Keys
     holder: Text
     unreachable: Flag = False
+    attempts: Ints = field(default_factory=list)
 
 
 @message(69)

@@ -355,8 +355,41 @@ def test_an_unstarted_attempt_whose_inputs_are_elsewhere_is_dropped(new):
     client = new.client(last_epoch=BEFORE)
     new.send(client, graph("a -> b"))
     worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
-    assert dropped(new.out, worker) == [4]
     assert new.states("a", "b") == ["queued", "waiting"]
+    assert dropped(new.out, worker) == []  # the worker that holds "a" may still come back
+    assert dropped(new.tick(5.0), worker) == [4]
+    new.send(worker, m.AttemptsEnded(attempts=[4]))
+    assert new.states("a", "b") == ["processing", "processing"]
+
+
+@pytest.mark.parametrize("last", ["holder", "client"])
+def test_an_unstarted_attempt_goes_on_although_its_inputs_are_known_later(new, last):
+    client = new.client(last_epoch=BEFORE)
+    if last == "holder":
+        new.send(client, graph("a -> b"))
+    worker = new.come_back("w", last_epoch=BEFORE, assigned={"b": 4})
+    new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
+    new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
+    out = new.send(client, graph("a -> b")) if last == "client" else {}
+    out = out or new.tick(5.0)
+    assert (new.where("b"), new.attempt("b")) == (worker, 4)
+    located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
+    assert [x for x in out[worker] if isinstance(x, (m.LocatedKeys, m.DropAttempts))] == [located]
+
+
+@pytest.mark.parametrize("ends", ["finished", "raised"])
+def test_an_unstarted_attempt_that_ends_before_its_inputs_are_known_counts(new, ends):
+    client = new.client(last_epoch=BEFORE)
+    new.send(client, graph("a -> b"))
+    worker = new.come_back("w", last_epoch=BEFORE, assigned={"b": 4})
+    if ends == "finished":
+        new.send(worker, finished([4], blob=None))
+        assert (new.states("b"), new.attempt("b")) == (["memory"], 4)
+    else:
+        failure = ["exception", "b", "E"]
+        new.send(worker, m.AttemptsErred(attempts=[4], durations_us=[1], failures=[failure]))
+        assert new.states("b") == ["erred"]
+    assert not new.state.claims
 
 
 def test_a_claimed_attempt_that_ends_before_its_client_is_back_is_kept(new):

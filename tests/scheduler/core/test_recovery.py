@@ -330,6 +330,31 @@ def test_a_task_that_waits_for_data_that_is_nowhere_is_taken_back(board):
     assert sent_keys(out, client, m.KeysPending) == ["a"]
 
 
+def test_a_task_stays_where_its_missing_input_has_been_assigned_meanwhile(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a -> b", retries=1))
+    board.raise_(worker, "a")
+    a, b = board.attempt("a"), board.attempt("b")
+    # It was sent before the worker had read that "a" runs there again.
+    out = board.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
+    assert out == {}
+    assert [board.attempt(key) for key in "ab"] == [a, b]
+
+
+def test_what_a_holder_lacked_once_is_not_what_it_has_made_since(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    old = board.attempt("a")
+    board.send(two, m.KeysMissing(keys=["a"], holder="tcp://one", attempts=[old]))
+    board.finish(one, "a", blob=None)  # it was lost there, and is made again
+    late = m.KeysMissing(keys=["a"], holder="tcp://one", attempts=[old])
+    out = board.send(two, late)
+    assert dropped(out, one) == []
+    assert board.states("a") == ["memory"]
+    assert sent_keys(out, two, m.LocatedKeys) == ["a"]
+
+
 def test_a_missing_key_of_an_unknown_holder_loses_nothing(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))

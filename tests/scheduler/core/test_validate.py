@@ -239,7 +239,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.alice: {"memory": None}}
     ),
     "claims are filed at their workers": lambda b: b.w.claims.update({77: "memory"}),
-    "a claim is of a key without a task, or without a recipe": lambda b: b.claim("memory"),
+    "a claim is of a key without a task, or without a recipe, or waits for inputs": lambda b: (
+        b.claim("memory")
+    ),
     "claims are kept only for clients that may come back": lambda b: b.claim("nobody's"),
     "unclaimed functions are unknown": lambda b: b.state.unclaimed_functions.update(
         {key: {} for key in b.state.functions}

@@ -350,7 +350,7 @@ def test_requests_are_limited_in_bytes(monkeypatch):
 def test_a_missing_key_is_reported_and_waits_for_a_new_location():
     worker = Hands()
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
-    assert worker.answer(A, missing=["x"]) == [KeysMissing(keys=["x"], holder=A)]
+    assert worker.answer(A, missing=["x"]) == [KeysMissing(keys=["x"], holder=A, attempts=[9])]
     assert worker.fetches == {}
     worker.receive(locate(("x", 12, 10, [B])))
     assert worker.answer(B) == [ReplicasAdded(attempts=[12], keys=["x"])]
@@ -360,7 +360,7 @@ def test_a_missing_key_is_reported_and_waits_for_a_new_location():
 def test_another_holder_is_asked_when_one_fails():
     worker = Hands()
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A, B])]))
-    assert worker.fail(A) == [KeysMissing(keys=["x"], holder=A, unreachable=True)]
+    assert worker.fail(A) == [KeysMissing(keys=["x"], holder=A, unreachable=True, attempts=[9])]
     assert worker.asked(B) == ["x"]
     worker.answer(B)
     assert worker.run_all() == ["a"]
@@ -370,7 +370,9 @@ def test_copies_queued_at_a_holder_out_of_reach_fail_with_it():
     worker = Hands()
     worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
     worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
-    assert worker.fail(A) == [KeysMissing(keys=["x", "y"], holder=A, unreachable=True)]
+    assert worker.fail(A) == [
+        KeysMissing(keys=["x", "y"], holder=A, unreachable=True, attempts=[8, 9])
+    ]
     assert worker.state.fetching.peers == {}
 
 
@@ -380,7 +382,9 @@ def test_a_request_to_a_lost_holder_is_given_up_and_made_elsewhere():
     assert worker.asked(A) == ["x", "y"]
     assert worker.receive(HoldersGone(addresses=[A, C])) == []
     assert worker.given_up == [A]
-    assert worker.fail(A) == [KeysMissing(keys=["x", "y"], holder=A, unreachable=True)]
+    assert worker.fail(A) == [
+        KeysMissing(keys=["x", "y"], holder=A, unreachable=True, attempts=[8, 9])
+    ]
     assert worker.asked(B) == ["x"]
 
 
@@ -391,7 +395,7 @@ def test_copies_queued_at_a_lost_holder_are_not_asked_of_it():
         worker.receive(assign("2 b <- y", located=[("y", 9, 10, [B])]))
         assert worker.asked(B) == []
         sent = worker.receive(HoldersGone(addresses=[B]))
-    assert sent == [KeysMissing(keys=["y"], holder=B, unreachable=True)]
+    assert sent == [KeysMissing(keys=["y"], holder=B, unreachable=True, attempts=[9])]
     assert worker.given_up == []
 
 
