@@ -341,7 +341,7 @@ def test_a_task_stays_where_its_missing_input_has_been_assigned_meanwhile(board)
     assert [board.attempt(key) for key in "ab"] == [a, b]
 
 
-def test_what_a_holder_lacked_once_is_not_what_it_has_made_since(board):
+def test_a_late_report_about_an_earlier_copy_of_a_holder_drops_no_later_one(board):
     client, one, two = board.client(), board.worker("one"), board.worker("two")
     board.send(client, graph("a", workers=["one"]))
     board.finish(one, "a", blob=None)
