@@ -38,7 +38,7 @@ from .packing import pack_result
 logger = logging.getLogger("weft.worker")
 
 #: Keys in one page: the scheduler passes it on in about 1 ms.
-N_HELD: Final = 2000
+N_HELD: Final = 1400
 #: Lists of what is held that are kept between two pages, and for how long without a question.
 _MAX_LISTS: Final = 4
 _KEEP_S: Final = 60.0

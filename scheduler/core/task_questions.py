@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from .state import SchedulerState
 
 #: Holders that are listed in one page, about.
-N_HOLDERS: Final = 450
+N_HOLDERS: Final = 220
 #: Keys of processing tasks in one page.
 N_PROCESSING: Final = 900
 #: Keys that one page of a story looks at, and its lines.
 N_LOOKED_AT: Final = 2500
 N_LINES: Final = 300
 #: Tasks that are looked up for one page: those of a million are seldom in the processor's cache.
-N_LOOKED_UP: Final = 300
+N_LOOKED_UP: Final = 150
 #: Tasks that are described in one page.
 N_DESCRIBED: Final = 20
 #: Other tasks, workers and clients that are named in the description of a task.
