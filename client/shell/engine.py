@@ -53,7 +53,7 @@ from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .gap import Gap
-from .in_task import check_not_in_task, is_in_task
+from .in_task import is_in_task, waits_in_task
 from .link import SchedulerLink
 from .past_loop import PastLoop
 from .spilling import spill
@@ -383,8 +383,8 @@ class Engine:
 
     def check_may_wait(self) -> None:
         """Raise RuntimeError if this thread must not wait for a task."""
-        if not self._is_of_task:
-            check_not_in_task()
+        if not self._is_of_task and is_in_task():
+            raise waits_in_task()
         self._check_may_block()
 
     # --- The loop's thread ------------------------------------------------------------------------

@@ -14,15 +14,10 @@ def is_in_task() -> bool:
     return context is not None and context.is_in_task()
 
 
-def check_not_in_task() -> None:
-    """Refuse to wait for a task in a task.
-
-    Raises:
-        RuntimeError: the task would keep a thread that the other task may need, for ever.
-    """
-    if is_in_task():
-        raise RuntimeError(
-            "a task cannot wait for another task, because it would occupy the thread of its worker "
-            "meanwhile; tasks cannot submit tasks yet. Submit from the program that made the "
-            "client, with futures as arguments"
-        )
+def waits_in_task() -> RuntimeError:
+    """Return the error for a task that would keep a thread that another task may need, for ever."""
+    return RuntimeError(
+        "a task cannot wait for another task, because it would occupy the thread of its worker "
+        "meanwhile; tasks cannot submit tasks yet. Submit from the program that made the client, "
+        "with futures as arguments"
+    )

@@ -108,7 +108,14 @@ class PastLoop:
             if not self._receiving.acquire(blocking=False):
                 return  # another thread receives
             try:
-                self._receive(state, timeout)
+                left_s = _LONGEST_S if timeout is None else min(_LONGEST_S, timeout)
+                deadline = time.monotonic() + left_s
+                connection = self._connection
+                assert connection is not None
+                while self.is_lent and state.status == PENDING and left_s > 0:
+                    if not connection.receive(left_s):
+                        break
+                    left_s = deadline - time.monotonic()
                 self._n_waits += 1
             finally:
                 self._receiving.release()
@@ -116,16 +123,6 @@ class PastLoop:
                 self._engine.wake()
         finally:
             run_delayed(delayed)
-
-    def _receive(self, state: FutureState, timeout: float | None) -> None:
-        connection = self._connection
-        assert connection is not None
-        left_s = _LONGEST_S if timeout is None else min(_LONGEST_S, timeout)
-        deadline = time.monotonic() + left_s
-        while self.is_lent and state.status == PENDING and left_s > 0:
-            if not connection.receive(left_s):
-                return
-            left_s = deadline - time.monotonic()
 
     def drain(self) -> None:
         """Empty the core's out-boxes on this thread, which holds the lock.

@@ -22,10 +22,10 @@ def unready(states: list[FutureState]) -> list[FutureState]:
 
 
 def is_ready(state: FutureState, wants_data: bool) -> bool:
-    """Return whether a state has a final status, and its result, if it has one, is here."""
-    return state.status != PENDING and (
-        not wants_data or state.has_data or state.failure is not None
-    )
+    """Return whether a state has a final status; if `wants_data`, also its result, if any."""
+    if wants_data:
+        return state.blob is not None or state.value is not NO_VALUE or state.failure is not None
+    return state.status != PENDING
 
 
 def pending(states: list[FutureState]) -> list[FutureState]:

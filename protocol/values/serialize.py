@@ -66,6 +66,9 @@ __all__ = [
 _pickle_dumps = pickle.dumps
 _pickle_loads = pickle.loads
 
+#: Pickling objects of exactly these types meets no future and no buffer, and runs no user code.
+_PLAIN_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
+
 
 class _ThreadPickling(threading.local):
     """The state of pickling and unpickling in this thread.
@@ -294,6 +297,8 @@ def dumps_arguments(
     Raises:
         SerializationError: names the argument, as in "argument args[1].conn of load".
     """
+    if not kwargs and _PLAIN_TYPES.issuperset(map(type, args)):
+        return _pickle_dumps(args, PROTOCOL), []
     outer = _local.collector
     found: dict[str, int] = {}
     _local.collector = found
