@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.payload import Blob
 from . import claims, inventories
+from .locating import addresses_of, hashes_of
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
 from .prefixes import Prefix
@@ -402,7 +403,8 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             located_keys=[t.key for t in located],
             located_attempts=[t.attempt for t in located],
             located_nbytes=[t.nbytes for t in located],
-            located_holders=[[holder.address for holder in t.replicas[:4]] for t in located],
+            located_holders=addresses_of(t.replicas for t in located),
+            located_hashes=hashes_of(located),
             spec_hashes=draft.spec_hashes,
             n_raised=draft.n_raised,
         ),

@@ -21,6 +21,7 @@ from ...protocol.wire.failure import Failure, after_attempts
 from ...protocol.wire.payload import Blob
 from . import claims
 from .away import await_rows, bring_back
+from .locating import located
 from .missing import lose_replica, replace_lost
 from .peers import RESOURCE_DIGITS, Inventory, WorkerHandle
 from .placement import ahead_worker
@@ -241,7 +242,8 @@ def _counts(message: m.InventoryUnfinished | m.InventoryFailed) -> list[int]:
 def is_other(task: SchedulerTask, attempt: int, spec_hash: bytes) -> bool:
     """Return whether a row of this hash is of a task of the same name with other content.
 
-    Workers do not know the hashes of copies that they fetched: the attempt must be the same then.
+    Workers of an earlier release do not know the hashes of copies that they fetched: the attempt
+    must be the same then.
     """
     known = task.spec_hash
     if not known or known in (m.NO_HASH, spec_hash):
@@ -373,13 +375,7 @@ def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask)
     """Name the holders of inputs: the worker may have asked when they were not back."""
     there = [d for d in task.dependencies if d.state == MEMORY and ws not in d.replicas]
     if there:
-        located = m.LocatedKeys(
-            keys=[d.key for d in there],
-            attempts=[d.attempt for d in there],
-            nbytes=[d.nbytes for d in there],
-            holders=[[holder.address for holder in d.replicas[:4]] for d in there],
-        )
-        state.send(ws.peer, located)
+        state.send(ws.peer, located(there, [d.replicas for d in there]))
 
 
 def _may_go_on(

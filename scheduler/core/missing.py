@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
+from .locating import located
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
 from .reporting import send_states
@@ -65,7 +66,8 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         # It may well have them, and be reached by others: no reason to make them again.
         ws.unreachable[holder] = state.now
         holder.unreachable_from[ws] = None
-    located = m.LocatedKeys(keys=[], attempts=[], nbytes=[], holders=[])
+    there: list[SchedulerTask] = []
+    theirs: list[list[WorkerHandle]] = []
     lacking = []
     for key in message.keys:
         task = state.tasks.get(key)
@@ -74,16 +76,14 @@ def on_keys_missing(state: SchedulerState, ws: WorkerHandle, message: m.KeysMiss
         if task.state == MEMORY:
             holders = reachable(ws, task, state.now)
             if holders:
-                located.keys.append(key)
-                located.attempts.append(task.attempt)
-                located.nbytes.append(task.nbytes)
-                located.holders.append([w.address for w in holders[:4]])
+                there.append(task)
+                theirs.append(holders)
                 continue
         elif task.worker is ws:
             continue  # that assignment has crossed the report, and ends what the worker misses
         lacking.append(task)
-    if located.keys:
-        state.send(ws.peer, located)
+    if there:
+        state.send(ws.peer, located(there, theirs))
     behind = list(assigned_behind(lacking, ws))
     for task in behind:
         abandon(state, task)

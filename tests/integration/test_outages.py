@@ -95,6 +95,27 @@ def test_a_scheduler_that_dies_while_it_recovers_loses_nothing(tmp_path):
     assert {name: k for name, k in Counter(path.read_text().split("\n")).items() if k > 1} == {}
 
 
+def test_a_copy_is_as_good_as_the_result_if_its_call_has_a_name(tmp_path):
+    path = tmp_path / "calls"
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon("worker", "--nworkers", "1", "--name", "other", folder=tmp_path),
+        daemon("worker", "--nworkers", "1", "--name", "first", folder=tmp_path) as first,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        named = client.submit(large, str(path), 1, key="named", workers="first")
+        copied = client.submit(length, str(path), named, 1, workers="other")
+        weft.wait([copied], timeout=60)
+        for process in first.family():
+            process.kill()
+        first.process.wait(30)
+        restarted(started, real_pid(started))
+        again = client.submit(length, str(path), named, 2, workers="other")
+        assert again.result(120) == LARGE
+    assert path.read_text().split("\n") == ["large 1", "length 1", "length 2", ""]
+
+
 @pytest.mark.parametrize("release", [EARLIER, LATER], ids=["earlier", "later"])
 def test_a_worker_of_another_release_comes_back_to_the_next_scheduler_with_its_results(
     tmp_path, release

@@ -122,6 +122,7 @@ def slow_assign(
         draft.priorities.append(task.priority)
         draft.args.append(task.args)
         draft.wanted.append(int(bool(task.wanted_by)))
+        draft.n_raised.append(state.n_exceptions.get(task, 0))
         draft.dependencies.append([d.key for d in task.dependencies])
         for dependency in task.dependencies:
             if dependency.state == MEMORY and ws not in dependency.replicas:
@@ -136,9 +137,11 @@ def slow_assign(
 
 
 def slow_send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
-    """Leave out a column of empty lists, as the lane does from the start."""
+    """Leave out columns without values, as the lane does from the start."""
     if not any(draft.dependencies):
         draft.dependencies = []
+    if not any(draft.n_raised):
+        draft.n_raised = []
     _send_draft(state, ws, draft)
 
 

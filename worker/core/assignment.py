@@ -88,6 +88,8 @@ def _check(message: AssignTasks) -> None:
     for column in (message.located_attempts, message.located_nbytes, message.located_holders):
         if len(column) != n_located:
             raise RemoteProtocolError("AssignTasks has located columns of different lengths")
+    if message.located_hashes and len(message.located_hashes) != n_located:
+        raise RemoteProtocolError("AssignTasks has located columns of different lengths")
 
 
 def function_of(state: WorkerState, id: bytes, blob: Any) -> WorkerFunction:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.messages import AssignTasks, HoldersGone, LocatedKeys
+from ...protocol.wire.messages import NO_HASH, AssignTasks, HoldersGone, LocatedKeys
 from .events import CopiesFetched, CopiesNotFetched, EndFetch, Fetch
 from .inputs import move_waiters, note_missing, wake
 from .reports import report_replica
@@ -24,20 +25,28 @@ def on_located_keys(state: WorkerState, message: LocatedKeys | AssignTasks) -> N
             message.located_attempts,
             message.located_nbytes,
             message.located_holders,
-            strict=True,
+            message.located_hashes or repeat(NO_HASH),
+            strict=False,
         )
     else:
-        rows = zip(message.keys, message.attempts, message.nbytes, message.holders, strict=True)
-    for key, attempt, nbytes, holders in rows:
+        hashes = message.spec_hashes or repeat(NO_HASH)
+        columns = message.keys, message.attempts, message.nbytes, message.holders
+        rows = zip(*columns, hashes, strict=False)
+    for key, attempt, nbytes, holders, spec_hash in rows:
         record = state.by_key.get(key)
         if record is not None and (
             record.state == MISSING or (record.state == FETCH and record.attempt != attempt)
         ):
-            _locate(state, record, attempt, nbytes, holders)
+            _locate(state, record, attempt, nbytes, holders, spec_hash)
 
 
 def _locate(
-    state: WorkerState, record: WorkerTask, attempt: int, nbytes: int, holders: list[str]
+    state: WorkerState,
+    record: WorkerTask,
+    attempt: int,
+    nbytes: int,
+    holders: list[str],
+    spec_hash: bytes,
 ) -> None:
     """Fetch what `record` stands for as `attempt`, from one of `holders`."""
     known = state.by_attempt.get(attempt)
@@ -63,6 +72,7 @@ def _locate(
         record.attempt = attempt
         state.by_attempt[attempt] = record
     record.nbytes = nbytes
+    record.spec_hash = spec_hash
     others = [address for address in holders if address != state.address]
     if others:
         record.holders = others

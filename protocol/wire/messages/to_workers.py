@@ -42,6 +42,7 @@ class AssignTasks(Message):
     located_holders: KeyLists  #: addresses
     spec_hashes: Ids = field(default_factory=list)
     n_raised: Ints = field(default_factory=list)  #: empty if no earlier attempt of a row raised
+    located_hashes: Ids = field(default_factory=list)  #: as `spec_hashes`; empty if none has one
 
 
 @message(49, columns=("attempts",))
@@ -61,14 +62,18 @@ class ReturnAttempts(Message):
     count: Number
 
 
-@message(51, columns=("keys", "attempts", "nbytes", "holders"))
+@message(51, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
 class LocatedKeys(Message):
-    """Report the current holders of keys that the worker was missing."""
+    """Report the current holders of keys that the worker was missing.
+
+    A copy is as good as the result when a scheduler is restarted: so its hash goes with it.
+    """
 
     keys: Keys
     attempts: Ints
     nbytes: Ints
     holders: KeyLists
+    spec_hashes: Ids = field(default_factory=list)
 
 
 @message(52, columns=("functions",))

@@ -85,6 +85,23 @@ def test_a_result_that_its_client_has_runs_again_only_for_a_task_that_reads_it(n
     assert new.where("a") == other
 
 
+# -- copies ---------------------------------------------------------------------------------------
+def test_workers_are_sent_the_hashes_of_inputs_that_others_hold(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", named=True, workers=["one"]), graph("x", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    board.finish(one, "x", blob=None)
+    (spec_hash,) = [board.task("a").spec_hash]
+    out = board.send(client, graph(":x :a -> b", workers=["two"]))
+    assert assignment(out, two).located_hashes == [m.NO_HASH, spec_hash]
+    out = board.send(two, m.KeysMissing(keys=["a"], holder="tcp://two"))
+    (located,) = [message for message in out[two] if isinstance(message, m.LocatedKeys)]
+    assert located.spec_hashes == [spec_hash]
+    assert (
+        assignment(board.send(client, graph(":x -> c", workers=["two"])), two).located_hashes == []
+    )
+
+
 # -- clients during the recovery ------------------------------------------------------------------
 def test_a_client_that_is_gone_for_good_during_the_recovery_leaves_nothing(new):
     client = new.client(last_epoch=BEFORE)
@@ -93,7 +110,7 @@ def test_a_client_that_is_gone_for_good_during_the_recovery_leaves_nothing(new):
     worker = new.come_back(last_epoch=BEFORE, held={"a": 3, "d": 4}, running={"b": 5})
     gone: list[int] = []
     for _ in range(80):
-        new.send(worker, m.Heartbeat(facts={}))
+        new.send(worker, m.Heartbeat())
         gone += dropped(new.tick(2.0), worker)
     assert new.state.recovery is None
     assert sorted(gone) == [3, 4, 5]
@@ -109,7 +126,7 @@ def test_the_keys_of_a_client_that_never_comes_back_stay_with_another_one_that_w
     new.close(alice)
     (worker,) = (ws.peer for ws in new.state.workers.values())
     for _ in range(40):
-        new.send(worker, m.Heartbeat(facts={}))
+        new.send(worker, m.Heartbeat())
         new.tick(2.0)
     assert new.states("a", "b") == ["memory", "-"]
     assert [client.client_id for client in new.task("a").wanted_by] == ["bob"]
@@ -121,7 +138,7 @@ def test_a_task_that_was_cancelled_during_the_outage_is_dropped_where_it_runs(ne
     new.send(client, graph("wanted"), m.Resubmitted())  # the other key is left out
     gone: list[int] = []
     for _ in range(40):
-        new.send(worker, m.Heartbeat(facts={}))
+        new.send(worker, m.Heartbeat())
         gone += dropped(new.tick(2.0), worker)
     assert gone == [3]
     assert (new.where("wanted"), new.attempt("wanted")) == (worker, 4)

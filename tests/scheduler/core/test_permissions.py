@@ -28,7 +28,7 @@ def test_a_shutdown_without_the_token_of_an_admin_is_denied_and_disturbs_nothing
     out = board.send(client, m.ShutdownCluster(reason="mine", request=7), m.Heartbeat())
     code = m.ShutdownCluster.code
     denied = m.Denied(denied_code=code, request=7, needed="admin", level="client")
-    assert out == {client: [denied, m.Heartbeat()]}
+    assert out == {client: [denied, m.Heartbeat(next_ms=2000)]}
     assert board.actions == []
     assert board.state.counters.denied == 1
     assert board.state.counters.protocol_errors == 0

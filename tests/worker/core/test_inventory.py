@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weft.protocol.wire import messages as m
 from weft.worker.core import inventory
 from weft.worker.core.events import Leave, SchedulerLost, SessionOpened
@@ -124,3 +126,23 @@ def test_a_leaving_worker_ends_with_its_session():
     worker.handle(Leave("SIGTERM"))
     worker.handle(SchedulerLost())
     assert worker.has_ended
+
+
+@pytest.mark.parametrize("by", ["assignment", "answer"])
+def test_a_copy_has_the_hash_of_its_task(by):
+    worker = Hands()
+    if by == "assignment":
+        message = assign("1 a <- x y", located=[("x", 8, 5, ["tcp://a"]), ("y", 9, 5, ["tcp://a"])])
+        message.located_hashes = [b"x" * 16, m.NO_HASH]
+        worker.receive(message)
+    else:
+        worker.receive(assign("1 a <- x y"))
+        located = m.LocatedKeys(
+            keys=["x", "y"], attempts=[8, 9], nbytes=[5, 5], holders=[["tcp://a"], ["tcp://a"]]
+        )
+        located.spec_hashes = [b"x" * 16, m.NO_HASH]
+        worker.receive(located)
+    worker.answer(A)
+    held, *_ = come_back(worker)
+    assert isinstance(held, m.InventoryHeld)
+    assert dict(zip(held.keys, held.spec_hashes, strict=True)) == {"x": b"x" * 16, "y": m.NO_HASH}

@@ -1,0 +1,38 @@
+"""What workers are sent about inputs that others hold: attempts, sizes, holders and spec hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire import messages as m
+
+if TYPE_CHECKING:
+    from .peers import WorkerHandle
+    from .tasks import SchedulerTask
+
+#: Holders that are named for one key.
+MAX_HOLDERS: Final = 4
+
+
+def located(tasks: list[SchedulerTask], holders: Iterable[Sequence[WorkerHandle]]) -> m.LocatedKeys:
+    """Name the holders of tasks in memory."""
+    return m.LocatedKeys(
+        keys=[task.key for task in tasks],
+        attempts=[task.attempt for task in tasks],
+        nbytes=[task.nbytes for task in tasks],
+        holders=addresses_of(holders),
+        spec_hashes=hashes_of(tasks),
+    )
+
+
+def addresses_of(holders: Iterable[Sequence[WorkerHandle]]) -> list[list[str]]:
+    """Return the addresses of the first holders of each key."""
+    return [[holder.address for holder in some[:MAX_HOLDERS]] for some in holders]
+
+
+def hashes_of(tasks: Iterable[SchedulerTask]) -> list[bytes]:
+    """Return a column of spec hashes, which is empty if no task has one."""
+    if not any(task.spec_hash for task in tasks):
+        return []
+    return [task.spec_hash or m.NO_HASH for task in tasks]
