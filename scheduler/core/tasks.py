@@ -90,7 +90,7 @@ class TaskClass:
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued
         self.level = 0
-        #: tasks in state no_worker; not empty only while `members` is empty
+        #: tasks in state no_worker: `members` is empty, or their inputs are out of reach for now
         self.unrunnable: dict[SchedulerTask, None] = {}
         #: when clients are notified that the first of them waits; pending only while one does
         self.unrunnable_notice: Deadline | None = None

@@ -1,4 +1,8 @@
-"""Tasks that no connected worker may run: they are set aside, and clients are notified."""
+"""Tasks that no connected worker may run: they are set aside, and clients are notified.
+
+Tasks whose inputs are out of reach are filed here as well, for a moment each; clients are not
+notified of them (see `missing.py`).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,9 @@ def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def _notify_clients(state: SchedulerState, task_class: TaskClass) -> None:
-    if state.recovery is not None:  # the workers of the last scheduler may still come back
+    # The workers of the last scheduler may still come back. Or the tasks were only set aside for a
+    # moment, because their inputs are out of reach; later no worker may be left.
+    if state.recovery is not None or task_class.members:
         delay_s = state.unrunnable_after_s
         task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)
         return

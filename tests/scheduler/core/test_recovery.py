@@ -509,6 +509,31 @@ def test_data_that_is_out_of_reach_now_and_then_is_not_given_up(board, apart):
         assert board.states("b") == ["processing"]
 
 
+def test_tasks_whose_inputs_are_out_of_reach_for_now_are_no_reason_for_a_warning(board):
+    client, one, two = board.client(), board.worker("one"), board.worker("two", nthreads=2)
+    board.send(client, graph("a c", workers=["one"]))
+    board.finish(one, "a", blob=None)
+    board.finish(one, "c", blob=None)
+    board.send(client, graph(":a -> b", ":c -> d", blob=None, workers=["two"]))
+    task_class = board.task("b").group.task_class
+
+    def set_aside(task: str, lacks: str) -> None:
+        while board.states(task) == ["processing"]:
+            attempt = board.attempt(task)
+            missing = m.KeysMissing(keys=[lacks], holder="tcp://one", unreachable=True)
+            board.send(two, missing, m.AttemptsEnded(attempts=[attempt]))
+
+    sent: list[str] = []
+    set_aside("b", "a")
+    for n in range(70):  # 4.2 s
+        sent += sent_keys(board.tick(0.06), client, m.KeysUnrunnable)
+        set_aside(*[("d", "c"), ("b", "a")][n % 2])
+        assert task_class.unrunnable  # one of the two tasks, each for a moment
+    assert sent == []
+    board.close(two)
+    assert sorted(sent_keys(board.tick(6.0), client, m.KeysUnrunnable)) == ["b", "d"]
+
+
 def test_exit_reports_are_kept_only_for_registered_workers_of_the_same_supervisor():
     board = Board()
     sup, other = board.supervisor("sup"), board.supervisor("other")
