@@ -174,6 +174,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             if not claims.fail(state, ws, attempt, failure):
                 drop_attempt(state, ws, attempt)
             continue
+        if task in again:
+            continue  # a row that comes twice counts once
         task.group.prefix.erred_us += duration_us
         task.group.prefix.queued_us += queued_us
         note_raised(state, task, ws.name, failure)

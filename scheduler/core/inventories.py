@@ -7,13 +7,17 @@ waiting < processing < memory or erred. So the order in which workers and client
 matter, and a row that comes twice changes nothing. A key without a task is a claim (`claims.py`).
 What is not wanted is dropped at the worker.
 
+A worker lists an attempt in one row (`_new_rows`): one that has finished does not run, has not
+failed, and is of one key. All that is merged, filed or dropped here relies on that.
+
 Until `InventoryEnd` the worker counts as away. What the scheduler believed to be there and no row
 has named is not there: assignments that never arrived are placed again, copies are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
@@ -64,8 +68,9 @@ def on_held(state: SchedulerState, ws: WorkerHandle, message: m.InventoryHeld) -
     inventory = _open(state, ws, message)
     if inventory is None:
         return
+    rows = _new_rows(state, ws, inventory, message, message.keys, message.nbytes)
     news: list[tuple[WorkerHandle, SchedulerTask]] = []
-    for (key, attempt, spec_hash), nbytes in zip(_rows(message), message.nbytes, strict=True):
+    for key, attempt, spec_hash, nbytes in rows:
         task = state.tasks.get(key)
         if task is None:
             row = claims.Claim(ws, attempt, claims.HELD, spec_hash, nbytes)
@@ -86,9 +91,10 @@ def on_unfinished(state: SchedulerState, ws: WorkerHandle, message: m.InventoryU
     inventory = _open(state, ws, message)
     if inventory is None:
         return
-    counts = _counts(message)
-    rows = zip(_rows(message), message.phases, counts, strict=True)
-    for (key, attempt, spec_hash), phase, n_raised in rows:
+    phases = message.phases
+    values = list(zip(message.keys, phases, strict=True))
+    rows = _new_rows(state, ws, inventory, message, values, phases, _counts(message))
+    for key, attempt, spec_hash, phase, n_raised in rows:
         inventory.zombies.pop(attempt, None)
         current = ws.processing.get(attempt)
         if current is not None:
@@ -128,9 +134,9 @@ def on_failed(state: SchedulerState, ws: WorkerHandle, message: m.InventoryFaile
     inventory = _open(state, ws, message)
     if inventory is None:
         return
-    counts = _counts(message)
-    rows = zip(_rows(message), message.failures, counts, strict=True)
-    for (key, attempt, spec_hash), failure, n_raised in rows:
+    failures = message.failures
+    rows = _new_rows(state, ws, inventory, message, message.keys, failures, _counts(message))
+    for key, attempt, spec_hash, failure, n_raised in rows:
         inventory.processing.pop(attempt, None)
         task = state.tasks.get(key)
         if task is None or _waits_for_recipe(state, task):
@@ -199,13 +205,54 @@ def _open(state: SchedulerState, ws: WorkerHandle, message: Any) -> Inventory | 
         state.refuse(ws.peer, f"worker {ws.name} sends an inventory in the middle of its session")
         return None
     await_rows(state, ws)
-    attempts = getattr(message, "attempts", ())
-    inventory.n_rows += len(attempts)
-    if attempts and max(attempts) >= state.next_attempt:
-        text = f"worker {ws.name} lists attempt {max(attempts)}, which no scheduler has given out"
-        state.refuse(ws.peer, text)
-        return None
     return inventory
+
+
+def _new_rows(
+    state: SchedulerState,
+    ws: WorkerHandle,
+    inventory: Inventory,
+    message: m.InventoryHeld | m.InventoryUnfinished | m.InventoryFailed,
+    values: list[Any],
+    *columns: list[Any],
+) -> Iterable[Any]:
+    """Return the rows `(key, attempt, spec hash, *columns)` of a message; none if it is a breach.
+
+    An attempt is listed once. A row that comes again, with the same one of `values`, is left out.
+    """
+    attempts = message.attempts
+    inventory.n_rows += len(attempts)
+    if not attempts:
+        return ()
+    least, most = min(attempts), max(attempts)
+    if least < 1 or most >= state.next_attempt:
+        wrong = most if least else least
+        text = f"worker {ws.name} lists attempt {wrong}, which no scheduler has given out"
+        state.refuse(ws.peer, text)
+        return ()
+    hashes = message.spec_hashes or repeat(m.NO_HASH, len(attempts))
+    rows = zip(message.keys, attempts, hashes, *columns, strict=True)
+    kind = type(message)
+    here = inventory.listed.setdefault(kind, {})
+    new = dict(zip(attempts, values, strict=True))
+    if len(new) == len(attempts) and all(
+        new.keys().isdisjoint(some.keys()) for some in inventory.listed.values()
+    ):
+        here.update(new)
+        return rows
+    left = []
+    for row, value in zip(rows, values, strict=True):
+        attempt = row[1]
+        before = here.get(attempt)
+        if before == value:
+            continue
+        if before is not None or any(attempt in some for some in inventory.listed.values()):
+            text = f"worker {ws.name} lists attempt {attempt} in two rows that differ"
+            state.refuse(ws.peer, text)
+            return ()
+        here[attempt] = value
+        left.append(row)
+    return left
 
 
 def _waits_for_recipe(state: SchedulerState, task: SchedulerTask) -> bool:
@@ -226,11 +273,6 @@ def waits_for_inputs(state: SchedulerState, task: SchedulerTask, row: claims.Cla
         and not is_other(task, row.attempt, row.spec_hash)
         and not _may_go_on(state, row.ws, task, is_running=False)
     )
-
-
-def _rows(message: Any) -> Iterator[tuple[str, int, bytes]]:
-    hashes = message.spec_hashes or (m.NO_HASH for _ in message.keys)
-    return zip(message.keys, message.attempts, hashes, strict=True)
 
 
 def _counts(message: m.InventoryUnfinished | m.InventoryFailed) -> list[int]:

@@ -163,19 +163,19 @@ def holder_lacks(
     `attempts` are the copies that it was asked for, 0 = any; it may have made others since.
     """
     ws = state.workers_by_address.get(holder)
-    lost = []
+    lost: dict[SchedulerTask, None] = {}
     for key, attempt in zip(keys, attempts or repeat(0), strict=False):
         task = state.tasks.get(key)
         if ws is None or task is None or task.state != MEMORY or ws not in task.replicas:
             continue
-        if attempt not in (0, task.attempt):
+        if attempt not in (0, task.attempt) or task in lost:
             continue
         state.counters.replicas_missing += 1
         drop_attempt(state, ws, task.attempt)
         if lose_replica(task, ws):
-            lost.append(task)
+            lost[task] = None
     if lost:
-        replace_lost(state, lost)
+        replace_lost(state, list(lost))
 
 
 def lose_replica(task: SchedulerTask, ws: WorkerHandle) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire.messages import RegisterWorker, WorkerStatus
 
 if TYPE_CHECKING:
+    from ...protocol.wire.message import Message
     from .deadlines import Deadline
     from .tasks import Function, SchedulerTask, TaskClass
 
@@ -184,13 +185,24 @@ class WorkerHandle:
 class Inventory:
     """The inventory of a worker, while its rows come."""
 
-    __slots__ = ("held", "n_adopted", "n_dropped", "n_kept", "n_rows", "processing", "zombies")
+    __slots__ = (
+        "held",
+        "listed",
+        "n_adopted",
+        "n_dropped",
+        "n_kept",
+        "n_rows",
+        "processing",
+        "zombies",
+    )
 
     def __init__(self, ws: WorkerHandle) -> None:
         #: those of its `processing`, `zombies` and `has_what` that no row has named
         self.processing = dict(ws.processing)
         self.zombies = dict.fromkeys(ws.zombies)
         self.held = dict(ws.has_what)
+        #: {message class: {attempt: what its row says}}; no attempt is in two of the inner maps
+        self.listed: dict[type[Message], dict[int, Any]] = {}
         #: rows that came so far, and what became of them
         self.n_rows = 0
         self.n_kept = 0

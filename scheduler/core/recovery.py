@@ -108,7 +108,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
     if lost is None:
         return
     ws, processing, held = lost
-    for attempt in report.running:
+    for attempt in dict.fromkeys(report.running):
         task = processing.get(attempt)
         is_served = task is None
         if is_served:

@@ -1,0 +1,171 @@
+"""Peers that are wrong or lie: their own session ends, or nothing changes; no other notices it."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.wire import messages as m
+
+from ..builders import Board, finished, graph
+
+#: An epoch before that of the board, and attempts of it.
+BEFORE = 5
+
+
+@pytest.fixture
+def new() -> Board:
+    """A scheduler that follows another one, whose attempts were below 100."""
+    board = Board(away_s=5.0)
+    board.state.first_attempt = board.state.next_attempt = 100
+    return board
+
+
+def held(*rows: tuple[str, int]) -> m.InventoryHeld:
+    keys, attempts = [key for key, _ in rows], [attempt for _, attempt in rows]
+    return m.InventoryHeld(keys=keys, attempts=attempts, nbytes=[8] * len(rows))
+
+
+def unfinished(*rows: tuple[str, int], phase: int = m.RUNNING) -> m.InventoryUnfinished:
+    keys, attempts = [key for key, _ in rows], [attempt for _, attempt in rows]
+    return m.InventoryUnfinished(keys=keys, attempts=attempts, phases=[phase] * len(rows))
+
+
+def failed(*rows: tuple[str, int]) -> m.InventoryFailed:
+    return m.InventoryFailed(
+        keys=[key for key, _ in rows],
+        attempts=[attempt for _, attempt in rows],
+        failures=[["exception", key, "ValueError"] for key, _ in rows],
+    )
+
+
+def play_inventory(board: Board, is_early: bool, *messages: m.Message) -> list[str]:
+    """Let a worker send an inventory before or after the tasks are submitted.
+
+    Returns why it was refused, after the recovery and the lease.
+    """
+    client, honest = board.client(last_epoch=BEFORE), board.worker("honest")
+    if not is_early:
+        board.send(client, graph("a", "b", "other"))
+    liar = board.worker("liar", last_epoch=BEFORE)
+    n_rows = sum(len(message.keys) for message in messages)
+    board.send(liar, *messages, m.InventoryEnd(n_rows=n_rows))
+    refused = board.refused()
+    if is_early:
+        board.send(client, graph("a", "b", "other"))
+    board.send(client, m.Resubmitted())
+    board.tick(6.0)
+    for _ in range(8):
+        for key in ("a", "b", "other"):
+            if board.where(key) == honest:
+                board.finish(honest, key)
+        board.send(honest, m.Heartbeat())
+        board.tick(8.0)
+    assert board.states("other") == ["memory"]
+    if refused:
+        assert board.states("a", "b") == ["memory"] * 2
+    board.send(client, m.ReleaseKeys(keys=["a", "b", "other"]))
+    assert board.states("a", "b", "other") == ["-"] * 3
+    return refused
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["worker first", "client first"])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [held(("a", 7), ("b", 7))],
+        [held(("a", 7)), held(("b", 7))],
+        [unfinished(("a", 7), ("b", 7))],
+        [unfinished(("a", 7)), unfinished(("a", 7), phase=m.ASSIGNED)],
+        [held(("a", 7)), unfinished(("a", 7))],
+        [held(("a", 7)), failed(("a", 7))],
+        [unfinished(("a", 7)), failed(("a", 7))],
+    ],
+    ids=[
+        "two keys",
+        "two keys in two messages",
+        "runs twice",
+        "runs and waits",
+        "held and running",
+        "held and failed",
+        "running and failed",
+    ],
+)
+def test_an_attempt_in_rows_that_differ_ends_only_that_session(new, messages, is_early):
+    (text,) = play_inventory(new, is_early, *messages)
+    assert text == "worker liar lists attempt 7 in two rows that differ"
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["worker first", "client first"])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [held(("a", 7), ("a", 7))],
+        [held(("a", 7)), held(("b", 8), ("a", 7))],
+        [unfinished(("a", 7), ("a", 7))],
+        [failed(("a", 7), ("a", 7))],
+    ],
+    ids=["held", "in two messages", "running", "failed"],
+)
+def test_a_row_that_is_repeated_exactly_changes_nothing(new, messages, is_early):
+    assert play_inventory(new, is_early, *messages) == []
+
+
+@pytest.mark.parametrize("message", [held(("a", 0)), unfinished(("a", 0)), failed(("a", 0))])
+def test_an_attempt_that_no_scheduler_gives_out_ends_only_that_session(new, message):
+    (text,) = play_inventory(new, True, message)
+    assert text == "worker liar lists attempt 0, which no scheduler has given out"
+
+
+# -- the other lists ------------------------------------------------------------------------------
+@pytest.mark.parametrize("sender", ["worker", "client", "relay"])
+def test_a_key_that_is_reported_missing_twice_in_one_message_is_lost_once(sender):
+    board = Board()
+    client, holder, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    board.finish(holder, "a", blob=None)
+    keys = ["a", "a"]
+    if sender == "worker":
+        board.send(other, m.KeysMissing(keys=keys, holder="tcp://w"))
+    elif sender == "client":
+        board.send(client, m.ReportMissing(keys=keys, holder="tcp://w"))
+    else:
+        out = board.send(client, m.FetchKeys(request=1, keys=["a"]))
+        (fetch,) = [x for x in out[holder] if isinstance(x, m.FetchKeys)]
+        data = m.KeysData(request=fetch.request, keys=[], results=[], missing=keys)
+        board.send(holder, data)
+    assert board.states("a") == ["processing"]
+    assert board.state.counters.replicas_missing == 1
+
+
+def test_a_failure_that_is_reported_twice_in_one_message_counts_once():
+    board = Board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", retries=1))
+    attempt = board.attempt("a")
+    failure = ["exception", "a", "ValueError"]
+    report = m.AttemptsErred(
+        attempts=[attempt] * 2, durations_us=[1] * 2, failures=[failure, failure]
+    )
+    board.send(worker, report)
+    assert board.states("a") == ["processing"]
+    assert list(board.state.n_exceptions.values()) == [1]
+
+
+def test_a_result_that_is_reported_twice_in_one_message_counts_once():
+    board = Board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a"))
+    board.send(worker, finished([board.attempt("a")] * 2))
+    assert board.states("a") == ["memory"]
+    assert board.state.counters.tasks_completed == 1
+
+
+def test_a_death_that_lists_an_attempt_twice_counts_once():
+    board = Board(allowed_deaths=1)
+    client, sup = board.client(), board.supervisor()
+    worker = board.worker(supervisor_id="sup")
+    board.send(client, graph("a"))
+    attempt = board.attempt("a")
+    board.close(worker)
+    board.send(sup, m.WorkerExited(worker_id="id of w", reason="killed", running=[attempt] * 2))
+    assert board.states("a") == ["no_worker"]
