@@ -16,12 +16,14 @@ import functools
 import itertools
 import logging
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
 from ..protocol.durations import seconds_of
 from ..protocol.errors import SerializationError
+from ..protocol.values.large_functions import LargeFunctions
 from ..protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
@@ -41,7 +43,8 @@ _log: Final = logging.getLogger("weft.client")
 
 _FIRST_CHUNK: Final = 256
 _MAX_FUNCTIONS: Final = 1024
-#: Pickling more than this for each call takes more time than most tasks.
+_MAX_FUNCTIONS_NBYTES: Final = 256 << 20
+#: To compare or to pickle more than this for each call takes more time than many tasks.
 _LARGE_FUNCTION: Final = 8 << 20
 
 
@@ -75,11 +78,18 @@ class Encoder:
         self._key_part = key_part
         # next() of it is atomic.
         self._numbers = itertools.count()
-        #: {function id: its record}. Forgetting one costs no more than sending it again.
+        #: {function id: its record}, the latest ones, which stay if no task needs them. Forgetting
+        #: one costs no more than sending it again.
         self._functions: dict[bytes, FunctionRecord] = {}
+        self._functions_nbytes = 0
+        #: Those that any task keeps alive, too: one object per function id.
+        self._living: weakref.WeakValueDictionary[bytes, FunctionRecord] = (
+            weakref.WeakValueDictionary()
+        )
+        self._large = LargeFunctions(self._note_large, _LARGE_FUNCTION)
         self._shared = SharedArguments()
         #: {name of a function with much data in it: whether the user was warned}
-        self._large: dict[str, bool] = {}
+        self._noted: dict[str, bool] = {}
 
     def function(self, func: Callable[..., Any]) -> FunctionRecord:
         """Return the record of a function.
@@ -87,34 +97,46 @@ class Encoder:
         Raises:
             SerializationError: it cannot be pickled.
         """
-        function_id, blob = dumps_function(func)
+        function_id, blob = dumps_function(func, self._large)
         record = self._functions.get(function_id)
-        if record is None:
-            if len(self._functions) >= _MAX_FUNCTIONS:
-                self._functions.clear()
-            record = FunctionRecord(function_id, blob, function_name(func))
-            record = self._functions.setdefault(function_id, record)
-            is_anew = True
-        else:
-            is_anew = blob is not record.blob
-        if is_anew and len(blob) > _LARGE_FUNCTION:
-            self._note_large(record.name, len(blob))
+        return record or self._remember(function_id, blob, function_name(func))
+
+    def _remember(self, function_id: bytes, blob: bytes, name: str) -> FunctionRecord:
+        record = self._living.get(function_id) or FunctionRecord(function_id, blob, name)
+        functions = self._functions
+        nbytes = self._functions_nbytes + len(record.blob)
+        if len(functions) >= _MAX_FUNCTIONS or nbytes > _MAX_FUNCTIONS_NBYTES:
+            functions.clear()
+            nbytes = len(record.blob)
+        self._functions_nbytes = nbytes
+        record = functions.setdefault(function_id, record)
+        self._living[function_id] = record
         return record
 
-    def _note_large(self, name: str, nbytes: int) -> None:
-        """Warn once per function that is pickled again and again, with much data in it."""
-        is_first = name not in self._large
-        if not is_first and not self._large[name]:
-            self._large[name] = True
+    def _note_large(self, func: Callable[..., Any], nbytes: int) -> None:
+        """Warn once per function that is looked at again and again, with much data in it."""
+        name = function_name(func)
+        is_first = name not in self._noted
+        if not is_first and not self._noted[name]:
+            self._noted[name] = True
+            owner = getattr(func, "__self__", None)
+            if owner is None:
+                where = "in its closure or in global variables that it reads"
+                data = "the data"
+            else:
+                where = f"in its object (self), of type {type(owner).__name__}"
+                data = "the object"
             _log.warning(
-                "the function %s is pickled again for a call, with %.0f MB in its closure or in "
-                "global variables that it reads; define it once and use map, or pass the data as "
-                "an argument: large arguments are sent once",
+                "the function %s is pickled again for each submit, with %.0f MB %s, which may have "
+                "changed; use one map for many calls, or let a task return %s and pass its future "
+                "as an argument",
                 name,
                 nbytes / 1e6,
+                where,
+                data,
             )
-        elif is_first and len(self._large) < _MAX_FUNCTIONS:
-            self._large[name] = False
+        elif is_first and len(self._noted) < _MAX_FUNCTIONS:
+            self._noted[name] = False
 
     def number_key(self, name: str) -> str:
         """Return a key that no other task has."""

@@ -52,7 +52,7 @@ RELEASED: Final = "its last future was released"
 class FunctionRecord:
     """A pickled function: one object per function id, as long as any task of it lives."""
 
-    __slots__ = ("blob", "id", "n_wanted", "name")
+    __slots__ = ("__weakref__", "blob", "id", "n_wanted", "name")
 
     def __init__(self, function_id: bytes, blob: bytes, name: str) -> None:
         self.id = function_id

@@ -36,12 +36,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from .functions import TRUSTED_NBYTES, make_room
+from .functions import make_room
 from .pickling import PROTOCOL, cloud_reducers, cloudpickle_dumps, is_importable, registered_modules
 from .watching import MADE_IN_PYTHON, CodeWatch, NotFrozen
 
-#: Entries of each cache. A larger group than `TRUSTED_NBYTES` is not kept.
+#: Entries of each cache. A larger group than `_KEPT_NBYTES` is not kept.
 _MAX_ENTRIES: Final = 512
+_KEPT_NBYTES: Final = 64 * 1024
 
 
 # --- Writing --------------------------------------------------------------------------------------
@@ -64,7 +65,7 @@ class _Part:
 
     def reduce_member(self, i: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Return the reduced form of member `i` in the pickle of an argument."""
-        if self.nbytes <= TRUSTED_NBYTES:
+        if self.nbytes <= _KEPT_NBYTES:
             return load_member, (*self.args, self.taken, i)
         return operator.getitem, (self, i)  # a reader does not keep it; it reads it once
 
@@ -204,7 +205,7 @@ def _find_group(members: list[Any]) -> _Group:
     if group is not None and group.watch.is_unchanged():
         return group
     group = _Group(members, lambda _ref: _groups.pop(key, None))
-    if group.nbytes <= TRUSTED_NBYTES:
+    if group.nbytes <= _KEPT_NBYTES:
         make_room(_groups, _MAX_ENTRIES)
         _groups[key] = group
     return group

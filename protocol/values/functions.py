@@ -9,20 +9,18 @@ travels by value takes 20 µs and more, so the result is kept per function objec
   and the module variables that it reads (and those of the `__main__` functions among them). A
   `watching.CodeWatch` compares all of these; a changed one means a new pickle.
 - Identity does not show that a list or an array was changed in place. So if a captured value
-  is mutable, the function is pickled again each time; unless the pickle is beyond 64 KiB: then
-  it is trusted, because 5000 calls of a function over 100 MB must not pickle it 5000 times.
-- Callable objects and bound methods carry the state of an object and are pickled each time.
+  is mutable, the function is pickled again each time. If it is large, `large_functions` compares
+  the pickle with those that it keeps, which is faster than to hash it and to copy its arrays.
+- Callable objects and bound methods carry the state of an object and are pickled likewise.
 
-Not noticed, therefore: data of more than 64 KiB in all that changes in place, and attributes set on
-a function (other than its name) or a class after its first use. Pass data that changes as an
-argument.
+Not noticed, therefore: attributes set on a function (other than its name) or a class after its
+first use.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import pickle
 import types
 import weakref
@@ -30,9 +28,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import SerializationError
+from .large_functions import LargeFunctions, identified
 from .pickling import (
     PROTOCOL,
     TINY_NBYTES,
+    buffer_taker,
     cloudpickle_dumps,
     find_unpicklable,
     needs_cloudpickle,
@@ -42,7 +42,6 @@ from .pickling import (
 from .watching import CodeWatch
 
 _MAX_ENTRIES = 1024
-TRUSTED_NBYTES = 64 * 1024
 _MAX_LABEL = 60
 
 
@@ -64,12 +63,18 @@ class _PickledFunction:
 _entries: dict[int, _PickledFunction] = {}
 
 
-def dumps_function(func: Callable[..., Any]) -> tuple[bytes, bytes]:
+def dumps_function(
+    func: Callable[..., Any], large: LargeFunctions | None = None
+) -> tuple[bytes, bytes]:
     """Return `(function_id, blob)`: 16 bytes that name the content, and the pickle.
 
     Costs 0.2 µs for an importable function that was pickled before, and 0.4 µs or more for one by
     value that has not changed; see the module's docstring for what counts as a change.
     `serialize.loads` reads the blob.
+
+    Args:
+        func: the function.
+        large: keeps the results for functions with much data in them; None = nothing is kept.
 
     Raises:
         SerializationError: the function, or something that it captured, cannot be pickled.
@@ -81,7 +86,7 @@ def dumps_function(func: Callable[..., Any]) -> tuple[bytes, bytes]:
         and (entry.watch is None or entry.watch.is_unchanged())
     ):
         return entry.result
-    return _dumps_and_remember(func)
+    return _dumps_and_remember(func, large)
 
 
 def function_name(func: Callable[..., Any]) -> str:
@@ -100,14 +105,13 @@ def function_name(func: Callable[..., Any]) -> str:
     return name[:_MAX_LABEL]
 
 
-def _dumps_and_remember(func: Any) -> tuple[bytes, bytes]:
+def _dumps_and_remember(func: Any, large: LargeFunctions | None) -> tuple[bytes, bytes]:
     # Before pickling, so that a change during it differs from the record, and is noticed.
     watch = None if travels_as_name(func) else CodeWatch((func,))
-    # In one piece: the content is hashed, and sent once.
-    blob = dumps_plain(func, f"function {function_name(func)}")
-    result = (hashlib.blake2b(blob, digest_size=16).digest(), blob)
-    is_trusted = type(func) is types.FunctionType and len(blob) > TRUSTED_NBYTES
-    if watch is None or watch.is_frozen or is_trusted:
+    buffers: list[memoryview] = []
+    data = dumps_plain(func, f"function {function_name(func)}", buffers)
+    result = identified(data, buffers) if large is None else large.result(func, data, buffers)
+    if watch is None or watch.is_frozen:
         entry = _PickledFunction()
         entry.ref = _reference(func, strong=watch is None)
         entry.result = result
@@ -124,23 +128,27 @@ def make_room(cache: dict[Any, Any], size: int) -> None:
             cache.pop(key, None)
 
 
-def dumps_plain(obj: object, what: str) -> bytes:
+def dumps_plain(obj: object, what: str, buffers: list[memoryview] | None = None) -> bytes:
     """Pickle `obj` into one piece that plain `pickle.loads` reads.
 
     Args:
         obj: anything; functions and classes that the reader could not import travel by value.
         what: its name in errors.
+        buffers: takes the large buffers, which are not in the pickle then.
 
     Raises:
         SerializationError: it, or something in it, cannot be pickled.
     """
+    take = None if buffers is None else buffer_taker(buffers)
     blob = None
     with contextlib.suppress(Exception):  # plain pickle fails in many ways; cloudpickle decides
-        blob = pickle.dumps(obj, PROTOCOL)
+        blob = pickle.dumps(obj, PROTOCOL, buffer_callback=take)
     if blob is not None and (len(blob) < TINY_NBYTES or not needs_cloudpickle(blob)):
         return blob
+    if buffers:
+        buffers.clear()
     try:
-        return cloudpickle_dumps(obj)
+        return cloudpickle_dumps(obj, take)
     except MemoryError:
         raise
     except Exception as exc:

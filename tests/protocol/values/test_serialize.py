@@ -789,19 +789,6 @@ def test_changed_variable_of_main_is_noticed_through_helpers():
     assert out.split() == [b"6", b"8", b"2"]
 
 
-def test_function_over_large_data_is_pickled_once():
-    data = np.zeros(100_000)
-
-    def func():
-        return data.sum()
-
-    assert unchanged(func)
-    first = dumps_function(func)
-    data = np.ones(100_000)
-    assert dumps_function(func) != first
-    assert result(func) == 100_000
-
-
 def test_remembered_functions_are_let_go():
     def make():
         return lambda: 5
