@@ -358,7 +358,8 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         assert self.authenticated
         with self._sending:
             parts = self._encode(messages)
-            self._write_rest()
+            if self._bypass is not None:
+                self._write_rest()
             self._write(parts)
 
     def allow_bypass(self) -> bool:
@@ -380,11 +381,12 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
     def _encode(self, messages: Sequence[Message]) -> list[Buffer]:
         """Return the parts of the next frames, counted as sent."""
         frames = self.wire.encode(messages)
-        self.frames_out += len(frames)
-        if len(frames) == 1 and len(frames[0]) == 1:
-            parts = frames[0]
+        parts = frames[0]
+        if len(frames) == 1 and len(parts) == 1:
+            self.frames_out += 1
             self.bytes_out += len(parts[0])
             return parts
+        self.frames_out += len(frames)
         # Memory views, because asyncio's TLS slices what it has not yet written.
         views: list[Buffer] = [_view(part) for frame in frames for part in frame]
         self.bytes_out += sum(map(len, views))

@@ -137,11 +137,18 @@ def encode_frames(
         LocalProtocolError: a message exceeds a limit or has a value that msgpack cannot pack; none
             of the messages should be sent then.
     """
-    encoder = _encoder
     if len(messages) <= _FEW:
-        frame = _short_frame(encoder, messages, (epoch, session, seq, ack), limits)
+        frame = _short_frame(messages, (epoch, session, seq, ack), limits)
         if frame is not None:
-            return [frame]
+            return [[frame]]
+    return _long_frames(messages, epoch, session, seq, ack, limits)
+
+
+def _long_frames(
+    messages: Sequence[Message], epoch: int, session: int, seq: int, ack: int, limits: FrameLimits
+) -> list[list[Buffer]]:
+    """Make the frames of messages of any number and size."""
+    encoder = _encoder
     buffers = encoder.buffers
     frames: list[list[Buffer]] = []
     group: list[bytes] = []
@@ -198,11 +205,8 @@ def encode_frames(
 
 
 def _short_frame(
-    encoder: _Encoder,
-    messages: Sequence[Message],
-    numbers: tuple[int, int, int, int],
-    limits: FrameLimits,
-) -> list[Buffer] | None:
+    messages: Sequence[Message], numbers: tuple[int, int, int, int], limits: FrameLimits
+) -> bytes | None:
     """Return the one frame of a few short messages; None if it may be more, or is wrong."""
     wires = []
     for message in messages:
@@ -210,15 +214,16 @@ def _short_frame(
         if wire is None:
             return None
         wires.append(wire)
+    packer = _encoder.packer
     try:
-        packed: bytes = encoder.packer.pack((*numbers, wires))
+        packed: bytes = packer.pack((*numbers, wires))
     except (ValueError, TypeError, OverflowError, RecursionError):
-        encoder.packer.reset()
+        packer.reset()
         return None  # the way of longer messages finds it again, and says what is wrong
     nbytes = len(packed)
     if nbytes > TARGET_BYTES or nbytes > limits.payload or not wires:
         return None
-    return [frame_header(nbytes) + packed]
+    return frame_header(nbytes) + packed
 
 
 def _is_too_long(
@@ -342,15 +347,17 @@ def decode_frame(frame: Frame) -> Envelope:
     value = _unpack(frame.payload)
     if type(value) is not list or len(value) != 5 or type(value[4]) is not list:
         raise RemoteProtocolError("a payload is [epoch, session, seq, ack, messages]")
-    epoch, session, seq, ack, messages = value
-    if (
-        not type(epoch) is type(session) is type(seq) is type(ack) is int
-        or min(epoch, session, seq, ack) < 0
-        or max(epoch, session, seq, ack) > _MAX_NUMBER
+    epoch, session, seq, ack, wires = value
+    if not (
+        type(epoch) is type(session) is type(seq) is type(ack) is int
+        and 0 <= epoch <= _MAX_NUMBER
+        and 0 <= session <= _MAX_NUMBER
+        and 0 <= seq <= _MAX_NUMBER
+        and 0 <= ack <= _MAX_NUMBER
     ):
         raise RemoteProtocolError("the numbers of an envelope are from 0 to 2**63 - 1")
     buffers = frame.buffers
-    return Envelope(epoch, session, seq, ack, [from_wire(wire, buffers) for wire in messages])
+    return Envelope(epoch, session, seq, ack, [from_wire(wire, buffers) for wire in wires])
 
 
 # --- The numbers of one connection ----------------------------------------------------------------
@@ -377,9 +384,8 @@ class WireState:
 
     def encode(self, messages: Sequence[Message]) -> list[list[Buffer]]:
         """Make the next frames. After a `LocalProtocolError` nothing has changed."""
-        frames = encode_frames(
-            messages, self.epoch, self.session, self.seq_out + 1, self.seq_in, self.limits
-        )
+        epoch, session, seq, ack = self.epoch, self.session, self.seq_out + 1, self.seq_in
+        frames = encode_frames(messages, epoch, session, seq, ack, self.limits)
         self.seq_out += len(frames)
         return frames
 
@@ -391,8 +397,18 @@ class WireState:
             RemoteProtocolError: it is invalid, or has the wrong session or number.
         """
         envelope = decode_frame(frame)
-        self.check(envelope)
-        return envelope.messages
+        epoch, session, seq, ack, messages = envelope
+        if (
+            epoch == self.epoch
+            and session == self.session
+            and seq == self.seq_in + 1
+            and self.acked <= ack <= self.seq_out
+        ):
+            self.seq_in = seq
+            self.acked = ack
+        else:
+            self.check(envelope)
+        return messages
 
     def check(self, envelope: Envelope) -> None:
         """Check the numbers of a frame, and note them if they are right."""

@@ -217,11 +217,20 @@ class FrameDecoder:
                 end = len(self._rest) + nbytes
                 self._rest = b""
             while end - start >= (want := self._want):
-                view = memory[start : start + want]
+                if self._awaited != _HEADER_PART:
+                    frame = self._on_part(None, memory[start : start + want])
+                    start += want
+                    if frame is not None:
+                        yield frame
+                    continue
+                self._on_header(*_HEADER.unpack_from(memory, start))
                 start += want
-                frame = self._on_part(None, view)
-                if frame is not None:
-                    yield frame
+                stop = start + self._want
+                if self._awaited == _PAYLOAD_PART and stop <= end:
+                    # A whole frame without buffers, as most are.
+                    self._awaited, self._want = _HEADER_PART, _HEADER.size
+                    yield Frame(memory[start:stop], [])
+                    start = stop
         except RemoteProtocolError as error:
             self.failed = error
             raise
@@ -278,9 +287,6 @@ class FrameDecoder:
     def _on_part(self, own: bytearray | memoryview | None, view: memoryview) -> Frame | None:
         """Take the awaited part, which is complete, and decide which part is next."""
         awaited = self._awaited
-        if awaited == _HEADER_PART:
-            self._on_header(view)
-            return None
         if awaited == _LENGTHS_PART:
             self._on_lengths(view)
             return None
@@ -303,8 +309,7 @@ class FrameDecoder:
         self.held = 0
         return frame
 
-    def _on_header(self, view: memoryview) -> None:
-        magic, payload, n_buffers = _HEADER.unpack(view)
+    def _on_header(self, magic: bytes, payload: int, n_buffers: int) -> None:
         limits = self._limits
         if magic != MAGIC:
             raise RemoteProtocolError(f"a frame began with {magic!r}")

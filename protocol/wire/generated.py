@@ -79,8 +79,11 @@ _FREQUENT: Final[dict[str, str]] = {
 
 #: {type of a field: a test that its value may be long}.
 _LONG: Final[dict[str, str]] = {
-    "Blobs": "len({0}) > FEW or any_long({0})",
-    "KeyLists": "len({0}) > FEW or {0} and max(map(len, {0})) > FEW",
+    "Blobs": (
+        "{0} and (any_long({0}) if len({0}) != 1 else (x := {0}[0]) is not None"
+        " and (type(x) is not bytes or len(x) >= SHORT_BYTES))"
+    ),
+    "KeyLists": "{0} and (len({0}) > FEW or max(map(len, {0})) > FEW)",
     "Failures": "{0}",
     "Info": "{0}",
     **dict.fromkeys(("Keys", "Texts", "Ints", "Ids", "Options"), "len({0}) > FEW"),
@@ -89,7 +92,7 @@ _LONG: Final[dict[str, str]] = {
 
 def encoders_of(cls: type[Message]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Make `to_wire` and `short_wire` of a message class, see `Message`."""
-    names: dict[str, Any] = {"FEW": FEW, "any_long": _any_long}
+    names: dict[str, Any] = {"FEW": FEW, "SHORT_BYTES": SHORT_BYTES, "any_long": _any_long}
     exec("\n".join(_encoders(cls, _kinds(cls))), names)
     return names["to_wire"], names["short_wire"]
 
@@ -168,6 +171,8 @@ def _decoder(cls: type[Message], kinds: dict[str, str]) -> list[str]:
 
 # -- what the functions call ----------------------------------------------------------------------
 def _any_long(blobs: list[Any]) -> bool:
+    if len(blobs) > FEW:
+        return True
     for blob in blobs:
         if blob is not None and (type(blob) is not bytes or len(blob) >= SHORT_BYTES):
             return True

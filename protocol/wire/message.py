@@ -152,10 +152,12 @@ class Message:
 
     def n_listed_keys(self) -> int:
         """Return the number of keys in the field of key lists that has most."""
-        if not self._key_lists:
-            return 0
-        columns = [getattr(self, name) for name in self._key_lists]
-        return max([sum(map(len, column)) for column in columns], default=0)
+        most = 0
+        for name in self._key_lists:
+            column = getattr(self, name)
+            if column:
+                most = max(most, sum(map(len, column)))
+        return most
 
     def to_wire(self) -> list[Any]:
         """Return `[code, field, ...]`; `Payload`s stay objects for the packer's `default` hook."""
