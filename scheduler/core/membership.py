@@ -419,10 +419,6 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
     release_unneeded(state, tasks)
 
 
-def on_resubmitted(state: SchedulerState, client: ClientHandle, message: m.Resubmitted) -> None:
-    """Do nothing: this scheduler waits for no client before it assigns tasks."""
-
-
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:
     """Stop the workers, the clients and the scheduler: a client asks for that."""
     state.log("info", f"client {client.name} requests the shutdown: {message.reason}")

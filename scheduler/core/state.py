@@ -166,6 +166,11 @@ Action = (
     | AskShell
 )
 
+# Reading a member of an enumeration from its class takes longer than comparing it.
+_CLIENT: Final = Role.CLIENT
+_WORKER: Final = Role.WORKER
+_SUPERVISOR: Final = Role.SUPERVISOR
+
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
 
@@ -375,7 +380,6 @@ class SchedulerState:
                 m.ReportMissing: missing.on_report_missing,
                 m.Ask: on_ask,
                 m.ShutdownCluster: membership.on_shutdown,
-                m.Resubmitted: membership.on_resubmitted,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Resubmitted: phases.on_resubmitted,
                 m.Bye: membership.on_client_bye,
@@ -448,27 +452,24 @@ class SchedulerState:
 
     def _on_received(self, peer: int, batch: Sequence[Message]) -> None:
         role = self.roles.get(peer)
-        if role is None:
+        who: Any
+        if role is _CLIENT:
+            who = self.clients_by_peer.get(peer)
+        elif role is _WORKER:
+            who = self.workers.get(peer)
+        elif role is _SUPERVISOR:
+            who = self.supervisors.get(peer)
+        elif role is None:
             return  # the scheduler has closed it; messages that were on the way are void
+        else:
+            who = peer
+        if who is None:
+            self._on_first(peer, role, batch)
+            return
         handlers = self._handlers[role]
+        level = self.levels[peer]
         for message in batch:
-            kind = type(message)
-            who: Any
-            if role is Role.WORKER:
-                who = self.workers.get(peer)
-            elif role is Role.CLIENT:
-                who = self.clients_by_peer.get(peer)
-            elif role is Role.SUPERVISOR:
-                who = self.supervisors.get(peer)
-            else:
-                who = peer
-            if who is None:
-                if _ROLE_OPENERS.get(kind) is not role:
-                    self.refuse(peer, f"{_name_of(message)} before registration")
-                    return
-                if not membership.on_register(self, peer, cast("Any", message)):
-                    return
-                continue
+            kind = message.__class__
             handler = handlers.get(kind)
             if handler is None:
                 if isinstance(message, Unknown):  # its sender runs a later release
@@ -476,12 +477,19 @@ class SchedulerState:
                     continue
                 self.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
                 return
-            if LEAST_LEVELS[kind] > self.levels[peer]:
+            if LEAST_LEVELS[kind] > level:
                 deny(self, peer, message, LEAST_LEVELS[kind])
                 continue
             handler(self, who, message)
             if peer not in self.roles:
                 return  # that message ended the session
+
+    def _on_first(self, peer: int, role: Role, batch: Sequence[Message]) -> None:
+        """Register a peer by its first message; what follows it comes from a registered peer."""
+        if _ROLE_OPENERS.get(type(batch[0])) is not role:
+            self.refuse(peer, f"{_name_of(batch[0])} before registration")
+        elif membership.on_register(self, peer, cast("Any", batch[0])) and len(batch) > 1:
+            self._on_received(peer, batch[1:])
 
     def story_of(self, event: Event) -> list[str]:
         """Return the latest story of the first tasks that an event names, for error reports."""
