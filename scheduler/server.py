@@ -8,8 +8,8 @@ passes one guard, `_handle`: after an exception the scheduler logs it and ends a
 come back to the scheduler that is started next.
 
 Received messages are queued per peer (`turns.py`) and handled in turns: some slices, then one flush
-of the out-boxes. Between two turns the loop reads its sockets. A peer with many waiting rows is not
-read from until most of them are handled.
+of the out-boxes. Between two turns the loop reads its sockets. A short frame that comes alone needs
+no turn. A peer with many waiting rows is not read from until most of them are handled.
 
 While a peer's socket is not writable its out-box stays and grows, so batches form by themselves
 under load, and an idle system answers at once. There are no batching timers.
@@ -68,7 +68,13 @@ _log = logging.getLogger("weft.scheduler")
 
 #: A peer that does not read is looked at so often.
 SLOW_READERS_S: Final = 0.1
+#: A frame that comes so long after the out-boxes were written is alone: the loop has slept, or
+#: looked at its sockets again. Its answers leave at once, seconds.
+ALONE_S: Final = 50e-6
 _ACCEPTED: Final = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER)
+# Reading a member of an enumeration from its class takes longer than comparing it.
+_CLIENT: Final = Role.CLIENT
+_VIEWER: Final = Role.VIEWER
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -140,6 +146,8 @@ class SchedulerServer:
         self._paused: dict[int, None] = {}
         #: `_turn` is due
         self._turn_scheduled = False
+        #: when the out-boxes were last written (monotonic clock)
+        self._flushed_at = -inf
         #: the next tick, and when it is due (monotonic clock); inf = there is none
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
@@ -231,7 +239,7 @@ class SchedulerServer:
         _log.info("scheduler stops: %s", reason)
         self.state.finish_log(time.monotonic())
         try:
-            self._flush()
+            self._flush(time.monotonic())
             self._clear_alarm()
             for connection in list(self._connections.values()):
                 connection.send([Bye(reason=reason)])
@@ -258,11 +266,18 @@ class SchedulerServer:
         """Queue the messages of one frame; stop reading from the peer if too many wait."""
         turns = self._turns
         now = time.monotonic()
-        if role is Role.VIEWER:
+        if role is _VIEWER:
             self._tick(now, self._measure())  # it may ask for them
-        if turns.passes(peer, role, messages, now):
+        is_alone = now - self._flushed_at > ALONE_S and not self._turn_scheduled
+        if turns.passes(peer, role, messages, now, is_alone=is_alone):
             self._handle(PeerSent(peer, messages), now)
-            self._schedule_flush()
+            if not is_alone:
+                self._schedule_flush()
+                return
+            try:
+                self._flush(now)
+            except Exception as bug:
+                self._crash(bug, "a turn")
             return
         turns.add(peer, role, messages, now)
         if turns.is_full(peer) and peer not in self._paused:
@@ -270,9 +285,7 @@ class SchedulerServer:
             if connection is not None:
                 self._paused[peer] = None
                 connection.pause_reading()
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._loop.call_soon(self._turn)
+        self._schedule_flush()
 
     def on_closed(self, peer: int, error: CommError | ProtocolError | None) -> None:
         """Note the end of a connection; the transport has logged a breach of the protocol."""
@@ -345,7 +358,7 @@ class SchedulerServer:
         self._turn_scheduled = False
         try:
             self._handle_slices()
-            self._flush()
+            self._flush(time.monotonic())
         except Exception as bug:
             self._crash(bug, "a turn")
         if self._turns.n_waiting:
@@ -445,7 +458,7 @@ class SchedulerServer:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
 
-    def _flush(self) -> None:
+    def _flush(self, now: float) -> None:
         """Empty the core's out-boxes: `before`, the messages, `after`."""
         if self._bug is not None:
             return
@@ -463,8 +476,8 @@ class SchedulerServer:
                 del outboxes[peer]
             elif connection.writable:
                 messages = outboxes.pop(peer)
-                if connection.peer_role is Role.CLIENT:
-                    self._turns.note_sent(peer, messages, time.monotonic())
+                if connection.peer_role is _CLIENT:
+                    self._turns.note_sent(peer, messages, now)
                 if type(messages[0]) is Welcome:
                     connection.wire.epoch = messages[0].epoch
                     connection.wire.session = messages[0].session
@@ -479,6 +492,7 @@ class SchedulerServer:
             for action in after:
                 self._act(action)
         self._set_alarm()
+        self._flushed_at = time.monotonic()
 
     def _act(self, action: Action) -> None:
         if type(action) is LogLine:

@@ -46,7 +46,15 @@ class Deadlines:
         longest_step_s: what a step from one tick to the next counts at most.
     """
 
-    __slots__ = ("_awake_s", "_heap", "_next_number", "_tick_at", "longest_step_s", "n_pending")
+    __slots__ = (
+        "_awake_s",
+        "_heap",
+        "_next_number",
+        "_next_tick",
+        "_tick_at",
+        "longest_step_s",
+        "n_pending",
+    )
 
     def __init__(self, longest_step_s: float) -> None:
         self.longest_step_s = longest_step_s
@@ -58,6 +66,8 @@ class Deadlines:
         #: the waking time at the last tick, and the time of that tick; None before all events
         self._awake_s = 0.0
         self._tick_at: float | None = None
+        #: the result of `next_tick`; None = something has changed since
+        self._next_tick: float | None = None
 
     def count(self) -> int:
         """Count the pending ones (for checks; O(n))."""
@@ -67,12 +77,14 @@ class Deadlines:
         """Return the waking time, seconds; it never decreases."""
         if self._tick_at is None:
             self._tick_at = now
+            self._next_tick = None
         return self._awake_s + min(now - self._tick_at, self.longest_step_s)
 
     def add(self, now: float, delay_s: float, action: Callable[..., None], *args: Any) -> Deadline:
         """Let `action` be due after `delay_s` seconds of waking time."""
         deadline = Deadline(self.awake(now) + delay_s, action, args)
         self._next_number += 1
+        self._next_tick = None
         self.n_pending += 1
         heappush(self._heap, (deadline.when, self._next_number, deadline))
         return deadline
@@ -82,6 +94,7 @@ class Deadlines:
         if deadline is None or deadline.action is None:
             return
         deadline.action = None
+        self._next_tick = None
         self.n_pending -= 1
         n_cancelled = len(self._heap) - self.n_pending
         if n_cancelled > _MAX_CANCELLED and n_cancelled > self.n_pending:
@@ -90,6 +103,8 @@ class Deadlines:
 
     def next_tick(self) -> float:
         """Return when the next tick must come at the latest, by the clock of the events."""
+        if self._next_tick is not None:
+            return self._next_tick
         if self._tick_at is None:
             return float("-inf")
         heap = self._heap
@@ -98,7 +113,8 @@ class Deadlines:
         step_s = self.longest_step_s
         if heap:
             step_s = min(step_s, heap[0][0] - self._awake_s)
-        return self._tick_at + step_s
+        self._next_tick = self._tick_at + step_s
+        return self._next_tick
 
     def run(self, now: float, *first: Any) -> None:
         """Note a tick, and do what is due, in order: `action(*first, *args)`.
@@ -107,6 +123,7 @@ class Deadlines:
         """
         self._awake_s = self.awake(now)
         self._tick_at = now
+        self._next_tick = None
         heap, limit = self._heap, self._awake_s + _TOLERANCE_S
         due = []
         while heap and heap[0][0] <= limit:

@@ -54,6 +54,9 @@ ASK_COST: Final = 256
 FULL_COST: Final = 8192
 #: ... until it has less than this.
 ROOM_COST: Final = 4096
+# Reading a member of an enumeration from its class takes longer than comparing it.
+_CLIENT: Final = Role.CLIENT
+_WORKER: Final = Role.WORKER
 
 
 class _Queue:
@@ -102,16 +105,28 @@ class Turns:
         """
         return self.n_waiting > 0
 
-    def passes(self, peer: int, role: Role, messages: Sequence[Message], now: float) -> bool:
-        """Return whether messages may be handled at once, instead of being added."""
+    def passes(
+        self,
+        peer: int,
+        role: Role,
+        messages: Sequence[Message],
+        now: float,
+        *,
+        is_alone: bool = False,
+    ) -> bool:
+        """Return whether messages may be handled at once, instead of being added.
+
+        They are alone if the sockets were looked at since the last ones came.
+        """
         if self.n_waiting:
             return False
-        cost = self._passed
+        passed = 0 if is_alone else self._passed
+        cost = passed
         for message in messages:
             cost += cost_of(message)
         if cost > self._slice_cost * (1 if now < self._shared_until else LONE_SCALE):
             return False
-        if role is Role.CLIENT and cost - self._passed > len(messages):
+        if role is _CLIENT and cost - passed > len(messages):
             self.note_active(peer, now)
         self._passed = cost
         return True
@@ -123,7 +138,7 @@ class Turns:
 
     def add(self, peer: int, role: Role, messages: Sequence[Message], now: float) -> None:
         """Add messages that a peer has sent; `now` in seconds, never decreasing."""
-        queue = self._line_up(peer, WORKER_QUANTUM if role is Role.WORKER else QUANTUM)
+        queue = self._line_up(peer, WORKER_QUANTUM if role is _WORKER else QUANTUM)
         cost = 0
         for message in messages:
             one_cost = cost_of(message)
@@ -131,7 +146,7 @@ class Turns:
             cost += one_cost
         queue.cost += cost
         self.n_waiting += len(messages)
-        if role is Role.CLIENT and cost > len(messages):
+        if role is _CLIENT and cost > len(messages):
             self.note_active(peer, now)
 
     def note_active(self, client: int, now: float) -> None:
@@ -252,8 +267,9 @@ def cost_of(message: Message) -> int:
     """Return the rows of a message and the keys that they list, and one for the message."""
     cls = message.__class__
     cost = 1 if cls is not Ask else ASK_COST
-    if cls._first:
-        cost += len(getattr(message, cls._first))
+    first = cls._first
+    if first:
+        cost += len(getattr(message, first))
     if cls._key_lists:
         cost += message.n_listed_keys()
     return cost
