@@ -36,7 +36,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.payload import Blob
 from . import claims, inventories
 from .locating import addresses_of, hashes_of
 from .peers import RESOURCE_DIGITS, WorkerHandle
@@ -77,42 +76,36 @@ MAX_LOADED_SEEN: Final = 8
 
 
 class Draft:
-    """The AssignTasks message of one worker, while a pass fills its columns."""
+    """The AssignTasks of one worker, while a pass fills its columns, and what they refer to."""
 
-    __slots__ = (
-        "args",
-        "attempts",
-        "dependencies",
-        "function_index",
-        "function_of",
-        "group",
-        "index",
-        "keys",
-        "located",
-        "n_raised",
-        "priorities",
-        "spec_hashes",
-        "wanted",
-    )
+    __slots__ = ("function_index", "group", "index", "located", "message")
 
     def __init__(self) -> None:
+        #: `spec_hashes` is empty until the first task that has one, `dependencies` until the first
+        #: with dependencies, `n_raised` until the first of which an earlier attempt raised; the
+        #: tables are filled in the end
+        self.message = m.AssignTasks(
+            functions=[],
+            function_blobs=[],
+            function_clients=[],
+            function_of=[],
+            keys=[],
+            attempts=[],
+            priorities=[],
+            args=[],
+            wanted=[],
+            dependencies=[],
+            located_keys=[],
+            located_attempts=[],
+            located_nbytes=[],
+            located_holders=[],
+            spec_hashes=[],
+        )
         #: {(function, client): place}, in order
         self.function_index: dict[tuple[Function, int], int] = {}
         #: of the last row: its group and the place of that
         self.group: TaskGroup | None = None
         self.index = 0
-        self.function_of: list[int] = []
-        self.keys: list[str] = []
-        self.attempts: list[int] = []
-        self.priorities: list[int] = []
-        self.args: list[Blob | None] = []
-        self.wanted: list[int] = []
-        #: empty until the first task that has one
-        self.spec_hashes: list[bytes] = []
-        #: empty until the first task of which an earlier attempt raised
-        self.n_raised: list[int] = []
-        #: empty until the first task with dependencies
-        self.dependencies: list[list[str]] = []
         #: inputs in memory elsewhere
         self.located: dict[SchedulerTask, None] = {}
 
@@ -148,30 +141,32 @@ def _assign_ready(state: SchedulerState, drafts: dict[WorkerHandle, Draft]) -> N
     The first ones take the room that there is; a class that was served is the last one next time.
     """
     ready = state.ready
-    if not (len(ready) == 1 and next(iter(ready)).queue.is_plain):
+    if len(ready) != 1 or not next(iter(ready)).queue.is_plain:
         for task_class in ready:
             if task_class.partly:
                 task_class.open.update(task_class.partly)
                 task_class.partly.clear()
-    classes = [c for c in ready if c.open or c.resources or c.queue.rotation.has_new_lane]
+    classes = []
     least: dict[str, float] = {}
-    if state.takers:
-        for task_class in classes:
-            for name, amount in task_class.resources:
-                if amount < least.get(name, inf):
-                    least[name] = amount
-        if least:
-            _drop_empty_takers(state, list(state.takers), least)
-    if not state.takers:
-        classes = [c for c in classes if not c.resources]
+    for task_class in ready:
+        if task_class.resources:
+            if state.takers:
+                classes.append(task_class)
+                for name, amount in task_class.resources:
+                    if amount < least.get(name, inf):
+                        least[name] = amount
+        elif task_class.open or task_class.queue.rotation.has_new_lane:
+            classes.append(task_class)
+    if least:
+        _drop_empty_takers(state, list(state.takers), least)
     if len(classes) > 1:
         classes.sort(key=attrgetter("level"))
     for task_class in classes:
-        if task_class.resources and not state.takers:
-            continue
         queue = task_class.queue
         n_before = queue.n
         if task_class.resources:
+            if not state.takers:
+                continue
             _assign_scarce(state, drafts, task_class, least)
         else:
             _assign_class(state, drafts, task_class, task_class.open)
@@ -305,8 +300,8 @@ def assign(
     draft = drafts.get(ws)
     if draft is None:
         draft = drafts[ws] = Draft()
-    touched = state.touched
-    touched[ws] = None
+    message = draft.message
+    state.touched[ws] = None
     n_exceptions = state.n_exceptions
     if not ws.processing and not ws.zombies:
         ws.last_progress = state.now
@@ -335,28 +330,28 @@ def assign(
             draft.group = group
             places = draft.function_index
             draft.index = places.setdefault((group.function, group.client), len(places))
-        draft.function_of.append(draft.index)
-        draft.keys.append(task.key)
-        draft.attempts.append(attempt)
-        draft.priorities.append(task.priority)
-        draft.args.append(task.args)
-        draft.wanted.append(1 if task.wanted_by else 0)
+        message.function_of.append(draft.index)
+        message.keys.append(task.key)
+        message.attempts.append(attempt)
+        message.priorities.append(task.priority)
+        message.args.append(task.args)
+        message.wanted.append(1 if task.wanted_by else 0)
         if task.spec_hash:
-            hashes = draft.spec_hashes
-            hashes += [m.NO_HASH] * (len(draft.keys) - 1 - len(hashes))
+            hashes = message.spec_hashes
+            hashes += [m.NO_HASH] * (len(message.keys) - 1 - len(hashes))
             hashes.append(task.spec_hash)
         if n_exceptions and task in n_exceptions:
-            draft.n_raised += [0] * (len(draft.keys) - 1 - len(draft.n_raised))
-            draft.n_raised.append(n_exceptions[task])
+            message.n_raised += [0] * (len(message.keys) - 1 - len(message.n_raised))
+            message.n_raised.append(n_exceptions[task])
         if dependencies:
-            if not draft.dependencies:
-                draft.dependencies = [[] for _ in range(len(draft.keys) - 1)]
-            draft.dependencies.append([d.key for d in dependencies])
+            if not message.dependencies:
+                message.dependencies = [[] for _ in range(len(message.keys) - 1)]
+            message.dependencies.append([d.key for d in dependencies])
             for dependency in dependencies:
                 if dependency.state == MEMORY and ws not in dependency.replicas:
                     draft.located[dependency] = None
-        elif draft.dependencies:
-            draft.dependencies.append([])
+        elif message.dependencies:
+            message.dependencies.append([])
         if task.dependents:
             stack.extend(
                 dependent
@@ -368,81 +363,67 @@ def assign(
 
 
 def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
-    functions = []
-    clients = []
-    blobs: list[Blob | None] = []
+    message = draft.message
     for function, client in draft.function_index:
-        clients.append(client)
-        functions.append(function.function_id)
+        message.function_clients.append(client)
+        message.functions.append(function.function_id)
         if ws in function.workers:
-            blobs.append(None)
+            message.function_blobs.append(None)
         else:
             function.workers[ws] = None
             ws.functions[function] = None
-            blobs.append(function.blob)
+            message.function_blobs.append(function.blob)
+    if message.spec_hashes:
+        message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
+    if message.n_raised:
+        message.n_raised += [0] * (len(message.keys) - len(message.n_raised))
     located = draft.located
-    if draft.spec_hashes:
-        draft.spec_hashes += [m.NO_HASH] * (len(draft.keys) - len(draft.spec_hashes))
-    if draft.n_raised:
-        draft.n_raised += [0] * (len(draft.keys) - len(draft.n_raised))
-    state.counters.tasks_assigned += len(draft.keys)
-    state.story.note(state.now, f"assigned to {ws.name}", draft.keys)
-    state.send(
-        ws.peer,
-        m.AssignTasks(
-            functions=functions,
-            function_blobs=blobs,
-            function_clients=clients,
-            function_of=draft.function_of,
-            keys=draft.keys,
-            attempts=draft.attempts,
-            priorities=draft.priorities,
-            args=draft.args,
-            wanted=draft.wanted,
-            dependencies=draft.dependencies,
-            located_keys=[t.key for t in located],
-            located_attempts=[t.attempt for t in located],
-            located_nbytes=[t.nbytes for t in located],
-            located_holders=addresses_of(t.replicas for t in located),
-            located_hashes=hashes_of(located),
-            spec_hashes=draft.spec_hashes,
-            n_raised=draft.n_raised,
-        ),
-    )
+    if located:
+        message.located_keys = [t.key for t in located]
+        message.located_attempts = [t.attempt for t in located]
+        message.located_nbytes = [t.nbytes for t in located]
+        message.located_holders = addresses_of(t.replicas for t in located)
+        message.located_hashes = hashes_of(located)
+    state.counters.tasks_assigned += len(message.keys)
+    state.story.note(state.now, f"assigned to {ws.name}", message.keys)
+    state.send(ws.peer, message)
 
 
 def _refresh(state: SchedulerState) -> None:
     """Bring `open`, `idle` and `loaded` up to date for the workers whose load changed."""
+    idle, loaded = state.idle, state.loaded
     for ws in state.touched:
         if ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
-        n_busy = ws.n_busy
+        n_processing = len(ws.processing)
+        n_busy = n_processing + len(ws.zombies)
         if n_busy:
-            state.idle.pop(ws, None)
+            idle.pop(ws, None)
         else:
-            state.idle[ws] = None
-        if len(ws.processing) and n_busy > ws.nthreads:
-            state.loaded[ws] = None
-        else:
-            state.loaded.pop(ws, None)
-        is_stuck = ws.is_stuck(state.now)
+            idle[ws] = None
+        if n_processing and n_busy > ws.nthreads:
+            loaded[ws] = None
+        elif loaded:
+            loaded.pop(ws, None)
         if ws.resources:
             state.takers[ws] = None
             state.takers.move_to_end(ws, last=bool(n_busy))
+        has_room = ws.has_room and not ws.is_stuck(state.now)
+        wants_more = has_room and ws.wants_more
         for task_class in ws.classes:
             if task_class.resources:
                 continue
-            if is_stuck or not ws.has_room_for(task_class):
-                task_class.open.pop(ws, None)
-                task_class.partly.pop(ws, None)
-            elif ws.wants_more:
+            if wants_more:
                 task_class.partly.pop(ws, None)
                 task_class.open[ws] = None
                 if not n_busy:
                     task_class.open.move_to_end(ws, last=False)
-            else:
-                task_class.open.pop(ws, None)
+                continue
+            task_class.open.pop(ws, None)
+            if has_room:
                 task_class.partly[ws] = None
+            else:
+                task_class.partly.pop(ws, None)
     state.touched.clear()
 
 

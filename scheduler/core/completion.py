@@ -146,8 +146,7 @@ def _note_fetched(ws: WorkerHandle, message: m.AttemptsFinished | m.AttemptsErre
 def _finish_text(ws: WorkerHandle, message: m.AttemptsFinished) -> str:
     """Return what the story says of finished tasks: also how long they waited, if that is long."""
     text = f"finished on {ws.name}"
-    queued_us = max(message.queued_us, default=0)
-    if queued_us < LONG_WAIT_US:
+    if not message.queued_us or (queued_us := max(message.queued_us)) < LONG_WAIT_US:
         return text
     fetched_us = max(message.fetched_us, default=0)
     fetched = f", {fetched_us / 1e6:.3g} s for inputs" if fetched_us >= LONG_WAIT_US else ""

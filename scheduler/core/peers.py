@@ -136,7 +136,9 @@ class WorkerHandle:
         """True if it may be given one more task (resources apart)."""
         if self.is_away:
             return False
-        return self.occupancy_ns < self.backlog_ns or self.n_busy < self.nthreads
+        if self.occupancy_ns < self.backlog_ns:
+            return True
+        return len(self.processing) + len(self.zombies) < self.nthreads
 
     @property
     def wants_more(self) -> bool:
@@ -162,16 +164,16 @@ class WorkerHandle:
 
     def is_stuck(self, now: float) -> bool:
         """Return whether all its threads have been busy for so long that others are preferred."""
-        return self.n_busy >= self.nthreads and now - self.last_progress > STUCK_S
+        if now - self.last_progress <= STUCK_S:
+            return False
+        return len(self.processing) + len(self.zombies) >= self.nthreads
 
     def has_room_for(self, task_class: TaskClass) -> bool:
         """Return whether it may be given one more task of this class.
 
         Scarce resources allow no backlog.
         """
-        if self.occupancy_ns >= self.backlog_ns and self.n_busy >= self.nthreads:
-            return False
-        if self.is_away:
+        if not self.has_room:
             return False
         if not task_class.resources:
             return True

@@ -69,18 +69,32 @@ class _Batch:
     def __init__(
         self,
         state: SchedulerState,
+        client: ClientHandle,
+        functions: list[Function],
         options: dict[str, Any],
-        groups: list[TaskGroup] | dict[int, TaskGroup],
-        task_class: TaskClass,
     ) -> None:
-        #: by the place of the function
-        self.groups = groups
+        task_class = state.default_class
+        retries = user_priority = 0
         #: the client has the results, or waits for others that were made of them
-        self.is_delivered: bool = options.get("delivered", False)
+        self.is_delivered = False
+        if options:
+            task_class = _task_class(state, options)
+            retries, user_priority = options.get("retries", 0), options.get("priority", 0)
+            self.is_delivered = options.get("delivered", False)
+        #: by the place of the function
+        self.groups: list[TaskGroup] | _LateGroups
+        if len(functions) == 1:
+            self.groups = [
+                TaskGroup(functions[0], task_class, state.generation, retries, client.number)
+            ]
+        else:
+            self.groups = _LateGroups(
+                functions, task_class, state.generation, retries, client.number
+            )
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
         #: of all rows; a row's priority is this and its rank
-        self.base = base_priority(options.get("priority", 0), state.generation)
+        self.base = base_priority(user_priority, state.generation)
         #: puts a task into the ready queue; None before the first
         self.push: Callable[[SchedulerTask], None] | None = None
         self.n_queued = 0
@@ -113,21 +127,16 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         return
     _begin_generation(state, len(message.keys))
     known: list[tuple[SchedulerTask, int]] = []
-    batches: dict[int, _Batch] = {}
+    batches: list[_Batch]
     if not message.option_of:
         options = message.options[0] if message.options else {}
-        task_class = _task_class(state, options)
-        retries: int = options.get("retries", 0)
-        groups = [
-            TaskGroup(function, task_class, state.generation, retries, client.number)
-            for function in functions
-        ]
-        batches[0] = batch = _Batch(state, options, groups, task_class)
+        batch = _Batch(state, client, functions, options)
+        batches = [batch]
         columns = message.keys, message.function_of, message.args
         _add_rows(state, client, message, batch, columns, 0, known)
     else:
-        _add_stretches(state, client, message, functions, batches, known)
-    for batch in batches.values():
+        batches = _add_stretches(state, client, message, functions, known)
+    for batch in batches:
         if batch.n_queued:
             note_ready(state, batch.task_class, level_of(batch.base))
     state.story.note(state.now, f"submitted by {client.name}", message.keys)
@@ -139,10 +148,11 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
         function.n_tasks -= 1
         if not function.n_tasks:
             retire_function(state, function)
-    for batch in batches.values():
+    for batch in batches:
         batch.task_class.n_tasks -= 1
         drop_class(state, batch.task_class)
-    keep_small(state)
+    if state.next_shrink is None:
+        keep_small(state)
 
 
 def _add_stretches(
@@ -150,26 +160,24 @@ def _add_stretches(
     client: ClientHandle,
     message: m.SubmitTasks,
     functions: list[Function],
-    batches: dict[int, _Batch],
     known: list[tuple[SchedulerTask, int]],
-) -> None:
+) -> list[_Batch]:
     """Create the tasks of rows with different options, in stretches of rows with the same ones.
 
     The order of the rows must be kept: they may depend on earlier ones with other options.
     """
+    batches: dict[int, _Batch] = {}
     option_of = message.option_of
     starts = [0, *(i for i in range(1, len(option_of)) if option_of[i] != option_of[i - 1])]
     for start, stop in zip(starts, [*starts[1:], len(option_of)], strict=True):
         batch = batches.get(option_of[start])
         if batch is None:
             options = message.options[option_of[start]]
-            task_class = _task_class(state, options)
-            retries = options.get("retries", 0)
-            groups = _LateGroups(functions, task_class, state.generation, retries, client.number)
-            batches[option_of[start]] = batch = _Batch(state, options, groups, task_class)
+            batches[option_of[start]] = batch = _Batch(state, client, functions, options)
         rows = slice(start, stop)
         columns = message.keys[rows], message.function_of[rows], message.args[rows]
         _add_rows(state, client, message, batch, columns, start, known)
+    return list(batches.values())
 
 
 def _add_rows(
@@ -247,32 +255,33 @@ def _functions(state: SchedulerState, message: m.SubmitTasks) -> list[Function] 
 
     Each counts one task more until `on_submit` is done, so that none is dropped meanwhile.
     """
-    ids = message.functions
-    if not len(ids) == len(message.function_blobs) == len(message.function_names):
-        return None
-    if message.function_of and max(message.function_of) >= len(ids):
-        return None
-    for function_id, blob in zip(ids, message.function_blobs, strict=True):
-        if blob is None and function_id not in state.functions:
+    ids, blobs, known = message.functions, message.function_blobs, state.functions
+    for i, function_id in enumerate(ids):
+        if blobs[i] is None and function_id not in known:
             return None
     functions = []
-    for function_id, name, blob in zip(
-        ids, message.function_names, message.function_blobs, strict=True
-    ):
-        function = state.functions.get(function_id)
+    for i, function_id in enumerate(ids):
+        function = known.get(function_id)
         if function is None:
-            assert blob is not None
-            prefix = state.prefixes.take(name)
-            function = state.functions[function_id] = Function(function_id, blob, prefix)
-            if state.unclaimed_functions:
-                function.workers = state.unclaimed_functions.pop(function_id, {})
-                for ws in function.workers:
-                    ws.functions[function] = None
-        elif function in state.idle_functions:
+            function = _new_function(state, function_id, message.function_names[i], blobs[i])
+        elif not function.n_tasks and function in state.idle_functions:
             revive_function(state, function)
         function.n_tasks += 1
         functions.append(function)
     return functions
+
+
+def _new_function(
+    state: SchedulerState, function_id: bytes, name: str, blob: Blob | None
+) -> Function:
+    assert blob is not None
+    function = Function(function_id, blob, state.prefixes.take(name))
+    state.functions[function_id] = function
+    if state.unclaimed_functions:
+        function.workers = state.unclaimed_functions.pop(function_id, {})
+        for ws in function.workers:
+            ws.functions[function] = None
+    return function
 
 
 def _begin_generation(state: SchedulerState, n_rows: int) -> None:

@@ -413,7 +413,18 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
         task = stack.pop()
         if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
             continue
-        if task.state != RELEASED:
+        if task.state == MEMORY:  # the same as below, in one step
+            for ws in task.replicas:
+                del ws.has_what[task]
+                ws.nbytes -= task.nbytes
+                drop_attempt(state, ws, task.attempt)
+            task.state = RELEASED
+            task.replicas = ()
+            task.attempt = 0
+            task.delivered = False
+            state.counters.n_memory -= 1
+            state.counters.n_released += 1
+        elif task.state != RELEASED:
             was_active = task.state in ACTIVE
             drop_at_workers(state, task)
             move(state, task, RELEASED)
@@ -425,13 +436,14 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
 
 def forget(state: SchedulerState, task: SchedulerTask, stack: list[SchedulerTask]) -> None:
     """Remove a released task from all tables; its dependencies may follow (they go on `stack`)."""
-    move(state, task, FORGOTTEN)
+    if task.state != RELEASED:
+        raise InvalidTransition(task.key, task.state, FORGOTTEN, state.story.of(task.key))
+    task.state = FORGOTTEN
+    state.counters.n_released -= 1
     del state.tasks[task.key]
-    state.n_exceptions.pop(task, None)
-    state.deaths.pop(task, None)
-    if state.attempt_ends:
-        state.attempt_ends.pop(task, None)
-    state.out_of_reach.pop(task, None)
+    for notes in (state.n_exceptions, state.deaths, state.attempt_ends, state.out_of_reach):
+        if notes:
+            notes.pop(task, None)
     for dependency in task.dependencies:
         dependents = dependency.dependents
         assert dependents is not None

@@ -13,16 +13,25 @@ from unittest.mock import patch
 
 from weft.protocol.rotation import level_of
 from weft.protocol.wire import messages as m
-from weft.scheduler.core import assignment, completion, placement, submission, wants
+from weft.scheduler.core import (
+    assignment,
+    completion,
+    placement,
+    submission,
+    transitions,
+    wants,
+)
 from weft.scheduler.core.assignment import Draft
 from weft.scheduler.core.peers import ClientHandle, WorkerHandle
 from weft.scheduler.core.priority import base_priority
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.tasks import (
     ERRED,
+    FORGOTTEN,
     MEMORY,
     PROCESSING,
     QUEUED,
+    RELEASED,
     WAITING,
     SchedulerTask,
     TaskClass,
@@ -35,7 +44,6 @@ from weft.scheduler.core.transitions import (
     enqueue,
     move,
     note_ready,
-    release_unneeded,
     retire_function,
     stop_waiting,
 )
@@ -100,6 +108,7 @@ def slow_assign(
     if not ws.processing and not ws.zombies:
         ws.last_progress = state.now
     draft = drafts.setdefault(ws, Draft())
+    message = draft.message
     while stack:
         task = stack.pop()
         if task.state == PROCESSING:
@@ -116,14 +125,16 @@ def slow_assign(
         for name, amount in task.group.task_class.resources:
             ws.free_resources[name] = round(ws.free_resources[name] - amount, 9)
         place = task.group.function, task.group.client
-        draft.function_of.append(draft.function_index.setdefault(place, len(draft.function_index)))
-        draft.keys.append(task.key)
-        draft.attempts.append(task.attempt)
-        draft.priorities.append(task.priority)
-        draft.args.append(task.args)
-        draft.wanted.append(int(bool(task.wanted_by)))
-        draft.n_raised.append(state.n_exceptions.get(task, 0))
-        draft.dependencies.append([d.key for d in task.dependencies])
+        message.function_of.append(
+            draft.function_index.setdefault(place, len(draft.function_index))
+        )
+        message.keys.append(task.key)
+        message.attempts.append(task.attempt)
+        message.priorities.append(task.priority)
+        message.args.append(task.args)
+        message.wanted.append(int(bool(task.wanted_by)))
+        message.n_raised.append(state.n_exceptions.get(task, 0))
+        message.dependencies.append([d.key for d in task.dependencies])
         for dependency in task.dependencies:
             if dependency.state == MEMORY and ws not in dependency.replicas:
                 draft.located[dependency] = None
@@ -138,10 +149,10 @@ def slow_assign(
 
 def slow_send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
     """Leave out columns without values, as the lane does from the start."""
-    if not any(draft.dependencies):
-        draft.dependencies = []
-    if not any(draft.n_raised):
-        draft.n_raised = []
+    if not any(draft.message.dependencies):
+        draft.message.dependencies = []
+    if not any(draft.message.n_raised):
+        draft.message.n_raised = []
     _send_draft(state, ws, draft)
 
 
@@ -205,7 +216,23 @@ def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
                         holders=[ws.address],
                     ),
                 )
-    release_unneeded(state, unneeded)
+    slow_release_unneeded(state, unneeded)
+
+
+def slow_release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
+    """Release each task by a move of the table, and forget it by another one."""
+    while stack:
+        task = stack.pop()
+        if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
+            continue
+        if task.state != RELEASED:
+            was_active = task.state in transitions.ACTIVE
+            transitions.drop_at_workers(state, task)
+            move(state, task, RELEASED)
+            if was_active:
+                stop_waiting(task, stack)
+        if not task.dependents:
+            transitions.forget(state, task, stack)
 
 
 @contextmanager
@@ -222,5 +249,8 @@ def slow_lanes(state: SchedulerState) -> Iterator[None]:
     with (
         patch.object(assignment, "assign", slow_assign),
         patch.object(assignment, "_send_draft", slow_send_draft),
+        patch.object(wants, "release_unneeded", slow_release_unneeded),
+        patch.object(submission, "release_unneeded", slow_release_unneeded),
+        patch.object(transitions, "release_unneeded", slow_release_unneeded),
     ):
         yield
