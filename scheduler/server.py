@@ -44,7 +44,8 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Bye, Welcome
+from ..protocol.wire.messages import Answer, AskFailed, Bye, Welcome
+from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .core.epochs import GiveWay, KeepMembers, Members, StartOver, next_epoch
 from .core.questions import AskShell
@@ -482,7 +483,7 @@ class SchedulerServer:
                     connection.wire.epoch = messages[0].epoch
                     connection.wire.session = messages[0].session
                 try:
-                    connection.send(messages)
+                    _send(connection, messages)
                 except LocalProtocolError as error:
                     # The other peers must get theirs. This one gets the state when it is back.
                     _log.error("closing %s: %s", connection.peer_address, error)
@@ -534,6 +535,24 @@ class SchedulerServer:
         if self._bug is None and peer in self.state.roles:
             self.state.send(peer, message)
             self._schedule_flush()
+
+
+def _send(connection: Connection, messages: list[Message]) -> None:
+    """Send messages; an answer that cannot be encoded fails its question, not the connection."""
+    try:
+        connection.send(messages)
+    except LocalProtocolError:  # none was sent
+        if not any(type(message) is Answer for message in messages):
+            raise
+        for message in messages:
+            try:
+                connection.send([message])
+            except LocalProtocolError as error:
+                if type(message) is not Answer:
+                    raise
+                text = f"the answer cannot be sent: {error.text}"
+                failed = AskFailed(request=message.request, kind=NO_ANSWER, text=text[:1000])
+                connection.send([failed])
 
 
 def _describe(event: Event) -> str:

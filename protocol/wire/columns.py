@@ -16,6 +16,7 @@ from .payload import Blob, Payload
 Keys = list[str]  #: task keys, each 1..MAX_KEY_CHARS characters
 Texts = list[str]  #: short texts: addresses, names
 Ints = list[int]  #: whole numbers, 0 <= n < 2**63
+Sizes = list[int]  #: bytes of a value, or microseconds: 0 <= n <= MAX_SIZE, so sums stay numbers
 Ids = list[bytes]  #: content hashes, 16 bytes each
 Blobs = list[Blob | None]  #: opaque pickles; None = not carried here
 KeyLists = list[list[str]]  #: one list of keys per task
@@ -35,6 +36,9 @@ MAX_ROWS = 2048
 #: Keys that one task may depend on: an assignment with the holders of all must fit a payload.
 MAX_DEPENDENCIES = 1 << 16
 MAX_KEY_CHARS = 1024
+#: The largest of `Sizes`. Honest senders stay below: see `sizeof`; it is 9 years in microseconds.
+MAX_SIZE = 1 << 48
+MAX_NUMBER = (1 << 63) - 1
 MAX_TEXT_CHARS = 1 << 16
 MAX_FACTS = 4096
 #: Facts of one peer are passed on in answers to others, whose decoders have limits of their own.
@@ -72,6 +76,13 @@ def _check_ints(value: Any, _buffers: list[Any]) -> list[int]:
     column = _column(value)
     if column and (set(map(type, column)) != {int} or min(column) < 0 or max(column) >= 1 << 63):
         raise TypeError("whole numbers from 0 to 2**63 - 1 are expected")
+    return column
+
+
+def _check_sizes(value: Any, _buffers: list[Any]) -> list[int]:
+    column = _column(value)
+    if column and (set(map(type, column)) != {int} or min(column) < 0 or max(column) > MAX_SIZE):
+        raise TypeError("sizes from 0 to 2**48 are expected")
     return column
 
 
@@ -224,6 +235,7 @@ CHECKS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Keys": _check_keys,
     "Texts": _check_texts,
     "Ints": _check_ints,
+    "Sizes": _check_sizes,
     "Ids": _check_ids,
     "Blobs": _check_blobs,
     "KeyLists": _check_key_lists,

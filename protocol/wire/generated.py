@@ -39,7 +39,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import RemoteProtocolError
-from .columns import CHECKS, MAX_KEY_CHARS, MAX_TEXT_CHARS
+from .columns import CHECKS, MAX_KEY_CHARS, MAX_NUMBER, MAX_SIZE, MAX_TEXT_CHARS
 
 if TYPE_CHECKING:
     from .message import Message
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 FEW: Final = 8
 #: Blobs below this size are short.
 SHORT_BYTES: Final = 4 << 10
-
-_MOST: Final = (1 << 63) - 1
 
 
 def _rows(test: str) -> str:
@@ -62,7 +60,8 @@ def _rows(test: str) -> str:
 _FREQUENT: Final[dict[str, str]] = {
     "Keys": _rows(f"is str and 0 < len(x) <= {MAX_KEY_CHARS}"),
     "Texts": _rows(f"is str and len(x) <= {MAX_TEXT_CHARS}"),
-    "Ints": _rows(f"is int and 0 <= x <= {_MOST}"),
+    "Ints": _rows(f"is int and 0 <= x <= {MAX_NUMBER}"),
+    "Sizes": _rows(f"is int and 0 <= x <= {MAX_SIZE}"),
     "Ids": _rows("is bytes and len(x) == 16"),
     "Blobs": _rows("is bytes or x is None"),
     "KeyLists": _rows(
@@ -70,7 +69,7 @@ _FREQUENT: Final[dict[str, str]] = {
         f" and 0 < len(y) <= {MAX_KEY_CHARS})"
     ),
     "Options": _rows("is dict and not x"),
-    "Number": f"type({{0}}) is int and 0 <= {{0}} <= {_MOST}",
+    "Number": f"type({{0}}) is int and 0 <= {{0}} <= {MAX_NUMBER}",
     "Text": f"type({{0}}) is str and len({{0}}) <= {MAX_TEXT_CHARS}",
     "Flag": "{0} is True or {0} is False",
     "Facts": "type({0}) is dict and not {0}",
@@ -86,7 +85,7 @@ _LONG: Final[dict[str, str]] = {
     "KeyLists": "{0} and (len({0}) > FEW or max(map(len, {0})) > FEW)",
     "Failures": "{0}",
     "Info": "{0}",
-    **dict.fromkeys(("Keys", "Texts", "Ints", "Ids", "Options"), "len({0}) > FEW"),
+    **dict.fromkeys(("Keys", "Texts", "Ints", "Sizes", "Ids", "Options"), "len({0}) > FEW"),
 }
 
 

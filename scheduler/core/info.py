@@ -5,10 +5,11 @@ A metric is declared once: counters in `counters.py`, values read off the state 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.wire.message import MAX_NUMBER
 from .counters import COUNTED, Metric, totals
 from .phases import waits_for
 from .refusals import describe_refusals
@@ -44,7 +45,7 @@ def describe_cluster(state: SchedulerState) -> dict[str, Any]:
         "recovering": waits_for(state),
         "n_workers": len(state.workers),
         "nthreads": sum(ws.nthreads for ws in state.workers.values()),
-        "memory": sum(ws.memory_limit for ws in state.workers.values()),
+        "memory": _total(ws.memory_limit for ws in state.workers.values()),
         "n_clients": len(state.clients),
         "refused_workers": describe_refusals(state),
         "tasks": task_counts(state),
@@ -69,7 +70,7 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "is_away": ws.is_away,
         "n_processing": len(ws.processing),
         "n_in_memory": len(ws.has_what),
-        "nbytes": ws.nbytes,
+        "nbytes": min(ws.nbytes, MAX_NUMBER),
         "occupancy_s": ws.occupancy_ns / 1e9,
         "last_seen_s": max(0.0, state.awake_s - seen),
         "metrics": _measurements(ws),
@@ -93,9 +94,14 @@ def _measurements(ws: WorkerHandle) -> dict[str, int]:
 def _memory_of_workers(state: SchedulerState) -> dict[str, int]:
     workers = state.workers.values()
     return {
-        "managed": sum(ws.status.managed_nbytes for ws in workers if ws.status is not None),
-        "resident": sum(ws.resident_nbytes for ws in workers),
+        "managed": _total(ws.status.managed_nbytes for ws in workers if ws.status is not None),
+        "resident": _total(ws.resident_nbytes for ws in workers),
     }
+
+
+def _total(numbers: Iterable[int]) -> int:
+    """Add up what peers report; some may be wrong, and the sum must fit into a message."""
+    return min(sum(numbers), MAX_NUMBER)
 
 
 def describe_client(state: SchedulerState, client: ClientHandle) -> dict[str, Any]:
@@ -180,7 +186,7 @@ _SHOWN: Final = (
     _Shown(
         "memory_managed_bytes",
         "Bytes of results that workers hold.",
-        read=lambda state: sum(ws.nbytes for ws in state.workers.values()),
+        read=lambda state: _total(ws.nbytes for ws in state.workers.values()),
     ),
     _Shown(
         "clients",

@@ -33,6 +33,7 @@ _rows: dict[str, st.SearchStrategy[Any]] = {
     "Keys": _keys,
     "Texts": _texts,
     "Ints": _numbers,
+    "Sizes": st.integers(0, 2**48),
     "Ids": st.binary(min_size=16, max_size=16),
     "Blobs": st.one_of(st.none(), _bytes, _payloads),
     "KeyLists": st.lists(_keys, max_size=3),

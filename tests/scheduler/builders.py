@@ -159,7 +159,7 @@ class Board:
                 last_epoch=options.get("last_epoch", 0),
                 address=options.get("address", f"tcp://{name}"),
                 nthreads=nthreads,
-                memory_limit=0,
+                memory_limit=options.get("memory_limit", 0),
                 resources=options.get("resources", {}),
                 supervisor_id=options.get("supervisor_id", ""),
                 facts=options.get("facts", {"host": options.get("host", "here")}),

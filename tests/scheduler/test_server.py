@@ -18,7 +18,9 @@ from weft.protocol.net.transport import connect
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import (
+    Answer,
     Ask,
+    AskFailed,
     Bye,
     ClusterChanged,
     FetchKeys,
@@ -103,6 +105,22 @@ async def test_heartbeats_are_answered_at_once():
         (answer,) = await end.got(1)
         assert isinstance(answer, Heartbeat)
         assert answer.next_ms > 0
+
+
+async def test_an_answer_that_cannot_be_encoded_fails_its_question_only(tmp_path):
+    async with running(f"unix://{tmp_path}/s") as server:
+        end, connection = await a_client(server)
+        state = server.state
+        (peer,) = state.clients_by_peer
+        for message in (Heartbeat(), Answer(request=5, info={"n": 1 << 70}), Heartbeat(next_ms=1)):
+            state.send(peer, message)
+        server.schedule_flush()
+        before, failed, after = await end.got(3)
+        assert [before, after] == [Heartbeat(), Heartbeat(next_ms=1)]
+        assert isinstance(failed, AskFailed)
+        assert failed.request == 5
+        assert "the answer cannot be sent" in failed.text
+        connection.close()
 
 
 async def test_the_shell_does_before_then_sends_then_does_after():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..message import Ints, Message, Text, Texts, message
+from ..message import Ints, Message, Sizes, Text, Texts, message
 
 
 @message(80, columns=("worker_ids", "rss"))
@@ -10,7 +10,7 @@ class WorkersAlive(Message):
     """Report which worker processes exist, with their resident memory in bytes."""
 
     worker_ids: Texts
-    rss: Ints
+    rss: Sizes
 
 
 @message(81)

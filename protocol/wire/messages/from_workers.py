@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ..message import Blobs, Failures, Flag, Ints, Keys, Message, Number, Text, message
+from ..message import Blobs, Failures, Flag, Ints, Keys, Message, Number, Sizes, Text, message
 
 
 @message(
@@ -21,11 +21,11 @@ class AttemptsFinished(Message):
     """
 
     attempts: Ints
-    nbytes: Ints
-    durations_us: Ints
+    nbytes: Sizes
+    durations_us: Sizes
     results: Blobs
-    queued_us: Ints = field(default_factory=list)
-    fetched_us: Ints = field(default_factory=list)
+    queued_us: Sizes = field(default_factory=list)
+    fetched_us: Sizes = field(default_factory=list)
 
 
 @message(
@@ -37,10 +37,10 @@ class AttemptsErred(Message):
     """Report attempts that raised an exception."""
 
     attempts: Ints
-    durations_us: Ints
+    durations_us: Sizes
     failures: Failures
-    queued_us: Ints = field(default_factory=list)
-    fetched_us: Ints = field(default_factory=list)
+    queued_us: Sizes = field(default_factory=list)
+    fetched_us: Sizes = field(default_factory=list)
 
 
 @message(66, columns=("attempts",))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from ..message import Failures, Ids, Ints, Keys, Message, Number, Text, message
+from ..message import Failures, Ids, Ints, Keys, Message, Number, Sizes, Text, message
 
 #: The phases of the rows of `InventoryUnfinished`: not started, running, and dropped while it ran.
 ASSIGNED: Final = 0
@@ -32,7 +32,7 @@ class InventoryHeld(Message):
 
     keys: Keys
     attempts: Ints
-    nbytes: Ints
+    nbytes: Sizes
     spec_hashes: Ids = field(default_factory=list)
 
 

@@ -153,6 +153,7 @@ def test_a_short_message_has_few_rows_and_no_payload(cls: type[Message]) -> None
         "Keys": ["k"],
         "Texts": ["t"],
         "Ints": [0],
+        "Sizes": [0],
         "Ids": [bytes(16)],
         "Blobs": [b""],
         "KeyLists": [[]],

@@ -50,6 +50,7 @@ GOOD: dict[str, list[Any]] = {
     "Keys": [[], ["a"], ["a", "ü" * MAX_KEY_CHARS]],
     "Texts": [[], ["", "tcp://h:1"], ["x" * MAX_TEXT_CHARS]],
     "Ints": [[], [0, 1, 2**63 - 1]],
+    "Sizes": [[], [0, 1, 2**48]],
     "Ids": [[], [b"0123456789abcdef"]],
     "Blobs": [[], [b"", None, b"x"], [b"a"]],
     "KeyLists": [[], [[], ["a", "b"]], [["a"] * 100] * 100],
@@ -71,6 +72,7 @@ BAD: dict[str, list[Any]] = {
     "Keys": [None, "abc", {}, [1], ["a", None], ["a", b"b"], [""], ["k" * (MAX_KEY_CHARS + 1)]],
     "Texts": [None, "abc", [1], ["a", b"b"], ["x" * (MAX_TEXT_CHARS + 1)]],
     "Ints": [None, 1, [-1], [2**63], [True], [1.0], ["1"], [1, None]],
+    "Sizes": [None, 1, [-1], [2**48 + 1], [1, 2**63 - 1], [True], [1.0], ["1"], [1, None]],
     "Ids": [None, b"0123456789abcdef", [b"short"], ["0123456789abcdef"], [bytes(17)]],
     "Blobs": [
         None,
@@ -136,6 +138,7 @@ ITEM: dict[str, Any] = {
     "Keys": "k",
     "Texts": "t",
     "Ints": 1,
+    "Sizes": 1,
     "Ids": bytes(16),
     "Blobs": b"",
     "KeyLists": [],

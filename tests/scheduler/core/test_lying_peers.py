@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
+from weft.protocol.wire.codec import encode_frames
+from weft.protocol.wire.handshake import Role
 
 from ..builders import Board, finished, graph
 
@@ -169,3 +171,32 @@ def test_a_death_that_lists_an_attempt_twice_counts_once():
     board.close(worker)
     board.send(sup, m.WorkerExited(worker_id="id of w", reason="killed", running=[attempt] * 2))
     assert board.states("a") == ["no_worker"]
+
+
+# -- numbers --------------------------------------------------------------------------------------
+def test_what_is_shown_of_workers_that_report_the_largest_numbers_can_be_sent():
+    """The sums of what peers report are cut to what a message can hold."""
+    board = Board()
+    client, viewer = board.client(), board.connect(Role.VIEWER)
+    most = (1 << 63) - 1
+    for name in ("a", "b", "c"):
+        worker = board.worker(name, memory_limit=most)
+        status = m.WorkerStatus(
+            state="running",
+            nthreads=most,
+            n_records=most,
+            n_ready=most,
+            managed_nbytes=most,
+            resident_nbytes=most,
+            cpu_percent=most,
+        )
+        board.send(worker, status)
+        board.send(client, graph(f"of-{name}", workers=[name]))
+        board.finish(worker, f"of-{name}", nbytes=most, us=most)
+    for question in (
+        m.Ask(request=1, name="cluster"),
+        m.Ask(request=1, name="workers"),
+        m.Ask(request=1, name="sizes", arguments={"keys": ["of-a"]}),
+        m.GetMetrics(request=1),
+    ):
+        assert encode_frames(board.send(viewer, question)[viewer], 1, 1, 1, 1)

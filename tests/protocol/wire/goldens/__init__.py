@@ -36,6 +36,7 @@ VALUES: dict[str, Any] = {
     "Keys": ["a key", "schlüssel"],
     "Texts": ["tcp://127.0.0.1:8786", ""],
     "Ints": [1, 2**40],
+    "Sizes": [1, 2**40],
     "Ids": [bytes(range(16)), bytes(16)],
     "Blobs": [b"a pickle", None],
     "KeyLists": [["a key", "another"], []],
