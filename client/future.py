@@ -147,7 +147,11 @@ class Future:
         state = self._state
         if state.failure is None and state.has_data:
             try_load(state, self._engine)
-        return None if state.failure is None else exception_of(state)
+        if state.failure is not None:
+            return exception_of(state)
+        if self._is_released and not state.has_data:
+            raise _released(state)
+        return None
 
     def traceback(self, timeout: Duration | None = None) -> Any:
         """Return the traceback of the task's exception, None if it finished."""

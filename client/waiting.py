@@ -333,10 +333,9 @@ class as_completed:
             except Exception:
                 if state.failure is None:
                     raise
-        error = exception_of(state)
         if self.raise_errors:
-            raise error
-        return future, error
+            raise exception_of(state)
+        return future, exception_of(state)
 
     def _time_left(self) -> float | None:
         if self._deadline is None:

@@ -17,7 +17,7 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 Columns: TypeAlias = "tuple[int, int, int] | None"
@@ -119,7 +119,7 @@ def _make_frame(
         table = _position_table(len(code.co_code) // 2, line, columns, line - first)
         code = code.replace(co_qualname=function, co_linetable=table)
     try:
-        exec(code, {"__name__": module, "__file__": file, "_Stop": _Stop})
+        next(types.FunctionType(code, {"__name__": module, "__file__": file, "_Stop": _Stop})())
     except _Stop as stop:
         made = stop.__traceback__
         while made is not None and made.tb_frame.f_code is not code:
@@ -129,8 +129,18 @@ def _make_frame(
     raise AssertionError("the stub raises")
 
 
+def _stub() -> Iterator[None]:
+    """Raise, in the frame of a generator.
+
+    Other frames keep the ones that they were called from, up to that of the program which reads the
+    exception: with its local variables, and the exception among them, that would be a cycle.
+    """
+    raise _Stop
+    yield
+
+
 #: Flags and all come from the compiler; only names and positions are replaced.
-_STUB = compile("raise _Stop", "<weft>", "exec")
+_STUB = _stub.__code__
 
 
 def _position_table(n_units: int, line: int, columns: Columns, delta: int) -> bytes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import sys
 import threading
 import traceback
+import weakref
 from typing import Any
 
 import msgpack
@@ -149,6 +151,26 @@ def test_raising_again_keeps_the_frames():
     exc = caught(outer, 99)
     again = caught(raiser, sent(exc))
     assert frame_names(again) == ["caught", "raiser", "caught", "outer", "inner"]
+
+
+def test_an_exception_that_arrived_keeps_no_frame_of_its_reader_alive():
+    packed = pack_exception(caught(raiser, ValueError("x")), "load-17", "worker-3")
+
+    def read() -> weakref.ref[Any]:
+        held = threading.Event()
+        error = unpack_exception(packed)
+        try:
+            raise error
+        except ValueError:
+            del error
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert read()() is None
+    finally:
+        gc.enable()
 
 
 def test_frames_of_weft_at_the_top_are_dropped():
