@@ -17,7 +17,7 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeAlias
 
 Columns: TypeAlias = "tuple[int, int, int] | None"
@@ -129,18 +129,15 @@ def _make_frame(
     raise AssertionError("the stub raises")
 
 
-def _stub() -> Iterator[None]:
-    """Raise, in the frame of a generator.
-
-    Other frames keep the ones that they were called from, up to that of the program which reads the
-    exception: with its local variables, and the exception among them, that would be a cycle.
-    """
-    raise _Stop
-    yield
-
-
-#: Flags and all come from the compiler; only names and positions are replaced.
-_STUB = _stub.__code__
+#: Raises in the frame of a generator. Other frames keep the ones that called them, up to that of
+#: the program that reads the exception: with its local variables, and the exception among them,
+#: that would be a cycle. Flags and all come from the compiler; only names and positions are
+#: replaced.
+_STUB: types.CodeType = next(
+    constant
+    for constant in compile("def stub():\n raise _Stop\n yield", "<weft>", "exec").co_consts
+    if isinstance(constant, types.CodeType)
+)
 
 
 def _position_table(n_units: int, line: int, columns: Columns, delta: int) -> bytes:
