@@ -1,13 +1,16 @@
 """How many results a graph holds at most: weft's own order beside `dask.order`, on graphs of dask.
 
     python -m benchmarks.bench_order
+    python -m benchmarks.bench_order --cluster
 
 Nothing is computed: tasks finish as soon as they are taken, `n_workers` at a time. A result is held
-as long as some unfinished task, or the caller, still needs it.
+as long as some unfinished task, or the caller, still needs it. `--cluster`: the same on workers to
+which the scheduler's core assigns the tasks (`order_on_cluster.py`), by the ranks of the rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 import warnings
 from collections.abc import Mapping
@@ -99,8 +102,32 @@ def main() -> None:
         print(f"{name:24} {n_tasks:6}  {'  '.join(cells)}  {order_us:8.1f}")
 
 
+def on_cluster() -> None:
+    """Print a table of what workers hold."""
+    from dask._task_spec import convert_legacy_graph
+    from dask.order import order
+
+    from .order_on_cluster import peaks, tree
+
+    print("results held at most      tasks  on " + " / ".join(f"{n} workers" for n in (4, 16)))
+    graphs = {"a tree of 1024 leaves": tree(1024, 8)}
+    graphs.update((name, optimized(collection)) for name, collection in collections().items())
+    for name, (dsk, keys) in graphs.items():
+        priorities = order(convert_legacy_graph(dsk))
+        cells = []
+        for n_workers in (4, 16):
+            none, own, dask = peaks(dsk, keys, priorities, n_workers)
+            cells.append(f"no ranks {none:5}, as submitted {own:5}, dask.order {dask:5}")
+        print(f"{name:24} {len(dsk):6}  {' / '.join(cells)}", flush=True)
+
+
 if __name__ == "__main__":
     with warnings.catch_warnings():
         # dask warns that some chunks are small, which is intended here.
         warnings.simplefilter("ignore")
-        main()
+        parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_order")
+        parser.add_argument("--cluster", action="store_true", help="by the scheduler's core")
+        if parser.parse_args().cluster:
+            on_cluster()
+        else:
+            main()

@@ -38,7 +38,7 @@ _SIMILAR: Final = 0.75
 _WHOLE: Final = "weft-annotations"
 _OFF_BY_DEFAULT: Final = frozenset({"allow_other_workers", "priority"})
 #: Options of dask's own engines, which dask passes to all schedulers and few of them use.
-_OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "pool"})
+_OF_ENGINES: Final = frozenset({"num_workers", "optimize_graph", "order", "pool"})
 
 
 def active_annotations() -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ def submit_call(
     key: Key | None,
     options: SubmitOptions | TaskOptions,
     pure: bool,
+    rank: int | None = None,
 ) -> Future:
     """Submit one call and return its future; see `Client.submit`."""
     function = encoder.function(func)
@@ -69,7 +70,7 @@ def submit_call(
     if shared is not None:
         shared.submit(engine, options.priority, [state], [dependencies])
     failed = replaced[0] if replaced else None
-    record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
+    record = TaskRecord(state, function, blob, dependencies, options, digest, failed, rank)
     engine.post_submission(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:
         raise ClientClosed()

@@ -388,8 +388,10 @@ class Client(Openable, ClusterClient, ClusterInspection):
             asynchronous: see `gather`.
             direct: see `gather`.
             options: those of `submit`, for every task: workers, resources, retries, priority,
-                allow_other_workers. Annotations of `dask.annotate` take precedence. Others
-                are ignored, as dask's own schedulers do, unless they look misspelt.
+                allow_other_workers. Annotations of `dask.annotate` take precedence. And
+                `order`, {key: number} or a function that makes that of a graph, like
+                `dask.order.order`: the lowest number runs first. Others are ignored, as dask's own
+                schedulers do, unless they look misspelt.
 
         Returns:
             The value of the key; for a list a list of values, nested like the list.
@@ -424,11 +426,16 @@ class Client(Openable, ClusterClient, ClusterInspection):
         return result
 
     def _submit_task(
-        self, func: Callable[..., Any], args: Sequence[Any], key: str, options: SubmitOptions
+        self,
+        func: Callable[..., Any],
+        args: Sequence[Any],
+        key: str,
+        options: SubmitOptions,
+        rank: int | None,
     ) -> Future:
         """Submit a task of a graph, with final options."""
         return submit_call(
-            self._running(), self._encoder, func, tuple(args), {}, key, options, True
+            self._running(), self._encoder, func, tuple(args), {}, key, options, True, rank
         )
 
     def persist(self, *_collections: Any, **_options: Any) -> Any:

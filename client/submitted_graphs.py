@@ -15,6 +15,7 @@ from ..graphs.core.reading import Graph, read_graph
 from ..graphs.core.state import finish
 from ..graphs.core.tasks import GraphTask, HasValue, Literal
 from ..graphs.dask_graphs import node_types
+from ..graphs.options import checked_order, priorities_of
 from ..protocol.errors import SerializationError
 from ..protocol.host.collector import paused_collector
 from ..protocol.wire.keys import text_of
@@ -56,7 +57,7 @@ def submit_graph(
         submit: function of a client that submits one task with its options.
         dsk: a graph, in any form.
         keys: a key, or a list of keys and of such lists.
-        options: for each task, beside its annotations.
+        options: for each task, beside its annotations; `order` is that of the whole graph.
 
     Returns:
         Futures, and values of literals, nested like `keys`.
@@ -64,6 +65,7 @@ def submit_graph(
     Raises:
         UnknownOption: an option or an annotation looks misspelt.
         NotSupported: an annotation is one that weft cannot honour.
+        ConfigError: `order` is none.
         GraphError: see `read_graph`.
         SerializationError: a task cannot be pickled.
     """
@@ -71,9 +73,12 @@ def submit_graph(
     given = {name: options.get(name) for name in NAMES}
     mapping, annotations = read_annotated(dsk)
     of_tasks = TaskOptions(given, active_annotations(), annotations)
+    order = checked_order(options.get("order"))
     with paused_collector():
         graph = read_graph(mapping, keys, task_class=SubmittedTask, node_types=node_types())
     try:
+        if order is not None:
+            graph.sort(priorities_of(order, mapping))
         _submit_tasks(submit, graph, of_tasks)
         return _as_lists(graph.outputs)
     finally:
@@ -83,12 +88,15 @@ def submit_graph(
 def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions) -> None:
     run = uuid.uuid4().hex[:12]
     numbers = itertools.count()
+    ranks = _ranks_of(graph)
     ready = graph.sources
     dropped: list[Any] = []
     while ready:
         task = ready.pop()
         try:
-            future = _submit(submit, task, f"{run}-{next(numbers)}", options.of(task.key))
+            suffix = f"{run}-{next(numbers)}"
+            rank = None if ranks is None else ranks[task.key]
+            future = _submit(submit, task, suffix, options.of(task.key), rank)
         except SerializationError as exc:
             where = f"task {task.key!r}: {exc.where}"
             raise SerializationError(where, exc.type_name, exc.text) from exc
@@ -96,17 +104,30 @@ def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions
         dropped.clear()
 
 
+def _ranks_of(graph: Graph) -> dict[Any, int] | None:
+    """Return the place of each task in the order that was given for the graph; None = no order."""
+    if graph.priorities is None:
+        return None
+    get = graph.priorities.get
+    keys = sorted([task.key for task in graph.tasks], key=lambda key: get(key, float("inf")))
+    return {key: rank for rank, key in enumerate(keys)}
+
+
 def _submit(
-    submit: Callable[..., Any], task: GraphTask, suffix: str, options: SubmitOptions
+    submit: Callable[..., Any],
+    task: GraphTask,
+    suffix: str,
+    options: SubmitOptions,
+    rank: int | None,
 ) -> Any:
     name = f"{_readable(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
     if all(isinstance(ref, GraphTask) for _, ref in task.refs):
         args = task.args.copy()
         for i, ref in task.refs:
             args[i] = ref.value
-        return submit(task.func, args, name, options)
+        return submit(task.func, args, name, options, rank)
     # The worker fills the containers, because calls may be among them.
-    return submit(call_filled, (task.func, task.args, task.refs), name, options)
+    return submit(call_filled, (task.func, task.args, task.refs), name, options, rank)
 
 
 def _readable(key: Any) -> str:

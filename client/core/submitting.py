@@ -49,6 +49,10 @@ def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool
     A delivered one does not run before another task needs it.
     """
     message = core.open
+    rank = task.rank
+    if message is not None and (rank is None) is bool(message.ranks):
+        close_submissions(core)  # either all rows of a message have ranks, or none
+        message = None
     options = task.options.as_delivered() if is_delivered else task.options
     if message is None:
         core.open_option = options
@@ -76,6 +80,8 @@ def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool
         if not message.spec_hashes and n:
             message.spec_hashes.extend([NO_HASH] * n)
         message.spec_hashes.append(spec_hash or NO_HASH)
+    if rank is not None:
+        message.ranks.append(rank)
     core.open_nbytes += len(args) if args.__class__ is bytes else blob_nbytes(args)
     if (
         n >= MAX_TASKS - 1

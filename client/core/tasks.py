@@ -209,6 +209,7 @@ class TaskRecord:
         "is_counted",
         "lineage",
         "options",
+        "rank",
         "replaced",
         "spec_hash",
         "state",
@@ -223,6 +224,7 @@ class TaskRecord:
         options: SubmitOptions,
         spec_hash: bytes | None = None,
         replaced: FutureState | None = None,
+        rank: int | None = None,
     ) -> None:
         self.state = state
         self.function = function
@@ -233,6 +235,8 @@ class TaskRecord:
         self.spec_hash = spec_hash
         #: The failed state of the same key that this one replaces.
         self.replaced = replaced
+        #: Its place in the order of its graph; None = that of its arrival and of its inputs.
+        self.rank = rank
         #: The states of the dependencies, which keeps their specs: filled in by the core.
         self.lineage: list[FutureState] = NONE
         #: Known to `recipes.Recipes`.
@@ -315,7 +319,7 @@ class TaskColumns:
         record.dependencies = self.dependencies[i] if self.dependencies else NONE
         record.options = self.options
         record.spec_hash = self.spec_hashes[i] if self.spec_hashes is not None else None
-        record.replaced = None
+        record.replaced = record.rank = None
         record.lineage = self.lineage.get(key, NONE)
         return record
 

@@ -97,7 +97,7 @@ def test_blocks_with_the_same_annotations_are_one_task(client, monkeypatch):
         client, "_submit_task", lambda *call: submitted.append(call) or submit(*call)
     )
     assert array.compute().tolist() == [4] * 8
-    priorities = [options.priority for *_, options in submitted]
+    priorities = [options.priority for *_, options, _ in submitted]
     assert sorted(priorities) == [0] * 9 + [1] * 8  # the last is the whole
     assert array.compute(optimize_graph=False).tolist() == [4] * 8
 
@@ -114,7 +114,7 @@ def test_annotations_of_the_context_leave_the_optimization_to_dask(client, monke
     with dask.annotate(priority=1):
         assert total.compute() == 8
     assert len(submitted) == 2 * n_plain
-    assert {options.priority for *_, options in submitted[n_plain:]} == {1}
+    assert {options.priority for *_, options, _ in submitted[n_plain:]} == {1}
 
 
 @pytest.mark.parametrize("worker", [FIRST, SECOND])

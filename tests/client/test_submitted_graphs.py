@@ -33,6 +33,39 @@ def test_results_are_nested_like_the_keys(client):
     assert client.get(dsk, [["x", "y"], ["z"], []]) == [[2, 2], ["literal"], []]
 
 
+@pytest.mark.parametrize(
+    "get", ["client.get", "weft.get"], ids=["the client's get", "the executor of weft.get"]
+)
+def test_an_order_gives_each_task_its_rank(client, monkeypatch, get):
+    dsk = {"a": (inc, 1), "b": (inc, "a"), "c": (inc, 2), "all": (total, "b", "c"), "d": (inc, 3)}
+    ranks = {}
+    submit = client._submit_task
+
+    def note(func, args, name, options, rank):
+        ranks[name.split("-")[0]] = rank
+        return submit(func, args, name, options, rank)
+
+    monkeypatch.setattr(client, "_submit_task", note)
+
+    def run(**options):
+        ranks.clear()
+        if get == "client.get":
+            return list(client.get(dsk, ["all", "d"], **options))
+        return list(weft.get(dsk, ["all", "d"], executor=client, **options))
+
+    values = [evaluate(dsk, "all"), 4]
+    assert run(order={"c": -2.5, "a": 10, "b": 20, "all": 30}) == values
+    assert ranks == {"c": 0, "a": 1, "b": 2, "all": 3, "d": 4}
+    assert run(order=lambda graph: {key: -i for i, key in enumerate(graph)}) == values
+    assert ranks == {"d": 0, "all": 1, "c": 2, "b": 3, "a": 4}
+    assert run() == values
+    assert set(ranks.values()) == {None}
+    with pytest.raises(weft.ConfigError, match="order"):
+        run(order=[1, 2])
+    with pytest.raises(weft.ConfigError, match="must return"):
+        run(order=lambda graph: 3)
+
+
 def test_nested_calls_are_made_on_the_workers(client):
     dsk = {"x": (inc, 1), "y": (total, (inc, "x"), [(inc, (inc, "x"))], {"x"})}
     assert client.get(dsk, "y") == evaluate(dsk, "y")

@@ -112,7 +112,7 @@ def read_options(given: GetOptions) -> ResolvedOptions:
         rerun_exceptions_locally=bool(_or_configured(given, "rerun_exceptions_locally")),
         cache=_cache(_or_configured(given, "cache")),
         callbacks=_callbacks(get("callbacks")),
-        order=_order(get("order")),
+        order=checked_order(get("order")),
     )
 
 
@@ -203,7 +203,12 @@ def _callbacks(given: Any) -> list[CallbackTuple] | None:
     return found
 
 
-def _order(given: Any) -> Order | None:
+def checked_order(given: Any) -> Order | None:
+    """Return the option `order`.
+
+    Raises:
+        ConfigError: it is neither a mapping nor a function.
+    """
     if given is None or callable(given) or isinstance(given, Mapping):
         return given  # type: ignore[no-any-return]
     text = "it must be {key: number}, or a function that returns that for a graph"

@@ -207,6 +207,14 @@ def test_a_message_has_a_limited_number_of_options(bench):
     assert messages[1].option_of == []
 
 
+def test_rows_with_ranks_and_rows_without_do_not_share_a_message(bench):
+    tasks = [bench.task(key) for key in "abcde"]
+    tasks[1].rank, tasks[2].rank = 7, 0
+    messages = bench.do(*tasks)
+    assert [m.keys for m in messages] == [["a"], ["b", "c"], ["d", "e"]]
+    assert [m.ranks for m in messages] == [[], [7, 0], []]
+
+
 def test_functions_of_one_message_are_numbered(bench):
     other = FunctionRecord(b"g" * 16, b"<g>", "g")
     (message,) = bench.do(

@@ -73,9 +73,10 @@ class Graph:
     Attributes:
         tasks: all tasks, each once, dependents before their dependencies.
         sources: the tasks without dependencies, as a stack: the end is to run first.
+        priorities: the numbers that `sort` was given; None = it was not called.
     """
 
-    __slots__ = ("_found", "literal_uses", "outputs", "sources", "tasks")
+    __slots__ = ("_found", "literal_uses", "outputs", "priorities", "sources", "tasks")
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class Graph:
         self.outputs = outputs
         self.tasks = tasks
         self.sources = sources
+        self.priorities: Mapping[Any, Any] | None = None
         self._found = found
         #: Tasks, and the keys of literals that they use; only for graphs that are observed.
         self.literal_uses = literal_uses
@@ -114,6 +116,7 @@ class Graph:
         Args:
             priorities: {key: number}, as `dask.order.order` gives them. Keys it lacks come last.
         """
+        self.priorities = priorities
         get = priorities.get
 
         def last_first(task: GraphTask) -> Any:
