@@ -25,6 +25,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from ..protocol.errors import (
+    CommClosed,
     CommError,
     LocalProtocolError,
     ProtocolError,
@@ -63,6 +64,18 @@ class _DataReader:
         self.nbytes = 0
         #: A thread packs for it.
         self.is_busy = False
+
+
+@dataclasses.dataclass(slots=True)
+class _Packing:
+    """The results that a thread is to pickle for one request."""
+
+    #: key, attempt and nbytes of each
+    found: list[tuple[str, int, int]]
+    #: in the record of what was started
+    place: int
+    #: no answer is made of it
+    is_given_up: bool = False
 
 
 def _request_nbytes(keys: list[str]) -> int:
@@ -170,9 +183,16 @@ class DataServer:
             # reader that has not read its result yet loses its note.
             place = self._places.pop() if self._places else next(iter(self._sending))
             self._sending.pop(place, None)
-            packed = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._pack, found, place
-            )
+            packing = _Packing(found, place)
+            try:
+                future = self._threads.submit(self._pack, packing)
+            except RuntimeError as error:  # the system starts no thread: too many, or no memory
+                packing.is_given_up = True  # a thread that is free later may still find it
+                self._places.append(place)
+                logger.warning("cannot send %d keys: %s", len(keys), error)
+                connection.fail(CommClosed(f"the worker cannot start a thread: {error}"))
+                return
+            packed = await asyncio.wrap_future(future)
             self._sending[place] = connection
         self._answer(connection, request, keys, packed)
         if connection.writable or connection.closed:
@@ -192,12 +212,15 @@ class DataServer:
             packed[key] = blob
         return packed
 
-    def _pack(self, found: list[tuple[str, int, int]], place: int) -> dict[str, Blob]:
-        packed = {}
+    def _pack(self, packing: _Packing) -> dict[str, Blob]:
+        packed: dict[str, Blob] = {}
         store = self._executor.store
+        found = packing.found
         for key, attempt, nbytes in found:
+            if packing.is_given_up:
+                break
             is_noted = len(found) == 1 or is_large(nbytes, store.memory_limit)
-            self._note(place, attempt if is_noted else 0)
+            self._note(packing.place, attempt if is_noted else 0)
             blob = store.pack(attempt, key)
             if blob is not None:  # it may have been dropped since it was found
                 packed[key] = blob

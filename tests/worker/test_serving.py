@@ -16,7 +16,7 @@ from tests.worker.test_server import (  # noqa: F401 - fixtures
 from weft.protocol.errors import UnpicklableResult
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire.messages import GetData
-from weft.worker.started import read_served
+from weft.worker.started import N_SERVING, read_served
 
 # ruff: noqa: F811 - fixtures are named as what they give
 
@@ -158,6 +158,33 @@ async def test_results_that_are_large_for_the_worker_are_pickled_one_at_a_time(
         await asyncio.wait_for(reader.answers.get(), 20)
         await end(reader, connection)
     assert Slow.entered.index(large[1]) > Slow.entered.index(large[0])
+
+
+async def test_a_reader_is_cut_off_if_no_thread_can_be_started_and_later_ones_are_served(
+    cluster, security, tmp_path, monkeypatch
+):
+    path = tmp_path / "started"
+    task = cluster.scheduler.task(bytes, 200_000, key="x", wanted=0)
+    worker, asker, connection = await served(cluster, security, task, started_path=path)
+    start = threading.Thread.start
+
+    def refused(thread):
+        if thread.name.startswith("weft-data"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        readers = [(asker, connection), *[await ask(worker, security) for _ in range(N_SERVING)]]
+        for reader, its_connection in readers:
+            its_connection.send([GetData(request=1, keys=["x"])])
+            await asyncio.wait_for(reader.closed.wait(), 20)
+    assert read_served(path) == []
+    asker, connection = await ask(worker, security, GetData(request=2, keys=["x"]))
+    answer = await asyncio.wait_for(asker.answers.get(), 20)
+    assert loads(answer.results[0]) == bytes(200_000)
+    await end(asker, connection)
+    assert sorted(worker._server._places) == [*range(N_SERVING)]
 
 
 async def test_small_results_of_builtin_types_need_no_thread(cluster, security):
