@@ -73,7 +73,7 @@ from .peers import Peers
 from .serving import DataServer, LateHandler, for_listening
 from .silence import BEAT_S
 from .slot_reading import SlotReading
-from .started import StartedRecord
+from .started import StartedRecord, attempts_of_unsendable
 from .store import Store
 
 __all__ = ["WorkerPolicy", "WorkerServer"]
@@ -537,6 +537,11 @@ class WorkerServer:
                     connection.send(messages)
                 except LocalProtocolError:  # none was sent
                     self._send_one_by_one(connection, messages)
+                except Exception:
+                    if self._started is not None:
+                        # They are not running any more, and would run again, for ever.
+                        self._started.note_reported(attempts_of_unsendable(messages))
+                    raise
         if after and self._peers is not None:
             for action in after:
                 if isinstance(action, EndWorker):

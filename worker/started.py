@@ -2,9 +2,10 @@
 
 A small file that is mapped into memory: 8 bytes per slot with the attempt that its thread runs, 0 =
 none; and 8 bytes per thread that pickles results for readers with the attempt whose result it is,
-negated. The kernel keeps what was written when the process dies at any instant, so the supervisor
-can report exactly which attempts had started, and the serving of which result may have killed the
-worker. It costs 0.1 µs per task and no system call.
+negated. Attempts whose reports a bug of weft keeps from being sent are noted there as well. The
+kernel keeps what was written when the process dies at any instant, so the supervisor can report
+exactly which attempts had started, and the serving of which result may have killed the worker. It
+costs 0.1 µs per task and no system call.
 
 The last 8 bytes count the beats of the worker's event loop, for `silence`.
 """
@@ -13,7 +14,14 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
+from typing import cast
+
+from ..protocol.wire.codec import WireState
+from ..protocol.wire.message import Message
+from ..protocol.wire.messages import AttemptsErred, AttemptsFinished
 
 #: In the byte order of this machine, where the reader runs, too.
 _ATTEMPT = struct.Struct("q")
@@ -45,6 +53,11 @@ class StartedRecord:
         """Note the attempt whose result this thread pickles or sends from now on; 0 = none."""
         self._attempts[self._nthreads + place] = -attempt
 
+    def note_reported(self, attempts: Iterable[int]) -> None:
+        """Note attempts whose reports weft's own code fails to send: as many as there is room."""
+        for place, attempt in enumerate(islice(attempts, N_SERVING)):
+            self.note_serving(place, attempt)
+
     def beat(self) -> None:
         """Count a beat: the event loop runs."""
         self._attempts[self._nthreads + N_SERVING] += 1
@@ -53,6 +66,23 @@ class StartedRecord:
         """Unmap the file; it stays where it is."""
         self._attempts.release()
         self.map.close()
+
+
+def attempts_of_unsendable(messages: Iterable[Message]) -> list[int]:
+    """Return the attempts whose reports cannot be encoded; all, if that fails for none alone."""
+    reported: list[int] = []
+    failing: list[int] = []
+    for message in messages:
+        if not isinstance(message, (AttemptsFinished, AttemptsErred)):
+            continue
+        for row in message.parts(1):
+            attempts = cast("AttemptsFinished | AttemptsErred", row).attempts
+            reported += attempts
+            try:
+                WireState().encode([row])
+            except Exception:
+                failing += attempts
+    return failing or reported
 
 
 def read_started(path: Path) -> list[int]:

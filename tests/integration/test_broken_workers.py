@@ -47,7 +47,26 @@ def broken():
 """
 
 
-@pytest.mark.parametrize("broken", [BROKEN_FAILURE, BROKEN_LOOP, BROKEN_SERVING])
+BROKEN_REPORT = """
+def broken():
+    from weft.protocol.wire.codec import WireState
+    from weft.protocol.wire.messages import AttemptsFinished
+    from weft.worker.server import WorkerServer
+
+    encode = WireState.encode
+
+    def failing(self, messages):
+        if any(isinstance(message, AttemptsFinished) for message in messages):
+            return undefined
+        return encode(self, messages)
+
+    WireState.encode = failing
+    WorkerServer._send_past_loop = lambda *arguments: False  # by the loop, as over TLS
+    return 1
+"""
+
+
+@pytest.mark.parametrize("broken", [BROKEN_FAILURE, BROKEN_LOOP, BROKEN_SERVING, BROKEN_REPORT])
 def test_a_task_with_which_weft_fails_each_time_is_given_up(tmp_path, broken):
     code = broken + (
         "import weft\n"
