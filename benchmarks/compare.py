@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .framework import machine
 from .framework.driving import ROOT
+from .framework.signals import ending_on_sigterm
 
 #: Seconds that one run of `benchmarks.where` may take.
 _LIMIT_S = 300.0
@@ -30,12 +31,19 @@ def measure(checkout: Path, repeat: int) -> Figures:
     """Run `benchmarks.where` in a checkout."""
     python = checkout / ".venv" / "bin" / "python"
     command = [str(python), "-m", "benchmarks.where", "--repeat", str(repeat)]
-    done = subprocess.run(
-        command, cwd=checkout, capture_output=True, text=True, check=False, timeout=_LIMIT_S
-    )
-    if done.returncode:
-        sys.exit(f"benchmarks.where failed in {checkout}:\n{done.stderr[-2000:]}")
-    return parse(done.stdout)
+    with (
+        ending_on_sigterm(),
+        subprocess.Popen(
+            command, cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        try:
+            output, errors = process.communicate(timeout=_LIMIT_S)
+        finally:
+            process.terminate()  # its cluster ends with it
+    if process.returncode:
+        sys.exit(f"benchmarks.where failed in {checkout}:\n{errors[-2000:]}")
+    return parse(output)
 
 
 def parse(output: str) -> Figures:

@@ -31,6 +31,7 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 
 from .bench_scheduler import BATCH, Bench, submissions, worker_hello
+from .framework.signals import ending_on_sigterm
 
 #: Tasks per worker, and in all, at least.
 TASKS_PER_WORKER: Final = 200
@@ -253,7 +254,8 @@ def main() -> None:
         "tasks": lambda: tasks(options.tasks, options.workers),
         "idle": lambda: idle(options.workers, options.seconds),
     }
-    run[options.kind]()
+    with ending_on_sigterm():
+        run[options.kind]()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 from . import machine
 from .driving import ROOT, Cells, Progress, run_system
 from .results import Cell, median_of
+from .signals import ending_on_sigterm
 from .table import TABLES, Table, load
 
 #: Where the documentation takes its figures from.
@@ -209,7 +210,9 @@ def run(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code."""
     try:
-        return run(parse(arguments))
+        options = parse(arguments)
+        with ending_on_sigterm():
+            return run(options)
     except KeyboardInterrupt:
         # All that was started has been stopped on the way here.
         print("\ninterrupted", file=sys.stderr)

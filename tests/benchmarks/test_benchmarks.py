@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -48,6 +49,42 @@ def child(code: str) -> Child:
 
 def soon() -> float:
     return time.monotonic() + 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [["benchmarks.run", "--systems", "weft", "--quick"], ["benchmarks.scaling", "idle"]],
+    ids=["the framework", "the idle cluster"],
+)
+def test_processes_of_a_benchmark_end_with_it_when_it_is_terminated(
+    tmp_path, wait_until, arguments
+):
+    if arguments[0] == "benchmarks.run":
+        arguments = [*arguments, "--json", str(tmp_path / "bench.json")]
+    with subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        started = psutil.Process(process.pid)
+        children: list[psutil.Process] = []
+
+        def has_started() -> bool:
+            # Not git, of which the framework asks the version.
+            for child in started.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if child not in children and Path(child.exe()) == Path(started.exe()):
+                        children.append(child)
+            return bool(children) or process.poll() is not None
+
+        wait_until(has_started)
+        assert children
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(60) == 143
+    assert psutil.wait_procs(children, 60)[1] == []
 
 
 @pytest.mark.slow
