@@ -2,12 +2,15 @@
 
 Which role may send a message at all is decided by the tables of handlers in `state`; that a peer's
 token permits its role, by the handshake. What is left are messages that a role may send, but not
-with every token: so far one, the order to stop the cluster. The tasks of a worker's session need no
-more than `WORKER` when they come to submit tasks of their own, since their client's token has
-permitted them. Questions have a table of their own (`questions`).
+with every token: so far one, the order to stop the cluster. Questions have a table of their own
+(`questions`).
 
 A message whose level is not reached is answered by `Denied`, which fails that call at its sender;
-its connection and all else go on.
+its connection and all else go on. That is so, too, if the peer's role may not send it: what it
+lacks is a token of that level. With one it is a breach, which ends the connection.
+
+Tasks do not submit tasks: their connection to the scheduler is that of their worker, whose role may
+not send `SubmitTasks`.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
+from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
-from ...protocol.wire.message import Message
+from ...protocol.wire.message import Message, Unknown
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -46,7 +50,6 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.WorkerStatus: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,
-    m.Resubmitted: Level.CLIENT,
     m.SubmitTasks: Level.CLIENT,
     m.WantKeys: Level.CLIENT,
     m.ReleaseKeys: Level.CLIENT,
@@ -57,6 +60,20 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.Resubmitted: Level.CLIENT,
     m.ShutdownCluster: Level.ADMIN,
 }
+
+
+def answer_unhandled(state: SchedulerState, peer: int, role: Role, message: Message) -> bool:
+    """Answer a message that the peer's role may not send; False if that ended the connection."""
+    kind = type(message)
+    if isinstance(message, Unknown):  # its sender runs a later release
+        state.send(peer, m.unsupported(message))
+        return True
+    least = LEAST_LEVELS.get(kind)
+    if least is not None and least > state.levels[peer]:
+        deny(state, peer, message, least)
+        return True
+    state.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
+    return False
 
 
 def deny(state: SchedulerState, peer: int, message: Message, needed: Level) -> None:

@@ -7,8 +7,8 @@ of functions over this state: `submission` (requests of clients), `assignment` (
 which task), `completion` (reports of workers), `recovery` (the loss of a worker), `missing` (data
 that a holder does not have), `relays` (data sent through the scheduler), `questions` (about the
 cluster), `membership` (peers that come and go), `permissions` (the messages that a token permits),
-`liveness` (peers that are silent), `deadlines` (what is due when time has passed),
-`transitions` (a task's life, as a table), `validate` (the invariants).
+`liveness` (peers that are silent), `deadlines` (what is due when time has passed), `transitions` (a
+task's life, as a table), `validate` (the invariants).
 
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
 over a set (the order of a set of objects differs between runs; simulated runs must replay).
@@ -64,7 +64,7 @@ from .failures import Failures
 from .info import metrics
 from .losses import Loss, report_all
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .permissions import LEAST_LEVELS, deny
+from .permissions import LEAST_LEVELS, answer_unhandled, deny
 from .prefixes import Prefixes
 from .questions import AskShell, on_ask
 from .refusals import Refusal
@@ -472,10 +472,8 @@ class SchedulerState:
             kind = message.__class__
             handler = handlers.get(kind)
             if handler is None:
-                if isinstance(message, Unknown):  # its sender runs a later release
-                    self.send(peer, m.unsupported(message))
+                if answer_unhandled(self, peer, role, message):
                     continue
-                self.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
                 return
             if LEAST_LEVELS[kind] > level:
                 deny(self, peer, message, LEAST_LEVELS[kind])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board
+from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.levels import Level
@@ -50,6 +50,20 @@ def test_a_message_of_another_role_still_ends_the_connection_whatever_the_level(
     board.state.levels[worker] = Level.ADMIN
     board.send(worker, m.ShutdownCluster(reason="mine"))
     assert board.refused() == ["a worker may not send ShutdownCluster"]
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.WORKER])
+def test_a_message_that_only_a_higher_level_may_send_is_denied_with_that_level(board, role):
+    peer = board.worker() if role is Role.WORKER else board.connect(role)
+    out = board.send(peer, graph("a"), m.WantKeys(keys=["a"]))
+    level = ROLE_LEVELS[role].label
+    assert [x for x in out[peer] if isinstance(x, m.Denied)] == [
+        m.Denied(denied_code=kind.code, request=0, needed="client", level=level)
+        for kind in (m.SubmitTasks, m.WantKeys)
+    ]
+    assert board.states("a") == ["-"]
+    assert board.refused() == []
+    assert peer in board.state.roles
 
 
 @pytest.fixture
