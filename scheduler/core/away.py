@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
-from . import claims
+from . import barrier, claims
 from .peers import Inventory, WorkerHandle
 from .reporting import send_states
 
@@ -32,6 +32,7 @@ def set_away(state: SchedulerState, ws: WorkerHandle) -> None:
     for task_class in ws.classes:
         task_class.open.pop(ws, None)
         task_class.partly.pop(ws, None)
+    barrier.note_worker(state, ws)
 
 
 def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -44,6 +45,7 @@ def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.inventory = Inventory(ws)
     ws.return_asked = False
     await_rows(state, ws)
+    barrier.note_worker(state, ws)
 
 
 def await_rows(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -73,6 +75,7 @@ def bring_back(state: SchedulerState, ws: WorkerHandle) -> None:
             keys = state.relays[request].waiting_for[request]
             state.send(ws.peer, m.FetchKeys(request=request, keys=keys))
     answer_awaited(state, ws)
+    barrier.note_worker(state, ws)
 
 
 def answer_awaited(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.message import MAX_NUMBER
+from .barrier import waits_for
 from .counters import COUNTED, Metric, totals
-from .phases import waits_for
 from .refusals import describe_refusals
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted
-from . import claims, phases
+from . import barrier, claims, phases
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
@@ -81,7 +81,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         _refuse_for_good(state, peer, message, reason, reason)
         return False
     state.strangers.pop(peer, None)
-    phases.note_registration(state, message.last_epoch)
+    phases.note_registration(state, _id_of(message), message.last_epoch)
     session = state.next_session
     state.next_session = session + 1
     state.send(
@@ -105,6 +105,12 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         state.supervisors[peer] = SupervisorHandle(peer, message.supervisor_id)
         note_alive(state, peer)
     return True
+
+
+def _id_of(message: Registration) -> str:
+    if isinstance(message, m.RegisterWorker):
+        return message.worker_id
+    return message.client_id if isinstance(message, m.RegisterClient) else message.supervisor_id
 
 
 def _refuse_politely(state: SchedulerState, peer: int, reason: str) -> None:
@@ -204,6 +210,8 @@ def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker
         _add_worker(state, new)
         if message.last_epoch:
             expect_inventory(state, new)
+        else:
+            barrier.note_worker(state, new)
         return
     if ws.peer in state.roles:
         state.supersede(ws.peer)
@@ -364,6 +372,8 @@ def _remove_worker(
     answer_awaited(state, ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
+    ws.inventory = None
+    barrier.note_worker(state, ws)
 
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
@@ -385,6 +395,7 @@ def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> No
     _remove_worker(state, ws, left_because=message.reason)
     # Its running tasks were not the reason for its end, whatever its supervisor reports.
     state.lost_workers.pop(ws.worker_id, None)
+    barrier.note_gone(state, ws.worker_id)
     state.part(ws.peer)
 
 
@@ -394,6 +405,7 @@ def on_client_bye(state: SchedulerState, client: ClientHandle, message: m.Bye) -
     state.part(client.peer)
     on_closed(state, client.peer)
     _expire(state, client)
+    barrier.note_gone(state, client.client_id)
 
 
 def on_supervisor_bye(state: SchedulerState, supervisor: SupervisorHandle, message: m.Bye) -> None:
@@ -450,7 +462,7 @@ def on_worker_exited(
     note_exit(state, worker_id, message.reason)
     if lost is not None:
         count_death(state, message)
-    phases.note_exit(state, worker_id)
+    barrier.note_gone(state, worker_id)
     state.given_up.pop(worker_id, None)
     if ws is not None:
         state.exit_reports[worker_id] = message

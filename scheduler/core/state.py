@@ -57,6 +57,7 @@ from . import (
     submission,
     wants,
 )
+from .barrier import Recovery
 from .counters import Counters
 from .deadlines import Deadline, Deadlines
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
@@ -309,7 +310,7 @@ class SchedulerState:
         #: when they cease to wait; None before the end of the recovery
         self.claims_due: Deadline | None = None
         #: while peers of the last scheduler are expected, and nothing is assigned
-        self.recovery: phases.Recovery | None = None
+        self.recovery: Recovery | None = None
         self.has_recovered = False
         #: the time of the first event
         self.started: float | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
 from .attempts import attempt_ends
-from .phases import waits_for
+from .barrier import waits_for
 from .refusals import explain_unrunnable
 from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
 

@@ -212,6 +212,16 @@ def _n_failures(state: SchedulerState) -> int:
     return len({id(failure) for failure in failures if failure is not None})
 
 
+def _miscounted_absentees(state: SchedulerState) -> list[object]:
+    recovery = state.recovery
+    if recovery is None:
+        return []
+    back = {ws.worker_id for ws in state.workers.values() if not ws.is_away}
+    absent = [worker_id for worker_id in recovery.expected_workers if worker_id not in back]
+    sending = [ws for ws in state.workers.values() if ws.inventory is not None]
+    return [*differences(recovery.absent_workers, absent), *differences(recovery.sending, sending)]
+
+
 def _in_order(times: Iterable[float]) -> list[object]:
     times = list(times)
     return unless(times == sorted(times), times)
@@ -379,6 +389,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         for ws in s.workers.values()
         if not ws.is_away and (ws.inventory is not None or ws.awaited)
     ],
+    "the recovery counts the workers that are absent or send inventories": _miscounted_absentees,
     "claims are filed at their workers": lambda s: differences(
         [(row.ws, row.attempt, key) for key, rows in s.claims.items() for row in rows],
         [(ws, a, key) for ws in s.workers.values() for a, key in ws.claims.items()],

@@ -11,7 +11,9 @@ import pytest
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
+from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.prefixes import Prefix
@@ -237,6 +239,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "only a worker that is away sends an inventory, or is waited for": lambda b: b.w.awaited.update(
         {b.alice: {"memory": None}}
+    ),
+    "the recovery counts the workers that are absent or send inventories": lambda b: (
+        setattr(b.state, "recovery", Recovery(0.0, Members(("id of nobody",)), lambda state: None))
+        or b.state.recovery.absent_workers.clear()
     ),
     "claims are filed at their workers": lambda b: b.w.claims.update({77: "memory"}),
     "a claim is of a key without a task, or without a recipe, or waits for inputs": lambda b: (
