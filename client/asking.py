@@ -14,13 +14,11 @@ from ..protocol.errors import (
     ClientClosed,
     CommClosed,
     NoAnswer,
-    NotPermitted,
     QuestionFailed,
-    UnsupportedRequest,
     WeftError,
 )
-from ..protocol.wire.messages import Answer, AskFailed, Denied, Unsupported
-from ..protocol.wire.messages.questions import NO_ANSWER
+from ..protocol.wire.answers import Pages, answer_in
+from ..protocol.wire.messages import Answer
 from ..protocol.wire.payload import Blob
 from .core.events import AskScheduler
 from .shell.engine import Engine
@@ -60,20 +58,20 @@ async def ask(
 
     Raises:
         NoAnswer: no page came in time, or the process is gone.
-        QuestionFailed: it does not know the question, or an argument is not valid.
+        QuestionFailed: it does not know the question, an argument is not valid, or its answer has
+            no end.
         NotPermitted: the client's token does not permit this question.
         ClientClosed, CommClosed: the client ended meanwhile.
     """
-    page = ""
-    while True:
+    pages = Pages(process)
+    is_left = True
+    while is_left:
         waiter = AsyncWaiter(1, wants_data=False)
-        question = AskScheduler(waiter, name, arguments or {}, page, to)
+        question = AskScheduler(waiter, name, arguments or {}, pages.page, to)
         is_done = await engine.wait_async(waiter, question, timeout)
         answer = checked(engine, question, is_done, timeout, process)
         yield answer.info
-        page = answer.next_page
-        if not page:
-            return
+        is_left = pages.turn(answer)
 
 
 def ask_blocking(
@@ -83,16 +81,15 @@ def ask_blocking(
     timeout: float | None = TIMEOUT_S,
 ) -> Iterator[dict[str, Any]]:
     """Yield the pages of the scheduler's answer as `ask` does, in a thread that may block."""
-    page = ""
-    while True:
+    pages = Pages()
+    is_left = True
+    while is_left:
         waiter = ThreadWaiter(1, wants_data=False)
-        question = AskScheduler(waiter, name, arguments or {}, page)
+        question = AskScheduler(waiter, name, arguments or {}, pages.page)
         is_done = engine.wait(waiter, question, timeout)
         answer = checked(engine, question, is_done, timeout)
         yield answer.info
-        page = answer.next_page
-        if not page:
-            return
+        is_left = pages.turn(answer)
 
 
 async def ask_once(
@@ -164,20 +161,12 @@ def checked(
     """
     waiter = question.watcher
     assert isinstance(waiter, (AsyncWaiter, ThreadWaiter))
-    answer = waiter.answer
-    if isinstance(answer, Answer):
+    answer = answer_in(waiter.answer, question.name, process)
+    if answer is not None:
         return answer
-    if isinstance(answer, AskFailed):
-        failed = NoAnswer if answer.kind == NO_ANSWER else QuestionFailed
-        raise failed(answer.text, process)
-    whom = process or "the scheduler"
-    if isinstance(answer, Unsupported):
-        raise UnsupportedRequest(f"the question {question.name!r}", "the scheduler")
-    if isinstance(answer, Denied):
-        what = f"the question {question.name!r} to {whom}"
-        raise NotPermitted(what, answer.needed, answer.level)
     if not is_done:
-        raise NoAnswer(f"it did not answer {question.name!r} within {timeout:g} s", whom)
+        text = f"it did not answer {question.name!r} within {timeout:g} s"
+        raise NoAnswer(text, process or "the scheduler")
     raise error_of_end(engine)
 
 

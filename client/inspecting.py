@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..protocol.errors import ForeignFuture, QuestionFailed, UnknownWorker
+from ..protocol.values.exceptions import add_note
+from ..protocol.wire.answers import part_of, reading
 from ..protocol.wire.keys import Key, key_of, text_of
 from .asking import ask, ask_about, ask_each
 from .cluster_info import describe_workers
@@ -34,8 +36,17 @@ async def find_workers(
         UnknownWorker: no connected worker has this name.
         TypeError: `workers` is something else.
     """
-    wanted = names_of(workers)
-    found = await describe_workers(engine)
+    return choose_workers(await describe_workers(engine), names_of(workers))
+
+
+def choose_workers(
+    found: dict[str, dict[str, Any]], wanted: set[str] | None
+) -> dict[str, dict[str, Any]]:
+    """Return those of `{address: description}` with a wanted address, name or host; None = all.
+
+    Raises:
+        UnknownWorker: no connected worker has this name.
+    """
     if wanted is None:
         return found
     chosen = {
@@ -51,8 +62,8 @@ async def find_workers(
         if len(names) > _N_NAMED:
             there += f" and {len(names) - _N_NAMED} more"
         raise UnknownWorker(
-            f"no connected worker has the address, name or host {' or '.join(unknown)}; connected "
-            f"workers: {there}"
+            f"no connected worker has the name, address or host {' or '.join(map(repr, unknown))}; "
+            f"connected workers: {there}"
         )
     return chosen
 
@@ -114,10 +125,9 @@ async def who_has(engine: Engine, futures: Any) -> dict[Key, tuple[str, ...]]:
     """See `Client.who_has`."""
     found: dict[Key, tuple[str, ...]] = {}
     if futures is None:
-        for address, keys in (await has_what(engine, None)).items():
-            if not isinstance(keys, QuestionFailed):
-                for key in keys:
-                    found[key] = (*found.get(key, ()), address)
+        for address, keys in _complete(await has_what(engine, None), "who_has").items():
+            for key in keys:
+                found[key] = (*found.get(key, ()), address)
         return found
     async for page in ask_about(engine, "holders", keys_of(engine, futures, "who_has")):
         addresses = page["workers"]
@@ -132,11 +142,29 @@ async def has_what(engine: Engine, workers: str | Iterable[str] | None) -> dict[
     async def ask_one(address: str) -> tuple[Key, ...]:
         keys: list[Key] = []
         async for page in _ask_worker(engine, found[address], "held"):
-            keys += map(key_of, page["keys"])
+            with reading(_name_of(found[address])):
+                keys += map(key_of, part_of(page, "keys", list))
         return tuple(keys)
 
     found = await find_workers(engine, workers)
     return await ask_each(found, ask_one)
+
+
+def _complete(answers: dict[str, Any], call: str) -> dict[str, Any]:
+    """Return the answers of all workers.
+
+    Raises:
+        QuestionFailed: one has none.
+    """
+    errors = [answer for answer in answers.values() if isinstance(answer, QuestionFailed)]
+    if errors:
+        add_note(
+            errors[0],
+            f"weft: {len(errors)} of {len(answers)} workers gave no answer; {call}(futures) asks "
+            "the scheduler alone, and has_what() returns what the other workers hold",
+        )
+        raise errors[0]
+    return answers
 
 
 async def nbytes(engine: Engine, keys: Any, summary: bool) -> dict[Any, int]:
@@ -146,10 +174,11 @@ async def nbytes(engine: Engine, keys: Any, summary: bool) -> dict[Any, int]:
 
         async def ask_one(address: str) -> None:
             async for page in _ask_worker(engine, found[address], "held"):
-                sizes.update(zip(page["keys"], page["nbytes"], strict=True))
+                with reading(_name_of(found[address])):
+                    sizes.update(zip(page["keys"], page["nbytes"], strict=True))
 
         found = await find_workers(engine, None)
-        await ask_each(found, ask_one)
+        _complete(await ask_each(found, ask_one), "nbytes")
     else:
         async for page in ask_about(engine, "sizes", keys_of(engine, keys, "nbytes")):
             sizes.update(zip(page["keys"], page["nbytes"], strict=True))
@@ -214,9 +243,10 @@ async def call_stack(engine: Engine, futures: Any, keys: Any) -> dict[str, Any]:
     async def ask_one(address: str) -> dict[Key, tuple[str, ...]]:
         stacks: dict[Key, tuple[str, ...]] = {}
         async for page in _ask_worker(engine, found[address], "call_stack"):
-            for key, frames in page["stacks"]:
-                if wanted is None or key in wanted:
-                    stacks[key_of(key)] = tuple(frames)
+            with reading(_name_of(found[address])):
+                for key, frames in page["stacks"]:
+                    if wanted is None or key in wanted:
+                        stacks[key_of(key)] = tuple(frames)
         return stacks
 
     answers = await ask_each(found, ask_one)
@@ -243,7 +273,11 @@ async def worker_logs(
             if nanny
             else _ask_worker(engine, worker, "logs", arguments)
         )
-        return [line_of(row) async for page in pages for row in page["records"]]
+        lines: list[tuple[str, str]] = []
+        async for page in pages:
+            with reading(_name_of(worker)):
+                lines += map(line_of, page["records"])
+        return lines
 
     return await ask_each(found, ask_one)
 
@@ -269,6 +303,8 @@ async def versions(engine: Engine, check: bool, packages: Iterable[str] | None) 
         info: dict[str, Any] = {}
         async for page in _ask_worker(engine, found[address], "versions", arguments):
             info |= page
+        with reading(_name_of(found[address])):
+            part_of(info, "packages", dict)
         return info
 
     scheduler: dict[str, Any] = {}
@@ -311,8 +347,11 @@ def _check_versions(answers: dict[str, Any]) -> None:
 def _ask_worker(
     engine: Engine, worker: dict[str, Any], name: str, arguments: dict[str, Any] | None = None
 ) -> Any:
-    process = f"worker {worker['name']}"
-    return ask(engine, name, arguments, TIMEOUT_S, to=worker["id"], process=process)
+    return ask(engine, name, arguments, TIMEOUT_S, to=worker["id"], process=_name_of(worker))
+
+
+def _name_of(worker: dict[str, Any]) -> str:
+    return f"worker {worker['name']}"
 
 
 def _ask_supervisor(

@@ -84,6 +84,7 @@ class ClusterInspection(abc.ABC):
 
         Raises:
             ForeignFuture: a future is of another client.
+            NoAnswer: without futures, a worker did not answer.
         """
         from .inspecting import who_has
 
@@ -115,6 +116,9 @@ class ClusterInspection(abc.ABC):
         Args:
             keys: keys or futures; None = all.
             summary: `{name of the function: bytes}`; False = `{key: bytes}`.
+
+        Raises:
+            NoAnswer: without keys, a worker did not answer.
         """
         from .inspecting import nbytes
 

@@ -8,6 +8,8 @@ from typing import Any
 from ..protocol.errors import NoAnswer, NotSupported, QuestionFailed, WeftError
 from ..protocol.values.exceptions import add_note, unpack_exception
 from ..protocol.values.serialize import dumps, function_name, loads
+from ..protocol.wire.failure import MAX_RELAYED_BYTES
+from ..protocol.wire.payload import blob_nbytes
 from .asking import ask_each, ask_once
 from .future import Future
 from .inspecting import find_workers
@@ -28,6 +30,7 @@ def prepare(
     Raises:
         TypeError, ValueError, NotSupported: an argument of `run` is not valid.
         SerializationError: the function or an argument cannot be pickled.
+        QuestionFailed: the call is too large to be passed on by the scheduler.
     """
     if not callable(function):
         raise TypeError(f"run needs a function, not {type(function).__name__}")
@@ -44,7 +47,16 @@ def prepare(
                 f"run passes its arguments as they are, and {argument.key!r} is a future: pass "
                 "future.result(), or use submit"
             )
-    return dumps((function, args, kwargs), f"the call of {function_name(function)}")
+    name = function_name(function)
+    blob = dumps((function, args, kwargs), f"the call of {name}")
+    nbytes = blob_nbytes(blob)
+    if nbytes > MAX_RELAYED_BYTES:
+        raise QuestionFailed(
+            f"run of {name} has {nbytes / 1e6:.0f} MB of arguments and data that the function "
+            f"reads, more than the limit of {MAX_RELAYED_BYTES >> 20} MiB: the scheduler passes "
+            "them on to each worker. Let the function read the data where it runs, or use submit"
+        )
+    return blob
 
 
 async def run(

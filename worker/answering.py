@@ -39,8 +39,9 @@ logger = logging.getLogger("weft.worker")
 
 #: Keys in one page: the scheduler passes it on in about 1 ms.
 N_HELD: Final = 1400
-#: Lists of what is held that are kept between two pages, and for how long without a question.
-_MAX_LISTS: Final = 4
+#: Rows of all lists of what is held that are kept between two pages, 8 bytes each, beside the
+#: latest list; and for how long one is kept without a question.
+_MAX_ROWS: Final = 8_000_000
 _KEEP_S: Final = 60.0
 #: Characters of a line of code, and of an error.
 _MAX_CHARS: Final = 1000
@@ -125,8 +126,7 @@ class Answering:
             if not question.page:
                 self._n_lists = number = self._n_lists + 1
                 self._lists[number] = _List(self._executor.records(), time.monotonic())
-                while len(self._lists) > _MAX_LISTS:
-                    del self._lists[next(iter(self._lists))]
+                self._drop_lists()
             kept = self._lists.pop(number, None)
             if kept is None:
                 raise _BadQuestion("its next page was asked for too late; ask again")
@@ -140,6 +140,14 @@ class Answering:
             "nbytes": [record.nbytes for record in rows],
         }
         return info, "" if is_last else f"{number}.{end}", []
+
+    def _drop_lists(self) -> None:
+        """Forget the lists beyond the limit for which no page was asked for longest."""
+        n_rows = sum(len(kept.records) for kept in self._lists.values())
+        for number in list(self._lists)[:-1]:
+            if n_rows <= _MAX_ROWS:
+                break
+            n_rows -= len(self._lists.pop(number).records)
 
     def call_stack(self, question: Ask) -> _Found:
         """Return the frames of the tasks that run now, outermost first, by key."""

@@ -2,18 +2,17 @@
 
 A part of the core.
 
-The scheduler may be the same one, or a new one without any tasks. Both are treated alike: the
-client sends the keys that it wants (`WantKeys`); each is answered by its state or by `KeysUnknown`.
-When all are answered, unknown keys are submitted again from their records, together with the tasks
-that were submitted while there was no connection, in the order of first submission, so that
-dependencies come before their dependents. Nothing is submitted earlier, because it may depend on an
-unknown key; and nothing is released earlier, because an unknown key may depend on it: see
-`Releases`.
+The same scheduler is asked for the keys that the client wants (`ask`), and answers each by a state
+or by `KeysUnknown`. When all are answered, unknown keys are submitted again from their records,
+together with the tasks that were submitted while there was no connection, in the order of first
+submission, so that dependencies come before their dependents. Nothing is submitted earlier, because
+it may depend on an unknown key; and nothing is released earlier, because an unknown key may depend
+on it: see `Releases`. A new scheduler knows none of them, and is sent all that the client wants in
+one go (`submit_again`).
 
 A pending task keeps its record, and through `lineage` those of its dependencies even when their
 futures are gone. Such a dependency is submitted along and released at once; if the scheduler has
-the task already, it goes on with it. The lineage ends at finished results: if a scheduler has none
-of such a result, it fails the dependent.
+the task already, it goes on with it. `recipes.py` has what is kept of finished results.
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> Non
     if core.is_linked:
         fail_questions(core)
     core.is_linked = False
+    core.n_workers = core.nthreads = 0  # not known: the next session begins with them
     core.unanswered = None
     core.comeback = None
     core.to_scheduler.clear()

@@ -6,7 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from ...protocol.errors import QuestionFailed, UnknownWorker
+from ...client.inspecting import choose_workers
+from ...protocol.errors import QuestionFailed
+from ...protocol.wire.answers import reading
 from ..http.viewer import Viewer
 from .info import TIMEOUT_S
 
@@ -31,15 +33,15 @@ async def ask_logs(
     workers: dict[str, dict[str, Any]] = {}
     async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
         workers |= page["workers"]
-    chosen = _choose(workers, names)
+    chosen = choose_workers(workers, set(names) or None).values()
 
     async def ask_one(process: str, to: str) -> list[Row]:
-        pages = viewer.ask("logs", arguments, TIMEOUT_S, to=to, process=process)
-        return [
-            (when, process, level, logger, text)
-            async for page in pages
-            for when, level, logger, text in page["records"]
-        ]
+        rows: list[Row] = []
+        async for page in viewer.ask("logs", arguments, TIMEOUT_S, to=to, process=process):
+            with reading(process):
+                for when, level, logger, text in page["records"]:
+                    rows.append((float(when), process, str(level), str(logger), str(text)))
+        return rows
 
     asked = [ask_one(f"worker {worker['name']}", worker["id"]) for worker in chosen]
     if not names:
@@ -56,23 +58,6 @@ async def ask_logs(
             rows += answer
     rows.sort(key=lambda row: row[0])
     return rows[-n:] if n else [], errors
-
-
-def _choose(workers: dict[str, dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, Any]]:
-    known = {
-        name: None for a, worker in workers.items() for name in (a, worker["name"], worker["host"])
-    }
-    for name in names:
-        if name not in known:
-            there = ", ".join(worker["name"] for worker in list(workers.values())[:10]) or "none"
-            raise UnknownWorker(
-                f"no connected worker has the name, address or host {name!r}; connected: {there}"
-            )
-    return [
-        worker
-        for address, worker in workers.items()
-        if not names or not {address, worker["name"], worker["host"]}.isdisjoint(names)
-    ]
 
 
 def show(row: Row) -> str:

@@ -13,15 +13,14 @@ from ...protocol.errors import (
     CommClosed,
     CommError,
     NoAnswer,
-    NotPermitted,
     ProtocolError,
-    QuestionFailed,
     UnsupportedRequest,
 )
 from ...protocol.net.connection import Connection, settle_unknown
 from ...protocol.net.deadline import within
 from ...protocol.net.transport import connect
 from ...protocol.trust.security import Security
+from ...protocol.wire.answers import Pages, answer_in
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import (
@@ -33,7 +32,6 @@ from ...protocol.wire.messages import (
     Metrics,
     Unsupported,
 )
-from ...protocol.wire.messages.questions import NO_ANSWER
 
 #: A scheduler that has not answered after this is not healthy.
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -104,37 +102,32 @@ class Viewer:
 
         Raises:
             TimeoutError: no page came in time; a `NoAnswer` if the process was to answer it.
-            QuestionFailed: it does not know the question, or an argument is not valid.
+            QuestionFailed: it does not know the question, an argument is not valid, or its answer
+                has no end.
             NotPermitted: the token does not permit this question.
             WeftError: the connection is gone.
         """
-        page = ""
-        while True:
+        pages = Pages(process)
+        is_left = True
+        while is_left:
             question = Ask(
                 request=self._next_request(),
                 name=name,
                 arguments=arguments or {},
-                page=page,
+                page=pages.page,
                 to=to,
             )
             try:
-                answer = await self._wait(self._send(question), timeout_s)
+                message = await self._wait(self._send(question), timeout_s)
             except TimeoutError:
                 self._answers.pop(question.request, None)
                 if not to:
                     raise
                 raise NoAnswer(f"it did not answer within {timeout_s:g} s", process) from None
-            if isinstance(answer, AskFailed):
-                failed = NoAnswer if answer.kind == NO_ANSWER else QuestionFailed
-                raise failed(answer.text, process)
-            if isinstance(answer, Denied):
-                what = f"the question {name!r} to {process or 'the scheduler'}"
-                raise NotPermitted(what, answer.needed, answer.level)
-            assert isinstance(answer, Answer)
+            answer = answer_in(message, name, process)
+            assert answer is not None, message
             yield answer.info
-            page = answer.next_page
-            if not page:
-                return
+            is_left = pages.turn(answer)
 
     def _next_request(self) -> int:
         self._n_requests += 1

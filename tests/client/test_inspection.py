@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from weft.protocol.errors import (
     SerializationError,
     UnknownWorker,
 )
+from weft.worker import answering
 
 pytestmark = pytest.mark.slow
 
@@ -280,7 +282,7 @@ def test_results_and_exceptions_that_cannot_be_pickled(client):
 
 @pytest.mark.parametrize("method", ["has_what", "processing", "nthreads", "ncores"])
 def test_unknown_workers_are_named(client, method):
-    with pytest.raises(UnknownWorker, match=r"name or host nowhere; connected workers: local"):
+    with pytest.raises(UnknownWorker, match=r"host 'nowhere'; connected workers: local"):
         getattr(client, method)(["nowhere"])
 
 
@@ -324,6 +326,62 @@ def test_wrong_calls_of_run_are_refused(client):
         client.run(inc, client.submit(inc, 1))
     with pytest.raises(SerializationError, match="the call of inc"):
         client.run(inc, threading.Lock())
+
+
+@pytest.fixture
+def answers_of_workers(monkeypatch):
+    """Return a function that lets the workers of this process answer a question wrongly."""
+
+    def answer(name, info, next_page=""):
+        monkeypatch.setitem(answering._QUESTIONS, name, lambda _self, _ask: (info, next_page, []))
+
+    return answer
+
+
+@pytest.mark.parametrize("pages", [["again"], ["x", "y", "x"]])
+def test_an_answer_without_end_is_an_error_of_that_worker(client, monkeypatch, pages):
+    following = itertools.cycle(pages)
+    monkeypatch.setitem(
+        answering._QUESTIONS,
+        "held",
+        lambda _self, _ask: ({"keys": [], "nbytes": []}, next(following), []),
+    )
+    address = next(iter(client.nthreads()))
+    (error,) = client.has_what(address).values()
+    assert isinstance(error, QuestionFailed)
+    assert "its answer has no end" in str(error)
+    assert client.submit(inc, 1).result() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("held", lambda client: client.has_what()),
+        ("call_stack", lambda client: client.call_stack()),
+        ("logs", lambda client: client.get_worker_logs()),
+        ("versions", lambda client: client.get_versions(check=True)["workers"]),
+    ],
+)
+@pytest.mark.parametrize("info", [{}, {"keys": 3, "stacks": [1], "records": [[]], "packages": 5}])
+def test_an_answer_that_cannot_be_read_is_an_error_of_that_worker(
+    client, answers_of_workers, name, call, info
+):
+    answers_of_workers(name, info)
+    errors = list(call(client).values())
+    assert [type(error) for error in errors] == [QuestionFailed] * 2
+    assert all("cannot be read" in str(error) for error in errors)
+
+
+def test_all_sizes_are_not_a_sum_of_some(client, answers_of_workers):
+    answers_of_workers("held", {"keys": ["a"], "nbytes": []})
+    with pytest.raises(QuestionFailed, match="cannot be read") as caught:
+        client.nbytes()
+    assert "2 of 2 workers gave no answer" in "".join(caught.value.__notes__)
+
+
+def test_a_call_of_run_that_is_too_large_is_not_sent(client):
+    with pytest.raises(QuestionFailed, match=r"run of len has 67 MB .* limit of 64 MiB"):
+        client.run(len, bytes(67_200_000))
 
 
 def test_a_closed_client_asks_nothing():

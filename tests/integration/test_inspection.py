@@ -90,6 +90,11 @@ def test_a_worker_that_hangs_has_an_error_and_the_others_answer(client, monkeypa
         assert isinstance(logs[hanging], weft.NoAnswer)
         assert logs[answering]
         assert isinstance(client.get_versions()["workers"][hanging], weft.NoAnswer)
+        with pytest.raises(weft.NoAnswer):
+            client.who_has()
+        with pytest.raises(weft.NoAnswer):
+            client.nbytes()
+        assert client.who_has([future]) == {future.key: (answering,)}
     finally:
         process.resume()
     wait_until(lambda: not isinstance(client.has_what()[hanging], weft.NoAnswer), timeout_s=30)

@@ -67,13 +67,28 @@ async def test_a_page_can_be_asked_for_again(asked, monkeypatch):
     assert await asked("held", first.next_page) == await asked("held", first.next_page)
 
 
-async def test_few_lists_are_kept(asked, monkeypatch):
+async def test_many_lists_at_once_are_read_to_their_ends(asked, monkeypatch):
     monkeypatch.setattr(answering, "N_HELD", 2)
-    oldest = await asked("held")
-    for _ in range(answering._MAX_LISTS):
-        latest = await asked("held")
+    pages = [await asked("held") for _ in range(50)]
+    for n_more in (1, 0):
+        pages = [await asked("held", page.next_page) for page in pages]
+        assert [bool(page.next_page) for page in pages] == [bool(n_more)] * 50
+
+
+async def test_the_list_that_waits_longest_is_dropped_beyond_the_limit(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "_MAX_ROWS", 10)  # two lists of five
+    (oldest, second, latest) = [await asked("held") for _ in range(3)]
     assert isinstance(await asked("held", oldest.next_page), AskFailed)
+    assert isinstance(await asked("held", second.next_page), Answer)
     assert isinstance(await asked("held", latest.next_page), Answer)
+
+
+async def test_a_list_beyond_the_limit_is_kept_while_it_is_the_latest(asked, monkeypatch):
+    monkeypatch.setattr(answering, "N_HELD", 2)
+    monkeypatch.setattr(answering, "_MAX_ROWS", 1)
+    first = await asked("held")
+    assert isinstance(await asked("held", first.next_page), Answer)
 
 
 async def test_lists_that_are_not_asked_for_are_forgotten(asked, monkeypatch):
