@@ -360,7 +360,10 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
             parts = self._encode(messages)
             if self._bypass is not None:
                 self._write_rest()
-            self._write(parts)
+            if len(parts) == 1 and self._transport is not None:
+                self._transport.write(parts[0])
+            else:
+                self._write(parts)
 
     def allow_bypass(self) -> bool:
         """See `Connection.allow_bypass`."""

@@ -344,6 +344,11 @@ def decode_frame(frame: Frame) -> Envelope:
     Raises:
         RemoteProtocolError: it is not a valid frame.
     """
+    return Envelope(*_decode(frame))
+
+
+def _decode(frame: Frame) -> tuple[int, int, int, int, list[Message]]:
+    """Return the fields of a frame's `Envelope`; making that takes as long as a small message."""
     value = _unpack(frame.payload)
     if type(value) is not list or len(value) != 5 or type(value[4]) is not list:
         raise RemoteProtocolError("a payload is [epoch, session, seq, ack, messages]")
@@ -357,7 +362,7 @@ def decode_frame(frame: Frame) -> Envelope:
     ):
         raise RemoteProtocolError("the numbers of an envelope are from 0 to 2**63 - 1")
     buffers = frame.buffers
-    return Envelope(epoch, session, seq, ack, [from_wire(wire, buffers) for wire in wires])
+    return epoch, session, seq, ack, [from_wire(wire, buffers) for wire in wires]
 
 
 # --- The numbers of one connection ----------------------------------------------------------------
@@ -385,7 +390,12 @@ class WireState:
     def encode(self, messages: Sequence[Message]) -> list[list[Buffer]]:
         """Make the next frames. After a `LocalProtocolError` nothing has changed."""
         epoch, session, seq, ack = self.epoch, self.session, self.seq_out + 1, self.seq_in
-        frames = encode_frames(messages, epoch, session, seq, ack, self.limits)
+        if len(messages) <= _FEW:
+            frame = _short_frame(messages, (epoch, session, seq, ack), self.limits)
+            if frame is not None:
+                self.seq_out = seq
+                return [[frame]]
+        frames = _long_frames(messages, epoch, session, seq, ack, self.limits)
         self.seq_out += len(frames)
         return frames
 
@@ -396,8 +406,7 @@ class WireState:
             StaleEpoch: it belongs to another start of the scheduler.
             RemoteProtocolError: it is invalid, or has the wrong session or number.
         """
-        envelope = decode_frame(frame)
-        epoch, session, seq, ack, messages = envelope
+        epoch, session, seq, ack, messages = _decode(frame)
         if (
             epoch == self.epoch
             and session == self.session
@@ -407,7 +416,7 @@ class WireState:
             self.seq_in = seq
             self.acked = ack
         else:
-            self.check(envelope)
+            self.check(Envelope(epoch, session, seq, ack, messages))
         return messages
 
     def check(self, envelope: Envelope) -> None:

@@ -241,7 +241,7 @@ def _assign_class(
             task = queue.pop()
             if task is None:
                 break
-            if not n_given:
+            if not n_given and queue.n:
                 share = max(share, _least_share(queue.n, task.group.prefix))
             n_given += 1
             target = decide_worker(task, ws, state.now) if task.dependencies else ws
@@ -252,9 +252,10 @@ def _assign_class(
             if scarce and not ws.has_room_for(task_class):
                 break
         # To the end of the line, or out of it.
-        del members_open[ws]
         if ws.has_room_for(task_class):
-            members_open[ws] = None
+            members_open.move_to_end(ws)
+        else:
+            del members_open[ws]
 
 
 def _least_share(n_queued: int, prefix: Prefix) -> int:

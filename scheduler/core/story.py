@@ -32,7 +32,7 @@ class Story:
 
     def note(self, now: float, what: str, keys: Sequence[str]) -> None:
         """Remember that `what` happened to `keys` (a list that does not change any more)."""
-        n_chars = sum(map(len, keys))
+        n_chars = len(keys[0]) if len(keys) == 1 else sum(map(len, keys))
         if n_chars > MAX_CHARS:
             keys, n_chars = (), 0
         self._entries.append((now, what, keys, n_chars))
