@@ -11,8 +11,10 @@ from .shell.engine import Engine
 class AttemptEnd(NamedTuple):
     """One attempt to run a task."""
 
-    worker: str  #: its name
-    end: str  #: how it ended: "finished", "raised ValueError: ...", "the worker died: ..."
+    worker: str  #: its name; "" = not known any more
+    #: how it ended: "finished", "raised ValueError: ...", "the worker died: ...", "finished; its
+    #: result was lost later"
+    end: str
 
 
 def attempts_of(engine: Engine, key: str) -> Any:

@@ -167,8 +167,9 @@ class Future:
     def attempts(self) -> Any:
         """Return how the attempts to run the task ended: `[(worker, end), ...]`, oldest first.
 
-        The scheduler remembers attempts that raised or whose worker died, of the latest 10 000
-        such tasks, and where the result is now. An attempt under way is not listed.
+        The scheduler remembers attempts that raised, whose worker died, or whose result was lost,
+        of the latest 10 000 such tasks. An attempt under way is not listed. After a restart of the
+        scheduler less is known, see docs/client.md; nothing of a future that was cancelled.
         """
         from .attempts import attempts_of
 

@@ -94,7 +94,10 @@ def describe_task(task: dict[str, Any]) -> str:
             ("wanted by", ", ".join(task["wanted_by"])),
             ("may run on", task["restrictions"]),
         ]
-        rows += [("attempt", f"on {worker}: {end}") for worker, end in task["attempts"]]
+        rows += [
+            ("attempt", f"on {worker}: {end}" if worker else end)
+            for worker, end in task["attempts"]
+        ]
     lines = [f"task {task['key']}: {task['state']}"]
     lines += [f"  {name:13}  {text}" for name, text in rows if text]
     lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]

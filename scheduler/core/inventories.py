@@ -24,6 +24,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, after_attempts
 from ...protocol.wire.payload import Blob
 from . import claims
+from .attempts import note_raised, note_raised_before
 from .away import await_rows, bring_back
 from .locating import located
 from .missing import lose_replica, replace_lost
@@ -181,7 +182,8 @@ def on_end(state: SchedulerState, ws: WorkerHandle, message: m.InventoryEnd) -> 
     processing = inventory.processing.items()
     absent = {task: None for attempt, task in processing if ws.processing.get(attempt) is task}
     take_back_from(state, ws, absent)
-    replace_lost(state, [t for t in inventory.held if t in ws.has_what and lose_replica(t, ws)])
+    gone = [task for task in inventory.held if task in ws.has_what]
+    replace_lost(state, [task for task in gone if lose_replica(state, task, ws)])
     bring_back(state, ws)
     state.send(
         ws.peer,
@@ -430,7 +432,9 @@ def _may_go_on(
 
 def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) -> None:
     """Count the exceptions that an earlier scheduler has counted."""
-    n_now = min(max(state.n_exceptions.get(task, 0), n_raised), task.group.retries)
+    n_before = state.n_exceptions.get(task, 0)
+    note_raised_before(state, task, n_raised - n_before)
+    n_now = min(max(n_before, n_raised), task.group.retries)
     if n_now:
         state.n_exceptions[task] = n_now
 
@@ -459,6 +463,10 @@ def merge_failed(
             return False
     n_before = state.n_exceptions.get(task, 0)
     n_now = max(n_before, n_raised + 1) if is_earlier else n_before + 1
+    if n_now > n_before:
+        if is_earlier:
+            note_raised_before(state, task, n_now - n_before - 1)
+        note_raised(state, task, ws.name, failure)
     if n_now <= task.group.retries:
         state.n_exceptions[task] = n_now
         state.counters.tasks_retried += n_now > n_before

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
+from .attempts import note_copied, note_lost
 from .locating import located
 from .peers import ClientHandle, WorkerHandle
 from .placement import reachable
@@ -172,19 +173,21 @@ def holder_lacks(
             continue
         state.counters.replicas_missing += 1
         drop_attempt(state, ws, task.attempt)
-        if lose_replica(task, ws):
+        if lose_replica(state, task, ws):
             lost[task] = None
     if lost:
         replace_lost(state, list(lost))
 
 
-def lose_replica(task: SchedulerTask, ws: WorkerHandle) -> bool:
+def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> bool:
     """Forget that `ws` has the data.
 
     True if that was the last copy (the task is still in memory then).
     """
     if len(task.replicas) == 1:
         return True
+    if task.replicas[0] is ws:
+        note_copied(state, task)
     task.replicas = tuple(w for w in task.replicas if w is not ws)
     del ws.has_what[task]
     ws.nbytes -= task.nbytes
@@ -196,6 +199,7 @@ def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
 
     Dependents that have not started wait again, needed ones run again.
     """
+    note_lost(state, lost)
     pending: dict[ClientHandle, list[str]] = {}
     needed = []
     for task in lost:

@@ -61,7 +61,7 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     moved: dict[ClientHandle, list[str]] = {}
     for task in list(ws.has_what):
         is_named = task.replicas[0] is ws
-        if lose_replica(task, ws):
+        if lose_replica(state, task, ws):
             lost.append(task)
         elif is_named and not task.delivered:
             for client in task.wanted_by:
@@ -118,7 +118,7 @@ def count_death(state: SchedulerState, report: m.WorkerExited) -> None:
             continue
         if task.state == MEMORY and not is_served:
             continue  # another attempt has finished it
-        note_death(state, task, ws.name, report.reason)
+        note_death(state, task, ws.name, report.reason, is_served=is_served)
         reasons = state.deaths.setdefault(task, [])
         what = f", while its result ({task.nbytes} bytes) was pickled or sent"
         reasons.append(report.reason + what * is_served)

@@ -284,8 +284,8 @@ class SchedulerState:
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died
         self.deaths: dict[SchedulerTask, list[str]] = {}
-        #: {task: [(worker, how it ended)]} of attempts without a result; see `attempts`
-        self.attempt_ends: dict[SchedulerTask, list[tuple[str, str]]] = {}
+        #: {task: [(worker, how it ended, attempt or 0)]}, the latest ones; see `attempts`
+        self.attempt_ends: OrderedDict[SchedulerTask, list[tuple[str, str, int]]] = OrderedDict()
         #: {worker_id: (worker, {attempt: task} processing, {attempt: task} whose only copy it had)}
         #: of lost workers whose supervisor has not reported yet
         self.lost_workers: dict[
