@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -57,6 +58,14 @@ class _PickledFunction:
     #: None for importable functions.
     watch: CodeWatch | None
 
+
+class _InFunction(threading.local):
+    """Whether this thread pickles a function, in which no future can be used."""
+
+    depth = 0
+
+
+in_function = _InFunction()
 
 #: {id(function): entry}. An entry leaves before its function's id can be used again: its weak
 #: reference calls back, or it holds the function itself. Bounded; the oldest entry makes room.
@@ -109,7 +118,11 @@ def _dumps_and_remember(func: Any, large: LargeFunctions | None) -> tuple[bytes,
     # Before pickling, so that a change during it differs from the record, and is noticed.
     watch = None if travels_as_name(func) else CodeWatch((func,))
     buffers: list[memoryview] = []
-    data = dumps_plain(func, f"function {function_name(func)}", buffers)
+    in_function.depth += 1
+    try:
+        data = dumps_plain(func, f"function {function_name(func)}", buffers)
+    finally:
+        in_function.depth -= 1
     result = identified(data, buffers) if large is None else large.result(func, data, buffers)
     if watch is None or watch.is_frozen:
         entry = _PickledFunction()

@@ -33,7 +33,7 @@ from ..errors import ClientClosed, InternalError, SerializationError
 from ..host.process_role import is_worker_process
 from ..wire.payload import Blob, Payload
 from .by_value import dumps_as_before, dumps_by_value, hints
-from .functions import dumps_function, function_name
+from .functions import dumps_function, function_name, in_function
 from .pickling import (
     PROTOCOL,
     TINY_NBYTES,
@@ -194,6 +194,11 @@ def reduce_future(key: str, future: Any = None) -> tuple[Callable[..., Any], tup
     """
     found = _local.collector
     if found is None:
+        if in_function.depth:
+            raise TypeError(
+                f"the future of {key!r} is part of a function: there it has no client, and its "
+                "result is unknown; pass it as an argument of the call, which gets the result"
+            )
         if future is not None:
             future.before_leaving()
         return _bind_future, (key,)

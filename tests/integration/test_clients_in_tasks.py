@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import weft
 
 
 @pytest.mark.slow
-def test_a_task_has_no_client_and_cannot_use_a_future():
+def test_a_task_has_no_client():
     with weft.Client(n_workers=1, threads_per_worker=1) as client:
+        task = client.submit(weft.Client.current)
         with pytest.raises(weft.ClientClosed, match="a task has no client: tasks cannot submit"):
-            client.submit(weft.Client.current).result(60)
+            task.result(60)
+
+
+class Holder:
+    def __init__(self, future):
+        self.future = future
+
+    def result(self):
+        return self.future.result()
+
+
+def test_a_future_inside_a_function_is_an_error_of_submit_that_names_the_variable():
+    with weft.Client(processes=False, n_workers=1, set_as_default=False) as client:
         future = client.submit(abs, -1)
-        with pytest.raises(weft.ClientClosed, match="cannot be used inside a task: pass it as an"):
-            client.submit(lambda: future.result()).result(60)
+        holder = Holder([future])
+        for func, where in [
+            (lambda: future.result(), r"variable future of function lambda"),
+            (lambda: holder, r"variable holder of function lambda.future\[0\]"),
+            (Holder(future).result, r"function Holder.result.__self__.future"),
+            (functools.partial(max, future), r"function max.args\[0\]"),
+        ]:
+            for call in (client.submit, client.map):
+                with pytest.raises(weft.SerializationError, match=where) as caught:
+                    call(func, *([[1]] if call == client.map else []))
+                assert "pass it as an argument of the call" in str(caught.value)
+        assert client.submit(lambda value: value + 1, future).result(60) == 2
 
 
 def wait_for_another_task(call):
