@@ -1,10 +1,16 @@
-"""Guesses which option of `submit` and `map` was meant by an argument that a function refused."""
+"""Refuses keywords that a function does not take, and guesses which option was meant."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
+import types
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
+
+from ..protocol.values.serialize import function_name
 
 _OPTIONS: Final = ("key", "priority", "pure", "resources", "retries", "workers")
 #: {name that is not similar, or is known from other libraries: what it is here}
@@ -23,10 +29,68 @@ _SIMILAR: Final = 0.75
 def meant_option(text: str) -> str:
     """Return what was probably meant, by the text of a TypeError; "" = it is not known."""
     found = _REFUSED.search(text)
-    if found is None:
-        return ""
-    name = found[1] or found[2]
+    return "" if found is None else _option_like(found[1] or found[2])
+
+
+def _option_like(name: str) -> str:
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
     close = get_close_matches(name, _OPTIONS, 1, _SIMILAR)
     return f"the option {close[0]}= of submit and map" if close else ""
+
+
+def check_keywords(func: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise TypeError if the function certainly does not take one of these keywords."""
+    names = _parameters(func)
+    if names is not None:
+        for name in keywords:
+            if name not in names:
+                raise unexpected(function_name(func), name, names, _option_like(name))
+
+
+def unexpected(function: str, name: str, names: Iterable[str], meant: str = "") -> TypeError:
+    """Return the error for a keyword that a function does not take.
+
+    Args:
+        function: its name.
+        name: the keyword.
+        names: those that it takes.
+        meant: what was probably meant; by default the name that is most like it.
+    """
+    if not meant:
+        close = get_close_matches(name, list(names), 1, _SIMILAR)
+        meant = f"{close[0]}=" if close else ""
+    hint = f"; did you mean {meant}?" if meant else ""
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def _parameters(func: Any) -> frozenset[str] | None:
+    """Return the names that a function takes as keywords; None = any, or it is not known."""
+    while type(func) is functools.partial:
+        func = func.func
+    if type(func) is types.MethodType:
+        func = func.__func__
+    if type(func) is types.FunctionType:
+        return _parameters_of_code(func.__code__)
+    return _parameters_of_builtin(func) if type(func) is types.BuiltinFunctionType else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters_of_code(code: types.CodeType) -> frozenset[str] | None:
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        return None
+    n_named = code.co_argcount + code.co_kwonlyargcount
+    return frozenset(code.co_varnames[code.co_posonlyargcount : n_named])
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters_of_builtin(func: types.BuiltinFunctionType) -> frozenset[str] | None:
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):  # it has none
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return frozenset(
+        p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
+    )

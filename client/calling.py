@@ -13,6 +13,7 @@ from ..protocol.errors import ClientClosed
 from ..protocol.host.collector import paused_collector
 from ..protocol.wire.payload import blob_nbytes
 from .annotations import TaskOptions
+from .call_options import check_keywords
 from .core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
 from .encoding import (
     Encoder,
@@ -44,6 +45,8 @@ def submit_call(
     rank: int | None = None,
 ) -> Future:
     """Submit one call and return its future; see `Client.submit`."""
+    if kwargs:
+        check_keywords(func, kwargs)
     function = encoder.function(func)
     (blob, dependencies, shared), borrowing = encode(engine, encoder.call, function, args, kwargs)
     if not engine.core.is_linked:
@@ -98,6 +101,8 @@ def submit_rows(
                 f"{len(keys)} keys were given for {len(calls)} calls; give one per call"
             )
         rows = iter(calls)
+    if kwargs:
+        check_keywords(func, kwargs)
     func, constants = bind_constants(func, kwargs)
     function = encoder.function(func)
     table = engine.table

@@ -24,6 +24,7 @@ from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from . import absent, cluster_info, tables
 from .annotations import options_of_call
+from .call_options import unexpected
 from .calling import submit_call, submit_rows
 from .core.events import Cancel
 from .core.recipes import LIMIT_NBYTES
@@ -460,6 +461,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         asynchronous: bool | None = None,
         *,
         timeout: Duration | None = None,
+        **unknown: Any,
     ) -> Any:
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
 
@@ -469,7 +471,10 @@ class Client(Openable, ClusterClient, ClusterInspection):
             direct: large results always come straight from the workers; False is not supported.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             timeout: seconds, "30s", ...; None = for ever.
+            unknown: names that are refused.
         """
+        for name in unknown:
+            raise unexpected("gather", name, ("errors", "direct", "asynchronous", "timeout"))
         timeout_s = seconds_or_none(timeout, "timeout")
         check_unsupported(direct=direct)
         gathering = Gathering(self._usable(), futures, errors)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import re
+
 import pytest
 
 import weft
@@ -71,11 +74,51 @@ def test_an_option_that_is_meant_for_the_function_is_refused_with_the_remedy(cli
 )
 def test_the_error_of_a_function_that_refuses_an_option_s_name_proposes_the_option(name, note):
     with weft.Client(processes=False, n_workers=1, set_as_default=False) as client:
-        for function in (lambda x: x, print):
-            with pytest.raises(TypeError) as caught:
-                client.submit(function, 1, **{name: 2}).result(20)
-            notes = [n for n in caught.value.__notes__ if "did you mean" in n]
-            assert notes == ([f"weft: did you mean {note}"] if note else [])
+
+        def takes_all_names(x, **names):
+            return Counter().count(x, **names)
+
+        with pytest.raises(TypeError) as caught:
+            client.submit(takes_all_names, 1, **{name: 2}).result(20)
+        notes = [n for n in caught.value.__notes__ if "did you mean" in n]
+        assert notes == ([f"weft: did you mean {note}"] if note else [])
+        hint = re.escape(f"; did you mean {note}" if note else "")
+        refused = rf"\(\) got an unexpected keyword argument '{name}'{hint}$"
+        bound = functools.partial(Counter().count, end=3)
+        for function in (lambda x: x, sorted, Counter().count, bound):
+            with pytest.raises(TypeError, match=refused):
+                client.submit(function, 1, **{name: 2})
+            with pytest.raises(TypeError, match=refused):
+                client.map(function, [1], **{name: 2})
+
+
+class Counter:
+    def count(self, n, *, end=0):
+        return n + end
+
+
+def test_a_name_like_that_of_a_parameter_is_proposed(client):
+    with pytest.raises(TypeError, match=r"^Counter.count\(\) got .* 'ends'; did you mean end=\?$"):
+        client.submit(Counter().count, 1, ends=2)
+    with pytest.raises(TypeError, match=r"^gather\(\) got .* 'error'; did you mean errors=\?$"):
+        client.gather([], error="skip")
+    with pytest.raises(TypeError, match=r"^gather\(\) got .* 'zzz'$"):
+        client.gather([], zzz="skip")
+
+
+def test_functions_take_the_keywords_of_their_signature(client):
+    for function in (Counter().count, functools.partial(Counter().count, end=2)):
+        assert client.submit(function, 1, end=3).result(20) == 4
+        assert client.gather(client.map(function, [1, 2], end=3)) == [4, 5]
+    assert client.submit(sorted, [1, 3, 2], reverse=True).result(20) == [3, 2, 1]
+    assert client.submit(dict, a=1).result(20) == {"a": 1}
+
+    def of_positions(x, /, **names):
+        return x, names
+
+    assert client.submit(of_positions, 1, x=2).result(20) == (1, {"x": 2})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'x'"):
+        client.submit(lambda x, /: x, 1, x=2)
 
 
 def test_processes_is_true_or_false():
