@@ -13,6 +13,7 @@ from ..protocol.errors import ClientClosed
 from ..protocol.host.collector import paused_collector
 from ..protocol.wire.payload import blob_nbytes
 from .annotations import TaskOptions
+from .asking import error_of_end
 from .call_options import check_keywords
 from .core.tasks import FutureState, SubmitOptions, TaskColumns, TaskRecord
 from .encoding import (
@@ -50,7 +51,7 @@ def submit_call(
     function = encoder.function(func)
     (blob, dependencies, shared), borrowing = encode(engine, encoder.call, function, args, kwargs)
     if not engine.core.is_linked:
-        engine.gap.admit(engine, blob_nbytes(blob))
+        _admit(engine, blob_nbytes(blob))
     if key is not None:
         name = check_key(key)
     elif pure:
@@ -78,6 +79,13 @@ def submit_call(
     if engine.is_closed:
         raise ClientClosed()
     return future
+
+
+def _admit(engine: Engine, nbytes: int) -> None:
+    """Let a call wait in the client for a scheduler, unless none will come any more."""
+    if engine.core.end is not None and not engine.is_closed:
+        raise error_of_end(engine)
+    engine.gap.admit(engine, nbytes)
 
 
 def submit_rows(
@@ -116,7 +124,7 @@ def submit_rows(
         of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
         replaced: list[FutureState] | None = None
         if not engine.core.is_linked:
-            engine.gap.admit(engine, sum(map(blob_nbytes, chunk.args)))
+            _admit(engine, sum(map(blob_nbytes, chunk.args)))
         with paused_collector():
             if is_unique:
                 states = [FutureState(key) for key in chunk.keys]

@@ -552,6 +552,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
         if self._engine is None or self.status != "running":
             return f"<{type(self).__name__}: {self.status}>"
         core = self._engine.core
+        if core.end is not None:
+            return f"<{type(self).__name__}: {self.scheduler_address!r} has ended: make a new one>"
         return (
             f"<{type(self).__name__}: {self.scheduler_address!r} workers={core.n_workers} "
             f"threads={core.nthreads}>"

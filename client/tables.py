@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 def of_client(client: Client) -> str:
-    """Describe a client; of a closed one, only that it is closed."""
-    rows = [("Client", client.name), ("Status", client.status)]
+    """Describe a client; of one that is closed or has ended, only that."""
     engine = client._engine
-    if engine is not None and client.status == "running":
+    is_lost = client.status == "running" and engine is not None and engine.core.end is not None
+    rows = [("Client", client.name), ("Status", "ended" if is_lost else client.status)]
+    if engine is not None and client.status == "running" and not is_lost:
         n_workers = engine.core.n_workers
         rows += _of_workers(n_workers, engine.core.nthreads, client.cluster)
         rows += [
@@ -24,14 +25,20 @@ def of_client(client: Client) -> str:
 
 
 def of_cluster(cluster: Any) -> str:
-    """Describe a `LocalCluster`; of a closed one, only that it is closed."""
-    rows = [("LocalCluster", cluster.name), ("Status", cluster.status)]
-    if cluster.status == "running":
+    """Describe a `LocalCluster`; of one that is closed or has ended, only that."""
+    rows = [("LocalCluster", cluster.name), ("Status", status_of(cluster))]
+    if status_of(cluster) == "running":
         nthreads = cluster.n_workers * cluster.threads_per_worker
         rows += _of_workers(cluster.n_workers, nthreads, cluster)
         rows.append(("Scheduler", cluster.scheduler_address))
         rows.append(("Dashboard", cluster.dashboard_link or ""))
     return _as_html(rows)
+
+
+def status_of(cluster: Any) -> str:
+    """Return the status of a `LocalCluster` for display: "ended" if its scheduler has ended."""
+    status: str = cluster.status
+    return "ended" if status == "running" and cluster.failure else status
 
 
 def _of_workers(n_workers: int, nthreads: int, cluster: Any) -> list[tuple[str, str]]:

@@ -430,8 +430,9 @@ class LocalCluster(Openable):
 
     def __repr__(self) -> str:
         where = f" {self.scheduler_address!r}" if self.scheduler_address else ""
+        status = tables.status_of(self)
         return (
-            f"<LocalCluster {self.name!r}{where}: {self.status}, workers={self.n_workers} "
+            f"<LocalCluster {self.name!r}{where}: {status}, workers={self.n_workers} "
             f"threads={self.n_workers * self.threads_per_worker}>"
         )
 

@@ -158,6 +158,13 @@ def test_futures_fail_at_once_when_the_scheduler_process_is_killed(caplog, wait_
             cluster._scheduler.process.kill()
             with pytest.raises(CommClosed, match=r"cannot come back: .*killed by SIGKILL"):
                 future.result(timeout=30)
+            for call in (lambda: client.submit(abs, -2), lambda: client.map(abs, [-2])):
+                with pytest.raises(CommClosed, match=r"cannot come back: .*killed by SIGKILL"):
+                    call()
+            assert repr(client).endswith(" has ended: make a new one>")
+            assert ": ended, workers=1 " in repr(cluster)
+            assert ">ended<" in client._repr_html_()
+            assert ">ended<" in cluster._repr_html_()
         wait_until(lambda: errors_in(caplog))
         with pytest.raises(CommClosed, match="killed by SIGKILL"):
             cluster.get_client(timeout=1e6)
