@@ -77,7 +77,7 @@ def submit_call(
     record = TaskRecord(state, function, blob, dependencies, options, digest, failed, rank)
     engine.post_submission(record) if borrowing is None else borrowing.post(record)
     if engine.is_closed:
-        raise ClientClosed()
+        raise ClientClosed(engine.closed_text)
     return future
 
 

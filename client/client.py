@@ -236,7 +236,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         if self.status != "running" or engine is None:
             if self.status == "connecting":
                 raise ClientClosed("this asynchronous client is not open yet: await it first")
-            raise ClientClosed()
+            raise ClientClosed(*([] if engine is None else [engine.closed_text]))
         return engine
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

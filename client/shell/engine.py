@@ -52,6 +52,7 @@ from ..core.table import FutureTable
 from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
+from .forking import close_in_fork
 from .gap import Gap
 from .in_task import is_in_task, waits_in_task
 from .link import SchedulerLink
@@ -74,7 +75,7 @@ _CONFIRM_TIMEOUT_S: Final = 10.0
 #: How long a client that is closed waits until calls that borrow its futures were sent.
 _LOANS_TIMEOUT_S: Final = 2.0
 
-#: Engines of this process, for `_close_in_fork`, `Engine.is_alone` and `Engine._has_company`.
+#: Engines of this process, for `close_in_fork`, `Engine.is_alone` and `Engine._has_company`.
 _engines: dict[weakref.ref[Engine], None] = {}
 
 
@@ -83,16 +84,8 @@ def _all_engines() -> list[Engine]:
     return [engine for ref in list(_engines) if (engine := ref()) is not None]
 
 
-def _close_in_fork() -> None:
-    """Close the engines that a forked child has inherited, whose loops run in the parent only."""
-    for engine in _all_engines():
-        engine.is_closed = True
-        # No loop runs here: operations that are posted (releases, by finalizers) stay in the queue.
-        engine._is_woken = True
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_fork)
+    os.register_at_fork(after_in_child=lambda: close_in_fork(_all_engines()))
 
 
 class Engine:
@@ -126,6 +119,8 @@ class Engine:
         self.data: DataLinks | None = None
         #: True from just before the last look into the queue: later operations are not handled.
         self.is_closed = False
+        #: Why, for errors.
+        self.closed_text = "the client is closed"
         _engines[weakref.ref(self, _engines.pop)] = None
         #: The users' operations that the core has not handled; any thread appends.
         self._operations: deque[Any] = deque()
@@ -207,7 +202,7 @@ class Engine:
     def check_open(self) -> None:
         """Raise ClientClosed if nothing that is posted now would be handled."""
         if self.is_closed or self.loop.is_closed():  # `is_gone`, in a hot lane
-            raise ClientClosed()
+            raise ClientClosed(self.closed_text)
 
     @property
     def is_gone(self) -> bool:

@@ -298,18 +298,33 @@ def test_a_key_that_is_no_text_is_refused_at_submit(client):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of 3.12: this is that case
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this platform lacks")
-def test_a_forked_child_gets_an_error_for_its_parent_s_client(client):
+def test_a_forked_child_gets_an_error_for_its_parent_s_client(client, scheduler):
     future = client.submit(inc, 1)
     assert future.result() == 2
+    scheduler.is_holding = True
+    pending = client.submit(inc, 7)
     pid = os.fork()
     if not pid:
         code = 1
+        words = "belongs to the parent of this forked process; make another one here, by"
         try:
-            client.submit(inc, 1).result()
-        except ClientClosed:
-            code = 0
+            for call in (
+                lambda: client.submit(inc, 1),
+                lambda: client.map(inc, [1]),
+                lambda: pending.result(),
+                lambda: client.gather([pending]),
+                client.scheduler_info,
+            ):
+                with pytest.raises(ClientClosed, match=words):
+                    call()
+            assert future.result() == 2
+            client.close()
+            address, security = scheduler.scheduler_address, scheduler.security
+            with Client(address, security=security, set_as_default=False) as own:
+                code = own.submit(inc, -1).result(60)
         finally:
             os._exit(code)
+    scheduler.go_on()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert client.submit(inc, 2).result() == 3
 
