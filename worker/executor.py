@@ -3,9 +3,10 @@
 It owns the core, the one lock that guards it, the store, and one thread per slot. Any thread may
 call `handle`: the thread of a slot reports its finished tasks, takes the next ones and goes on,
 without waiting for the event loop. So a chain of tasks that was assigned ahead runs on one thread.
-What a slot reports before it rests, its thread also sends, if nothing waits to be sent before it.
-For what else there is to send the loop is woken, and only once until it calls `drain`: reports of a
-slot that goes on with the next chunk become one message.
+What a slot reports, its thread also sends, if nothing waits to be sent before it; but the reports
+of a slot that goes on wait for the next ones, as the core decides (`reports.py`). The loop looks
+now and then whether some have waited for too long, because a task may take longer than expected.
+For what else there is to send the loop is woken, and only once until it calls `drain`.
 
 The core's actions of `before` are done under the lock, before the messages of the same event can be
 taken; the loop does those of `after` when they are sent. User code runs outside the lock, and so do
@@ -57,6 +58,9 @@ logger = logging.getLogger("weft.worker")
 #: Finished tasks are reported at the end of a chunk, or when the last report is older than this.
 _REPORT_AFTER_NS = 1_000_000
 
+#: How often the loop looks whether reports have waited for too long, while any wait.
+WATCH_S = 0.005
+
 
 class Executor:
     """The core, and the threads that run the tasks that it starts.
@@ -67,6 +71,8 @@ class Executor:
         store: has at least the values of records in state memory or released.
         wake: called on any thread, without the lock, when there is something to `drain`; not again
             until `drain` was called.
+        watch: called on any thread, without the lock, to have `send_waiting` called by the loop
+            after that time, and again after the same time as long as that returns True.
         send: called on the thread of a slot, without the lock, to send messages; returns False if
             only the loop can send them.
         crashed: called with the error on the thread of a slot that ends because weft's own code
@@ -81,6 +87,7 @@ class Executor:
         store: Store,
         *,
         wake: Callable[[], object],
+        watch: Callable[[float], object],
         send: Callable[[list[Message]], bool],
         crashed: Callable[[BaseException], object],
         started: StartedRecord | None = None,
@@ -89,6 +96,9 @@ class Executor:
         self.store = store
         self._context = context
         self._wake = wake
+        self._watch = watch
+        #: `send_waiting` will be called.
+        self._watching = False
         self._send = send
         self._crashed = crashed
         self._started = started
@@ -213,6 +223,7 @@ class Executor:
         """
         state = self.state
         garbage: list[Any] = []
+        watch = False
         with self._lock:
             state.handle(event, time.monotonic())
             more = slot is not None and state.slots[slot].busy
@@ -229,8 +240,13 @@ class Executor:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
             sends = bool(state.to_scheduler) and self._writable and not self._wake_pending
-            # A slot that has more to do leaves it to the loop: reports become batches meanwhile.
-            sends_here = sends and slot is not None and not more
+            if sends and state.reporting.until > state.now:
+                sends = False
+                watch = not self._watching
+                self._watching = True
+            # A slot that has more to do leaves it to the loop, unless that had time enough: reports
+            # become batches meanwhile.
+            sends_here = sends and slot is not None and not (more and not state.reporting.until)
             wake = (sends and not sends_here) or (bool(state.after) and not self._wake_pending)
             if wake:
                 self._wake_pending = True
@@ -238,7 +254,27 @@ class Executor:
             self._wake()
         elif sends_here:
             self._send_here()
+        if watch:
+            self._watch(WATCH_S)
         return more
+
+    def send_waiting(self) -> bool:
+        """See to it that reports do not wait for longer than they may; False = none has waited.
+
+        For the loop's thread, `WATCH_S` after `watch` was called, and again while it returns True.
+        """
+        state = self.state
+        with self._lock:
+            waits = bool(state.to_scheduler) and self._writable and not self._wake_pending
+            if not waits:
+                self._watching = False
+                return False
+            wake = state.reporting.until <= time.monotonic()
+            if wake:
+                self._wake_pending = True
+        if wake:
+            self._wake()
+        return True
 
     def _send_here(self) -> None:
         """Send the messages in this thread, or have the loop do it."""
@@ -248,7 +284,9 @@ class Executor:
                 if self._wake_pending or not state.to_scheduler:
                     return  # the loop sends them, or another thread has just done so
                 messages, state.to_scheduler = state.to_scheduler, []
+            start = time.perf_counter()
             if self._send(messages):
+                state.reporting.note_cost(time.perf_counter() - start)
                 return
             with self._lock:
                 state.to_scheduler[:0] = messages
@@ -293,6 +331,9 @@ class Executor:
                     note(slot, 0)
                 if not more:
                     return
+                reading = self.slot_reading
+                if reading is not None and reading.is_lent:
+                    reading.read_between()
                 report, values = ChunkDone(slot, [], [], [], []), []
                 start = reported = clock()
                 continue

@@ -252,6 +252,7 @@ class WorkerServer:
             ),
             Store(config.memory_limit),
             wake=self._wake,
+            watch=self._watch,
             send=self._send_past_loop,
             crashed=self._crashed,
             started=self._started,
@@ -516,6 +517,15 @@ class WorkerServer:
             self._loop.call_soon_threadsafe(self._flush)
         except RuntimeError:  # the loop is closed: the process ends, and nothing is sent any more
             return
+
+    def _watch(self, after_s: float) -> None:
+        """Have reports that wait looked at after this time. Called on any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+            self._loop.call_soon_threadsafe(self._loop.call_later, after_s, self._look, after_s)
+
+    def _look(self, after_s: float) -> None:
+        if self.executor.send_waiting():
+            self._loop.call_later(after_s, self._look, after_s)
 
     def _flush(self) -> None:
         try:

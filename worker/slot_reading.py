@@ -2,7 +2,8 @@
 
 While the scheduler sends one task at a time, the loop's thread would wake the slot's for each. So
 after some such tasks the loop *lends* the reading of the connection (`began_alone`): it stops
-reading, and the thread of an idle slot reads, hands the message to the core, and runs the task.
+reading, and the thread of an idle slot reads, hands the message to the core, and runs the task. A
+slot that goes on with another chunk looks between the two whether something has come.
 
 User code must never hold up the messages of the scheduler, so the loop takes the reading back
 (`end`) as soon as tasks wait here, and when no slot has read for 10 to 20 ms, because a task runs
@@ -65,6 +66,19 @@ class SlotReading:
             goes_on = goes_on and self._is_alone()
         finally:
             self._reader = 0
+            self._reading.release()
+        if self.is_lent and (self._is_wanted_back or not goes_on):
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+                self._loop.call_soon_threadsafe(self.end)
+
+    def read_between(self) -> None:
+        """Read what has come, on the thread of a slot that goes on with a short task."""
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
+            self._n_readings += 1
+            goes_on = not self.is_lent or self._is_wanted_back or self._connection.receive(0.0)
+        finally:
             self._reading.release()
         if self.is_lent and (self._is_wanted_back or not goes_on):
             with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends

@@ -42,6 +42,7 @@ from weft.worker.core.events import (
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
+from weft.worker.executor import WATCH_S
 from weft.worker.family.supervisor_link import SupervisorPolicy
 from weft.worker.server import WorkerPolicy
 
@@ -74,6 +75,8 @@ class WorkerNode:
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
         self.supervisor: SupervisorNode | None = None
         self._flush_scheduled = False
+        #: `_look` will be called.
+        self._watching = False
         #: {holder: callable that takes its answer}
         self._asked: dict[str, Callable[[KeysData | None], None]] = {}
         #: The tasks that each slot executes.
@@ -218,7 +221,11 @@ class WorkerNode:
             elif isinstance(action, ForgetValues):
                 for attempt in action.attempts:
                     self.store.pop(attempt, None)
-        if self.core.to_scheduler and not self._flush_scheduled:
+        if self.core.to_scheduler and self.core.reporting.until > self.world.now:
+            if not self._watching:
+                self._watching = True
+                self.world.at(self.world.rng.random() * WATCH_S, self._look)
+        elif self.core.to_scheduler and not self._flush_scheduled:
             if self.sim.plan.flush_delay == 0.0:
                 self._flush()
             else:
@@ -238,6 +245,17 @@ class WorkerNode:
         self._flush_scheduled = False
         if self.is_alive:
             self.session.send(self._take())
+
+    def _look(self) -> None:
+        """See to it that reports do not wait for too long."""
+        self._watching = False
+        if self.is_alive and self.core.to_scheduler:
+            if self.core.reporting.until > self.world.now:
+                self._watching = True
+                self.world.at(self.world.rng.random() * WATCH_S, self._look)
+            elif not self._flush_scheduled:
+                self.world.probes["reports waited"] += 1
+                self._flush()
 
     def _take(self) -> list[Message]:
         messages, self.core.to_scheduler = self.core.to_scheduler, []

@@ -64,13 +64,25 @@ class Bench:
             WorkerContext("w1", "tcp://me", "id1"),
             Store(),
             wake=self.woken.set,
+            watch=self.watch,
             send=lambda messages: self.take(messages),
             crashed=self.crashes.append,
             started=started,
         )
         self.executor.start()
+        self.timers: list[threading.Timer] = []
         self.told: list[Message] = []
         self.last_attempt = 0
+
+    def watch(self, after_s: float) -> None:
+        """Look after some time whether reports have waited for too long."""
+
+        def look() -> None:
+            if self.executor.send_waiting():
+                self.watch(after_s)
+
+        self.timers.append(threading.Timer(after_s, look))
+        self.timers[-1].start()
 
     @property
     def store(self) -> Store:
@@ -144,6 +156,9 @@ def make_bench() -> Iterator[Callable[..., Bench]]:
     for bench in benches:
         bench.executor.stop()
         assert bench.executor.join(10)
+        for timer in bench.timers:
+            timer.cancel()
+            timer.join(10)
         validate(bench.state)
         assert bench.crashes == []
 
@@ -505,6 +520,28 @@ def test_a_slot_s_thread_sends_its_reports_itself(bench):
     assert thread == "weft-w1-0"
     assert message.results == [pickle.dumps(3, 5)]
     assert not bench.woken.is_set()
+
+
+def pass_if_named(name):
+    return pass_gate(name) if name else name
+
+
+def test_a_report_does_not_wait_for_a_task_that_takes_unexpectedly_long(bench, gate):
+    Gate.gates["h"] = long = Gate()
+    bench.run(pass_if_named, "")
+    bench.listen_for(1)
+    waiting = bench.run(pass_gate, "g")
+    assert gate.entered.wait(10)
+    bench.run(pass_if_named, "h")
+    gate.open.set()
+    assert long.entered.wait(10)
+    try:
+        bench.listen_for(2)
+        assert bench.results[waiting] == "g"
+    finally:
+        long.open.set()
+    bench.listen_for(3)
+    del Gate.gates["h"]
 
 
 def test_reports_arrive_once_and_in_order_whoever_sends_them(make_bench):

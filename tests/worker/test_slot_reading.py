@@ -26,6 +26,7 @@ from weft.protocol.wire.messages import (
     KeysData,
     Stop,
 )
+from weft.worker import slot_reading
 
 # ruff: noqa: F811 - fixtures are named as what they give
 
@@ -33,6 +34,7 @@ from weft.protocol.wire.messages import (
 class Gate:
     gate: ClassVar[threading.Event] = threading.Event()
     entered: ClassVar[threading.Event] = threading.Event()
+    steps: ClassVar[threading.Semaphore] = threading.Semaphore(0)
 
 
 def pass_gate(x):
@@ -49,6 +51,13 @@ def gate():
     Gate.entered.clear()
     yield Gate.gate
     Gate.gate.set()
+
+
+def take_step():
+    from tests.worker.test_slot_reading import Gate
+
+    Gate.entered.set()
+    assert Gate.steps.acquire(timeout=20)
 
 
 def thread_name():
@@ -109,6 +118,22 @@ async def test_the_loop_reads_again_when_no_task_comes(cluster):
     worker.executor.slot_reading.end()
     await turns(lambda: not is_lent(worker))
     await ask(cluster.scheduler, worker)
+
+
+async def test_messages_are_read_between_the_tasks_of_a_busy_slot(cluster, monkeypatch):
+    scheduler = cluster.scheduler
+    worker = await cluster.start()
+    await ask_until_lent(scheduler, worker)
+    monkeypatch.setattr(slot_reading, "_LOOK_S", 1000.0)  # the loop does not take the reading back
+    Gate.entered.clear()
+    scheduler.send(worker, scheduler.task(take_step, key="one"), scheduler.task(take_step, key="b"))
+    await turns(Gate.entered.is_set)
+    Gate.entered.clear()
+    scheduler.send(worker, scheduler.task(take_step, key="late"))
+    Gate.steps.release()
+    await turns(lambda: Gate.entered.is_set() and "late" in worker.executor.state.by_key)
+    Gate.steps.release(2)
+    await scheduler.until(lambda: scheduler.last_attempt in scheduler.results())
 
 
 async def test_messages_are_read_while_a_task_runs(cluster, gate):

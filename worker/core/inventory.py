@@ -72,7 +72,7 @@ def on_scheduler_lost(state: WorkerState, event: SchedulerLost) -> None:
     """
     if state.is_leaving and not state.has_left:
         end(state)
-    state.to_scheduler.clear()
+    _clear_reports(state)
 
 
 def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
@@ -80,9 +80,14 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
 
     It replaces all reports that wait: those were made before the session began.
     """
-    state.to_scheduler.clear()
+    _clear_reports(state)
     if not event.is_first:
         _send_inventory(state)
+
+
+def _clear_reports(state: WorkerState) -> None:
+    state.to_scheduler.clear()
+    state.reporting.is_urgent = True
 
 
 def _send_inventory(state: WorkerState) -> None:

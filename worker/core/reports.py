@@ -2,14 +2,99 @@
 
 The shell takes the out-box whole, so the reports of many small events become one message with long
 columns; the codec cuts a message that is too long.
+
+A report costs time in three processes, and in this one it may take the interpreter from a task. So
+the reports of a slot that goes on at once with a short task wait for those that follow, for some
+multiple of what sending them takes (`Reporting`). Reports of a slot that rests, that begins with
+another client's tasks or with one of unknown or long duration do not wait, and neither do failures
+and answers: nothing waits that is the last for some time. Many very short tasks are a large report
+in any case.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import AttemptsFinished, ReplicasAdded
-from .events import ChunkDone
+from .events import ChunkDone, Event
 from .tasks import Slot, WorkerTask
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+#: A report may take one part in so many of the time for which reports wait. Its cost is measured
+#: here; the scheduler and the client have about as much work with it, each.
+WORTH: Final = 30
+#: Reports wait no longer than this, seconds, and at least for the other one.
+LONGEST_S: Final = 0.003
+SHORTEST_S: Final = 0.0005
+#: A report of so many tasks costs little for each, and does not wait.
+MANY: Final = 16
+#: Messages of these types may wait.
+_PATIENT: Final = frozenset((AttemptsFinished, ReplicasAdded))
+
+
+class Reporting:
+    """Until when the messages in the out-box may wait."""
+
+    __slots__ = ("cost_s", "is_urgent", "until")
+
+    def __init__(self) -> None:
+        #: The measured time from taking messages out of the out-box until they are written.
+        self.cost_s = LONGEST_S / WORTH
+        #: When the messages in the out-box are to be sent, on the clock of events; 0 = at once.
+        self.until = 0.0
+        #: What is in the out-box when this event has been handled must not wait.
+        self.is_urgent = False
+
+    def note_cost(self, cost_s: float) -> None:
+        """Note how long the messages took that were sent last."""
+        self.cost_s += (cost_s - self.cost_s) * 0.1
+
+    @property
+    def patience_s(self) -> float:
+        """For how long reports wait."""
+        return min(max(self.cost_s * WORTH, SHORTEST_S), LONGEST_S)
+
+
+def decide_wait(state: WorkerState, n_before: int, event: Event) -> None:
+    """Decide, after an event, until when the out-box may wait; `n_before` messages did already."""
+    reporting = state.reporting
+    if not n_before:
+        reporting.until = state.now + reporting.patience_s
+    if reporting.is_urgent or state.is_leaving or not _is_patient(state, n_before, event):
+        reporting.until = 0.0
+        reporting.is_urgent = False
+
+
+def _is_patient(state: WorkerState, n_before: int, event: Event) -> bool:
+    """Return whether the messages of an event may wait, and are sent with later ones."""
+    if len(state.idle) == len(state.slots):
+        return False
+    if event.__class__ is ChunkDone and not _goes_on(state, event):
+        return False
+    sent = state.to_scheduler
+    last = sent[-1]
+    if last.__class__ is AttemptsFinished and len(last.attempts) >= MANY:
+        return False
+    return all(sent[i].__class__ in _PATIENT for i in range(n_before, len(sent)))
+
+
+def _goes_on(state: WorkerState, event: ChunkDone) -> bool:
+    """Return whether the slot will report more of the same client soon."""
+    slot = state.slots[event.slot]
+    if not slot.busy:
+        return False
+    chunk = slot.chunk
+    if not chunk:
+        return not event.finished  # it has begun with the last task of its chunk
+    first = chunk[0]
+    if event.attempts:
+        reported = state.by_attempt.get(event.attempts[-1])
+        if reported is None or reported.client != first.client:
+            return False
+    return 0.0 < first.function.estimate_us <= LONGEST_S * 1e6
 
 
 def report_finished(to_scheduler: list[Message], event: ChunkDone, slot: Slot) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, slots
+from . import assignment, copies, drops, inventory, reports, slots
 from .events import (
     After,
     Before,
@@ -59,6 +59,8 @@ class WorkerState:
         self.before: list[Before] = []
         self.to_scheduler: list[Message] = []
         self.after: list[After] = []
+        #: Until when `to_scheduler` may wait.
+        self.reporting = reports.Reporting()
 
         #: {key: its current record}, in any state but cancelled, released and forgotten.
         self.by_key: dict[str, WorkerTask] = {}
@@ -107,6 +109,7 @@ class WorkerState:
         """
         self.now = now
         asking = None
+        n_waiting = len(self.to_scheduler)
         if event.__class__ is ChunkDone:
             asking = slots.on_chunk_done(self, event)
         else:
@@ -137,6 +140,8 @@ class WorkerState:
             self.forget = []
         if self.is_leaving and not self.has_left:
             drops.end_when_idle(self)
+        if self.to_scheduler:
+            reports.decide_wait(self, n_waiting, event)
 
     def _on_received(self, event: SchedulerSent) -> None:
         for message in event.messages:

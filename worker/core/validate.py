@@ -241,6 +241,9 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
     "no slot is idle while a task is ready": lambda state: (
         [] if state.is_leaving or not state.ready.n else (slot.index for slot in state.idle)
     ),
+    "reports wait only while a slot is busy": lambda state: (
+        state.to_scheduler if state.reporting.until and len(state.idle) == len(state.slots) else []
+    ),
     "requests are filed by number, at their peers": lambda state: (
         number
         for number, request in state.fetching.requests.items()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
+from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
@@ -65,6 +66,12 @@ def break_run(state: WorkerState) -> None:
 
 def break_chunk_of_idle(state: WorkerState) -> None:
     next(slot for slot in state.slots if slot.chunk).busy = False
+
+
+def break_waiting_report(state: WorkerState) -> None:
+    state.to_scheduler.append(DropAttempts(attempts=[]))
+    state.reporting.until = 1.0
+    state.idle.update(dict.fromkeys(state.slots))
 
 
 def break_request(state: WorkerState) -> None:
@@ -128,6 +135,7 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "no slot is idle while a task is ready": lambda state: state.idle.update(
         {state.slots[0]: None}
     ),
+    "reports wait only while a slot is busy": break_waiting_report,
     "requests are filed by number, at their peers": break_request,
     "a request has an attempt for each copy": lambda state: peer_of(state).request.attempts.clear(),
     "fetching.nbytes is the sum over its requests": lambda state: setattr(
