@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests.protocol.transport_kit import End, Run, Server, dial
 from weft.protocol.errors import CommClosed, LocalProtocolError, RemoteProtocolError
+from weft.protocol.net.bypass import Bypass
 from weft.protocol.net.stream import StreamConnection
 from weft.protocol.net.transport import Connection
 from weft.protocol.wire.message import Message
@@ -276,6 +279,25 @@ def test_a_thread_that_receives_is_interrupted(run: Run, plain_address: str) -> 
         await server.listener.close()
 
     run(main())
+
+
+def test_a_wait_ends_when_the_loop_closes_the_connection_meanwhile() -> None:
+    sock, other = socket.socketpair()
+    sock.setblocking(False)
+    bypass: Any = Bypass(cast(asyncio.Transport, None), sock)
+    poll = bypass._poll
+
+    class ClosedMeanwhile:
+        def poll(self, timeout: float) -> list[tuple[int, int]]:
+            found: list[tuple[int, int]] = poll.poll(timeout)
+            bypass.close()
+            return found
+
+    bypass._poll = ClosedMeanwhile()
+    bypass.interrupt()
+    assert not bypass.wait(20.0)
+    assert bypass.receive(memoryview(bytearray(8))) == 0
+    other.close()
 
 
 def test_a_frame_that_is_none_ends_the_connection(run: Run, plain_address: str) -> None:
