@@ -218,7 +218,7 @@ class Future:
             # This object may live on; it must not keep the copy of the result alive.
             self._state = FutureState(state.key)
             self._state.status = state.status
-            self._engine.post_release(state)
+            self._engine.post_later(state)
 
     def __del__(self) -> None:
         # Without __init__ (an interrupt) there is nothing to release. No lock, no log here: this
@@ -226,7 +226,7 @@ class Future:
         try:
             if not self._is_released:
                 self._is_released = True
-                self._engine.post_release(self._state)
+                self._engine.post_later(self._state)
         except AttributeError:
             return
 
@@ -309,7 +309,7 @@ def load(state: FutureState, engine: Engine) -> Any:
             if state.spec is not None:
                 state.blob = None  # from its record it is computed again
             elif blob.__class__ is not bytes or len(blob) >= SMALL_NBYTES:
-                engine.post(Loaded(state))
+                engine.post_later(Loaded(state))
             return value
     if state.failure is not None:
         raise exception_of(state)

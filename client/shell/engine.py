@@ -166,13 +166,14 @@ class Engine:
         ):
             self.wake()
 
-    def post_release(self, state: FutureState) -> None:
-        """Hand in a future that was collected: at once if the loop is idle, else with later ones.
+    def post_later(self, operation: Any) -> None:
+        """Hand in an operation that may wait for others, unless the loop is idle.
 
-        The loop looks into the queue soon after it was busy (`_sweep`). So a release does not cost
-        a frame of its own when the next submission follows it, as in `submit(...).result()`.
+        The loop looks into the queue soon after it was busy (`_sweep`). So the release of a future
+        that was collected does not cost a frame of its own when the next submission follows it, as
+        in `submit(...).result()`. Takes no lock, so finalizers may call it.
         """
-        self._operations.append(state)
+        self._operations.append(operation)
         if not (self._is_woken or self._is_sweeping):
             self.wake()
 
@@ -261,7 +262,7 @@ class Engine:
         """Wait for states that are not ready, all or `n` of them."""
         self.check_may_wait()
         if self._past_loop.is_lent and len(states) == 1:
-            start = time.monotonic()
+            start = 0.0 if timeout is None else time.monotonic()
             self._past_loop.receive_until_done(states[0], timeout)
             if is_ready(states[0], wants_data):
                 return True
@@ -481,7 +482,9 @@ class Engine:
             self._is_sweeping = False
             if self._past_loop.is_lent:
                 self._past_loop.end()
-        if not (self._is_confirming or self.is_confirmed) and self._has_company():
+        if not (self.is_alone() or self._is_confirming or self.is_confirmed) and (
+            self._has_company()
+        ):
             # Known in advance, so that another client can borrow while this loop is blocked.
             self._is_confirming = True
             self._ask_to_confirm()

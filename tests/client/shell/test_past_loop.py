@@ -65,6 +65,16 @@ def test_a_release_leaves_with_the_next_call_whenever_the_future_is_dropped(clie
     check(client)
 
 
+def test_results_that_become_records_leave_the_reading_to_the_caller(client):
+    ask_until_lent(client)
+    before = past_loop(client)._n_waits
+    for n in range(40):
+        assert client.submit(operator.mul, b"x", 2000 + n, pure=False).result(30)[-1:] == b"x"
+    # A busy machine may take the reading back now and then, but not after each result.
+    assert past_loop(client)._n_waits - before > 20
+    check(client)
+
+
 def test_releases_leave_while_a_caller_waits_and_submits_nothing(client, scheduler):
     futures = client.map(inc, range(200), pure=False)
     client.gather(futures)
