@@ -366,30 +366,30 @@ class WorkerServer:
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:
         """See `SessionOwner`. Messages may come on the thread of a slot (`slot_reading`)."""
-        if threading.get_ident() != self._thread_id:
-            self._on_messages_in_slot(connection, messages)
-            return
-        if not MESSAGE_TYPES.issuperset(map(type, messages)):
-            for message in messages:
-                if type(message) not in MESSAGE_TYPES:
-                    self._on_other(connection, message)
-            if connection is not self._connection:
-                return  # one of them ended the session
-            messages = [message for message in messages if type(message) in MESSAGE_TYPES]
-        if messages:
-            self._handle(SchedulerSent(messages))
-            reading = self.executor.slot_reading
-            if reading is not None and not reading.is_lent:
-                reading.on_messages()
-
-    def _on_messages_in_slot(self, connection: Connection, messages: list[Message]) -> None:
+        in_slot = threading.get_ident() != self._thread_id
         if not MESSAGE_TYPES.issuperset(map(type, messages)):
             others = [message for message in messages if type(message) not in MESSAGE_TYPES]
-            self._loop.call_soon_threadsafe(self._on_others, connection, others)
             messages = [message for message in messages if type(message) in MESSAGE_TYPES]
-        with self._session_lock:
-            if messages and connection is self._connection:
-                self.executor.handle(SchedulerSent(messages))
+            if in_slot:
+                self._loop.call_soon_threadsafe(self._on_others, connection, others)
+            else:
+                for message in others:
+                    self._on_other(connection, message)
+                if connection is not self._connection:
+                    return  # one of them ended the session
+        if not messages:
+            return
+        executor = self._executor
+        assert executor is not None
+        if in_slot:
+            with self._session_lock:
+                if connection is self._connection:
+                    executor.handle(SchedulerSent(messages))
+            return
+        executor.handle(SchedulerSent(messages))
+        reading = executor.slot_reading
+        if reading is not None and not reading.is_lent:
+            reading.on_messages()
 
     def _on_others(self, connection: Connection, messages: list[Message]) -> None:
         if connection is self._connection:

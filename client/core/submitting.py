@@ -133,19 +133,21 @@ def submit_columns(core: ClientState, tasks: TaskColumns, states: list[FutureSta
 
 def close_submissions(core: ClientState) -> None:
     """Send the open message, if there is one, so that the next message comes after it."""
-    if core.open is not None:
-        core.to_scheduler.append(core.open)
-        discard_submissions(core)
+    message = core.open
+    if message is not None:
+        core.open = core.open_option = None
+        core.open_place = core.open_nbytes = 0
+        core.open_functions.clear()
+        if core.open_options:
+            core.open_options.clear()
+        core.to_scheduler.append(message)
 
 
 def discard_submissions(core: ClientState) -> None:
     """Drop the open message."""
-    core.open = None
-    core.open_option = None
-    core.open_options = {}
-    core.open_place = 0
-    core.open_functions = {}
-    core.open_nbytes = 0
+    if core.open is not None:
+        close_submissions(core)
+        core.to_scheduler.pop()
 
 
 def _new_message(options: SubmitOptions) -> SubmitTasks:

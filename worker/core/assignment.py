@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     """File each task as ready or waiting; a new attempt takes the old one's place (a hot lane)."""
     _check(message)
-    functions = [
-        function_of(state, id, blob)
-        for id, blob in zip(message.functions, message.function_blobs, strict=True)
-    ]
+    functions = []
+    for id, blob in zip(message.functions, message.function_blobs, strict=True):
+        functions.append(function_of(state, id, blob))
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
     push, now = state.ready.push, state.now

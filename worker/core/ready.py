@@ -33,11 +33,8 @@ class ReadyLane:
         self.heap: list[tuple[int, int, WorkerTask]] = []
 
     def push(self, task: WorkerTask) -> None:
-        """Put a task into the run if it keeps the order, else into the heap."""
+        """Put a task into the run, which has some, if it keeps the order, else into the heap."""
         run = self.run
-        if not run:
-            run.append(task)
-            return
         last = run[-1]
         priority = task.priority
         if priority > last.priority or (priority == last.priority and task.attempt > last.attempt):
@@ -87,7 +84,10 @@ class ReadyTasks:
             lane = ReadyLane()
             self.rotation.enrol(level, task.client, lane)
         lane.n += 1
-        lane.push(task)
+        if lane.run:
+            lane.push(task)
+        else:
+            lane.run.append(task)
 
     def turn(self) -> int:
         """Give the next client its turn; return how many tasks it has. Needs `n > 0`."""
@@ -131,7 +131,7 @@ class ReadyTasks:
         """Remove the litter: no task is ready."""
         self._lane = None
         lane = self.rotation.drop_lanes()
-        if lane is not None:
+        if lane is not None and (lane.run or lane.heap):
             lane.run.clear()
             lane.heap.clear()
 
