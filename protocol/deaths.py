@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from .wording import placed_again
+
 #: Seconds until a cause is reported again: at first, and at most.
 FIRST_PAUSE_S: Final = 5.0
 MOST_PAUSE_S: Final = 60.0
@@ -160,7 +162,5 @@ class DeathLog:
             f"in {now - cause.since:.0f} s ({reason}): {cause.names}"
         )
         if cause.n_tasks or cause.n_results:
-            text += (
-                f"; {cause.n_tasks} tasks are placed again, {cause.n_results} results were there"
-            )
+            text += f"; {placed_again(cause.n_tasks, cause.n_results)}"
         return with_advice(text, reason)

@@ -55,6 +55,7 @@ from ..protocol.wire.messages import (
     WorkerStatus,
 )
 from ..protocol.wire.session import GiveUp, Outage, Policy, Session
+from ..protocol.wording import counted
 from .answering import Answering
 from .config import WorkerConfig
 from .context import WorkerContext
@@ -410,12 +411,11 @@ class WorkerServer:
             had_nothing = message.n_kept == message.n_adopted == message.n_dropped == 0
             logger.log(
                 logging.DEBUG if had_nothing else logging.INFO,
-                "worker %s is back with %d results and %d unfinished tasks; the scheduler does not "
-                "want %d others",
+                "worker %s is back with %s and %s%s",
                 self.name,
-                message.n_kept,
-                message.n_adopted,
-                message.n_dropped,
+                counted(message.n_kept, "result"),
+                counted(message.n_adopted, "unfinished task"),
+                f"; {message.n_dropped} more are not needed" if message.n_dropped else "",
             )
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler requested it")

@@ -69,8 +69,8 @@ def on_recovered(core: ClientState, message: Recovered) -> None:
     lost = f", {counted(message.n_lost, 'key')} unknown to all" if message.n_lost else ""
     report_comeback(
         core,
-        f"; workers had kept {counted(message.n_kept, 'result')} and went on with "
-        f"{counted(message.n_adopted, 'task')}{lost}",
+        f"; workers had kept {counted(message.n_kept, 'result')} and "
+        f"{counted(message.n_adopted, 'unfinished task')}{lost}",
     )
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, after_attempts
 from ...protocol.wire.payload import Blob
+from ...protocol.wording import counted
 from . import claims
 from .attempts import note_raised, note_raised_before
 from .away import await_rows, bring_back
@@ -195,8 +196,9 @@ def on_end(state: SchedulerState, ws: WorkerHandle, message: m.InventoryEnd) -> 
     state.counters.attempts_adopted += inventory.n_adopted
     state.log(
         "info",
-        f"worker {ws.name} is back with {inventory.n_kept} results and {inventory.n_adopted} "
-        f"unfinished tasks; {len(absent)} tasks are placed again",
+        f"worker {ws.name} is back with {counted(inventory.n_kept, 'result')} and "
+        f"{counted(inventory.n_adopted, 'unfinished task')}; {counted(len(absent), 'other task')} "
+        f"{'is' if len(absent) == 1 else 'are'} placed again",
     )
 
 

@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.deaths import with_advice
+from ...protocol.wording import placed_again
 from .peers import WorkerHandle
 
 if TYPE_CHECKING:
@@ -95,10 +96,7 @@ def _report_deaths(state: SchedulerState) -> None:
 
 def _report(state: SchedulerState, loss: Loss, reason: str) -> None:
     why = reason or "connection closed"
-    text = (
-        f"worker {loss.name} is lost ({why}): {loss.n_tasks} tasks are placed again, "
-        f"{loss.n_results} results were there"
-    )
+    text = f"worker {loss.name} is lost ({why}): {placed_again(loss.n_tasks, loss.n_results)}"
     if reason or loss.n_tasks or loss.n_results:
         n_tasks, n_results = loss.n_tasks, loss.n_results
         _log_death(state, text, loss.name, why, n_tasks=n_tasks, n_results=n_results)

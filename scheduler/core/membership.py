@@ -13,7 +13,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
-from ...protocol.wording import counted
+from ...protocol.wording import counted, placed_again
 from . import barrier, claims, phases
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
@@ -357,8 +357,8 @@ def _remove_worker(
         state.counters.workers_left += 1
         state.log(
             "info",
-            f"worker {ws.name} has left ({left_because}): {len(ws.processing)} tasks are placed "
-            f"again, {len(ws.has_what)} results were there",
+            f"worker {ws.name} has left ({left_because}): "
+            f"{placed_again(len(ws.processing), len(ws.has_what))}",
         )
     else:
         state.counters.workers_lost += 1

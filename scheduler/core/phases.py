@@ -120,7 +120,8 @@ def _end(state: SchedulerState) -> None:
         "info",
         f"recovered epoch {state.epoch}: {counted(n_workers, 'worker')}, "
         f"{counted(n_clients, 'client')}, {counted(n_tasks, 'task')}, "
-        f"{counters.results_kept} results kept, {counters.attempts_adopted} running adopted, "
+        f"{counted(counters.results_kept, 'result')} kept, "
+        f"{counted(counters.attempts_adopted, 'unfinished task')} adopted, "
         f"{n_lost} lost, {took_s:.1f} s",
     )
     recovered = m.Recovered(

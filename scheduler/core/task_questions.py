@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.wording import counted
 from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
 from .attempts import attempt_ends
 from .barrier import waits_for
@@ -178,15 +179,28 @@ def _why(state: SchedulerState, task: SchedulerTask) -> str:
     if kind == NO_WORKER:
         return explain_unrunnable(state, task.group.task_class)
     if kind == PROCESSING:
-        assert task.worker is not None
-        n = len(task.worker.processing)
-        return f"one of {n} tasks that were given to worker {task.worker.name}"
+        return _why_processing(task)
     if kind == MEMORY:
         return "it has finished"
     if kind == ERRED:
         return _why_erred(task)
     assert kind == RELEASED
     return "nobody needs its result now; it is kept to compute it again for tasks that depend on it"
+
+
+def _why_processing(task: SchedulerTask) -> str:
+    """Return what is known of an assigned task: workers report ends, not starts."""
+    ws = task.worker
+    assert ws is not None
+    missing = [one.key for one in task.dependencies if one.state != MEMORY]
+    if missing:
+        return f"it waits at worker {ws.name} for task {missing[0]}, which is there, too"
+    threads = counted(ws.nthreads, "thread")
+    if ws.n_busy <= ws.nthreads:
+        tasks = counted(ws.n_busy, "task")
+        return f"worker {ws.name} runs it, or fetches its inputs: it has {threads} for {tasks}"
+    others = counted(ws.n_busy - 1, "other task")
+    return f"worker {ws.name} has {threads} for it and {others}; it runs, or waits for a thread"
 
 
 def _why_queued(task: SchedulerTask) -> str:

@@ -161,7 +161,7 @@ class SupervisorLink:
         """See `SessionOwner`."""
         if outage.error is not None:
             seconds = self._loop.time() - outage.since
-            _log.log(self._level, "the scheduler is back after %.0f s", seconds)
+            _log.info("the scheduler is back after %.1f s", seconds)
         if not self.opened.done():
             self.opened.set_result(None)
 

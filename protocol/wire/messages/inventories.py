@@ -104,5 +104,5 @@ class Recovered(Message):
     n_clients: Number
     n_tasks: Number
     n_kept: Number  #: results that workers had kept
-    n_adopted: Number  #: attempts that went on meanwhile
+    n_adopted: Number  #: unfinished attempts that workers had kept, running or not
     n_lost: Number  #: keys that clients wanted and that no peer knew

@@ -384,7 +384,7 @@ def test_a_new_scheduler_is_reported_with_what_it_found(bench):
     _, (warning,) = bench.hear(Recovered(n_lost=0, **counts))
     assert warning.text == (
         "the scheduler is back after 12 s, and has been started again: 1 result kept here, 1 task "
-        "submitted again; workers had kept 5 results and went on with 1 task"
+        "submitted again; workers had kept 5 results and 1 unfinished task"
     )
 
 

@@ -272,6 +272,19 @@ def test_a_worker_that_sends_no_inventory_is_given_up(board):
     assert not board.state.workers
 
 
+def test_the_line_about_a_worker_that_is_back_counts_what_it_has(board):
+    client, worker = board.client(), board.worker(nthreads=3)
+    board.send(client, graph("a", "b", "c"))
+    attempts = {key: board.attempt(key) for key in "abc"}
+    board.close(worker)
+    held, running = {"a": attempts["a"]}, {"b": attempts["b"]}
+    board.come_back(nthreads=3, held=held, running=running)
+    (line,) = [line for line in lines(board) if "is back" in line]
+    assert line == (
+        "worker w is back with 1 result and 1 unfinished task; 1 other task is placed again"
+    )
+
+
 # -- a new scheduler ------------------------------------------------------------------------------
 def test_nothing_is_assigned_before_the_barrier(new):
     client = new.client(last_epoch=BEFORE)
@@ -307,7 +320,8 @@ def test_the_barrier_comes_when_all_expected_members_are_back():
     assert board.state.recovery is None
     (text,) = [line for line in lines(board) if line.startswith("recovered")]
     assert text == (
-        "recovered epoch 7: 1 worker, 1 client, 0 tasks, 0 results kept, 0 running adopted, "
+        "recovered epoch 7: 1 worker, 1 client, 0 tasks, 0 results kept, "
+        "0 unfinished tasks adopted, "
         "0 lost, 0.5 s"
     )
     (recovered,) = [x for x in board.out[client] if isinstance(x, m.Recovered)]

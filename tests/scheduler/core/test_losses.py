@@ -60,7 +60,7 @@ def test_the_end_of_a_connection_and_the_reason_are_one_line_in_either_order(log
         end()
     log.tick(REASON_WAIT_S)
     assert log.warnings() == [
-        "worker w is lost (memory limit: 0.2 of 0.1 GB): 1 tasks are placed again, 0 results were "
+        "worker w is lost (memory limit: 0.2 of 0.1 GB): 1 task is placed again, 0 results were "
         "there" + ADVICE
     ]
 
@@ -72,7 +72,7 @@ def test_a_loss_that_no_supervisor_explains_is_logged_soon(log):
     log.tick(REASON_WAIT_S / 2)
     assert log.warnings() == []
     log.tick(REASON_WAIT_S / 2)
-    text = "worker w is lost (connection closed): 1 tasks are placed again, 0 results were there"
+    text = "worker w is lost (connection closed): 1 task is placed again, 0 results were there"
     assert log.warnings() == [text]
 
 

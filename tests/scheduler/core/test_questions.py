@@ -347,3 +347,24 @@ def test_tasks_of_a_scheduler_that_is_recovering_say_so():
         "the scheduler assigns nothing yet, it is recovering: 0 of 1 worker and 0 of 0 clients are "
         "back"
     )
+
+
+def test_an_assigned_task_shows_whether_its_worker_has_a_thread_for_it(board):
+    client, viewer, worker = board.client(), board.connect(Role.VIEWER), board.worker("w")
+
+    def why(key):
+        (answer,) = board.send(
+            viewer, m.Ask(request=1, name="tasks", arguments={"keys": [key]})
+        ).values()
+        return answer[0].info["tasks"][0]["why"]
+
+    board.send(client, graph("a -> b"))
+    assert board.where("b") == worker
+    assert why("b") == "it waits at worker w for task a, which is there, too"
+    board.finish(worker, "a", blob=None)
+    text = "worker w runs it, or fetches its inputs: it has 1 thread for 1 task"
+    assert why("b") == text
+    board.send(client, graph("c"))
+    assert board.where("c") == worker
+    text = "worker w has 1 thread for it and 1 other task; it runs, or waits for a thread"
+    assert why("c") == why("b") == text
