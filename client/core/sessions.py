@@ -67,9 +67,12 @@ def on_recovering(core: ClientState, _message: Recovering) -> None:
 def on_recovered(core: ClientState, message: Recovered) -> None:
     """Report to the user what the scheduler has found."""
     lost = f", {counted(message.n_lost, 'key')} unknown to all" if message.n_lost else ""
+    n_others = max(message.n_clients - 1, 0)
+    others = f" and {counted(n_others, 'other client')}" if n_others else ""
     report_comeback(
         core,
-        f"; workers had kept {counted(message.n_kept, 'result')} and "
+        f"; {counted(message.n_workers, 'worker')}{others} joined it, and workers had kept "
+        f"{counted(message.n_kept, 'result')} and "
         f"{counted(message.n_adopted, 'unfinished task')}{lost}",
     )
 

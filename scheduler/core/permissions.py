@@ -79,12 +79,10 @@ def answer_unhandled(state: SchedulerState, peer: int, role: Role, message: Mess
 def deny(state: SchedulerState, peer: int, message: Message, needed: Level) -> None:
     """Answer a message that the peer's token does not permit."""
     state.counters.denied += 1
-    kind = type(message)
     request = getattr(message, "request", 0)
     state.send(
         peer,
         m.Denied(
-            denied_code=kind.code,
             request=request,
             needed=needed.label,
             level=state.levels[peer].label,

@@ -71,7 +71,6 @@ class Refused(Message):
 class Denied(Message):
     """Answer a message that the sender's token does not permit; nothing else is affected."""
 
-    denied_code: Number  #: of the message
     request: Number  #: of the message, 0 if it has none
     needed: Text  #: the role of token that permits it, as `weft token --role` takes it
     level: Text  #: that of the sender's token

@@ -380,11 +380,12 @@ def test_a_new_scheduler_is_reported_with_what_it_found(bench):
     bench.hear(Recovering(reason="it waits"))
     for _ in range(2 * PATIENCE_TICKS):
         bench.sent(ClientTick())
-    counts = {"n_workers": 1, "n_clients": 1, "n_tasks": 9, "n_kept": 5, "n_adopted": 1}
+    counts = {"n_workers": 2, "n_clients": 3, "n_tasks": 9, "n_kept": 5, "n_adopted": 1}
     _, (warning,) = bench.hear(Recovered(n_lost=0, **counts))
     assert warning.text == (
         "the scheduler is back after 12 s, and has been started again: 1 result kept here, 1 task "
-        "submitted again; workers had kept 5 results and 1 unfinished task"
+        "submitted again; 2 workers and 2 other clients joined it, and workers had kept 5 results "
+        "and 1 unfinished task"
     )
 
 

@@ -516,7 +516,7 @@ def test_a_shutdown_is_answered_by_the_end_of_the_connection_or_a_denial(bench):
     first, _ = bench.do(ShutDown(one, "over"), ShutDown(other, "over"))
     assert isinstance(first, ShutdownCluster)
     assert first.reason == "over"
-    denied = Denied(denied_code=first.code, request=first.request, needed="admin", level="client")
+    denied = Denied(request=first.request, needed="admin", level="client")
     _, actions = bench.hear(denied)
     assert actions == [Notify(one, [denied])]
     assert bench.hear(denied) == ([], [])
