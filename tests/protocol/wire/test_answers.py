@@ -53,7 +53,7 @@ def test_the_last_page_within_the_limit_ends_the_answer(monkeypatch):
     [
         (AskFailed(request=1, kind=NO_ANSWER, text="gone"), NoAnswer),
         (AskFailed(request=1, kind=BAD_ARGUMENT, text="wrong"), QuestionFailed),
-        (Denied(denied_code=98, request=1, needed="client", level="view"), NotPermitted),
+        (Denied(request=1, needed="client", level="view"), NotPermitted),
         (Unsupported(unknown_code=98, request=1), UnsupportedRequest),
     ],
 )
