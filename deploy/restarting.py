@@ -32,6 +32,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
+import psutil
+
 from ..protocol.host.exits import describe_exit
 from ..protocol.restart_pauses import RestartPauses
 
@@ -45,15 +47,35 @@ _FINAL: Final = {
     2: "its options or configuration are at fault",
     EXIT_TAKEN_OVER: "another scheduler of this cluster has taken over",
 }
-#: Set by service managers and Kubernetes, which start a process again themselves.
-_MANAGED: Final = ("INVOCATION_ID", "NOTIFY_SOCKET", "KUBERNETES_SERVICE_HOST")
+#: Set by systemd for its services, and inherited by all shells below them.
+_SYSTEMD: Final = ("INVOCATION_ID", "NOTIFY_SOCKET")
 
 
 def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether this process should be the parent of a scheduler: nothing else is."""
-    return (
-        hasattr(os, "fork") and os.getpid() != 1 and not any(environ.get(name) for name in _MANAGED)
-    )
+    return hasattr(os, "fork") and manager(environ, os.getpid(), os.getppid()) == ""
+
+
+def manager(environ: Mapping[str, str], pid: int, parent: int) -> str:
+    """Return what starts a process again that ends, "" if nothing does.
+
+    The variables alone do not tell: the terminals of a desktop, or of a notebook server in a
+    container, have inherited them.
+    """
+    if pid == 1 or (environ.get("KUBERNETES_SERVICE_HOST") and parent <= 1):
+        return "the container's runtime"  # with an init process or a pod's own as the parent
+    if not any(environ.get(name) for name in _SYSTEMD):
+        return ""
+    service = environ.get("SYSTEMD_EXEC_PID")  # from systemd 248 on
+    is_service = service == str(pid) if service else parent == 1 or _name(parent) == "systemd"
+    return "systemd" if is_service else ""
+
+
+def _name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return ""
 
 
 class Lifeline:
@@ -99,7 +121,6 @@ class _Parent:
         self._report: dict[str, Any] | None = None
         #: SIGTERM or SIGINT came.
         self._is_stopping = False
-        self._n_children = 0
 
     def run(self) -> Lifeline:
         # Signals wake `select` by a byte in a pipe; their handlers do nothing.
@@ -128,7 +149,6 @@ class _Parent:
         signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
         self._started = time.monotonic()
         self._pid = os.fork()
-        self._n_children += 1
         if self._pid:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, self._numbers)
             theirs.close()

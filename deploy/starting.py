@@ -110,7 +110,8 @@ class SchedulerStart:
         lifeline: to the parent process; None = there is none, and nothing is started again.
         on_ready: called when the scheduler is ready, except after a death, with the server and
             the URL of its pages.
-        on_taken: called with the default port if it is taken and a free one is used.
+        on_taken: called with the default port if it is taken and a free one is used, and with what
+            took it, "" if that is not known.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class SchedulerStart:
         options: SchedulerOptions,
         lifeline: Lifeline | None,
         on_ready: Callable[[SchedulerServer, str], None],
-        on_taken: Callable[[int], None],
+        on_taken: Callable[[int, str], None],
     ) -> None:
         self._options = options
         self._lifeline = lifeline
@@ -128,6 +129,8 @@ class SchedulerStart:
         self._directory: StateDirectory | None = None
         self._is_temporary = False
         self._is_ready = False
+        #: The error about a scheduler of this user that has the default state directory.
+        self._in_use = ""
 
     def run(self) -> None:
         """Run the scheduler until its end.
@@ -180,7 +183,8 @@ class SchedulerStart:
         path = state_home() / name
         try:
             self._directory = StateDirectory(path)
-        except DirectoryInUse:
+        except DirectoryInUse as error:
+            self._in_use = error.holder
             # A second scheduler without options is a cluster of its own, at a free port.
             if options.port is not None or options.name is not None:
                 raise
@@ -263,6 +267,7 @@ class SchedulerStart:
         if directory is not None and directory.identity is not None and not options.port:
             restored = directory.identity.port
         port = options.port or restored or (DEFAULT_PORT if options.port is None else 0)
+        self._warn_of_another_port(port)
         try:
             self._run_at(port)
             return
@@ -281,13 +286,24 @@ class SchedulerStart:
                 f"port {port} of {options.host} is taken by another program; choose one with "
                 "--port, or --port 0 for any free one"
             )
-        self._on_taken(port)
+        self._on_taken(port, self._in_use)
         is_named = options.state_directory is not None or options.name is not None
         if directory is not None and not self._is_temporary and not is_named:
             # It has the name of a port that this scheduler does not have.
             directory.discard()
             self._use_temporary()
         self._run_at(0)
+
+    def _warn_of_another_port(self, port: int) -> None:
+        identity = None if self._directory is None else self._directory.identity
+        if identity is not None and identity.port and port and port != identity.port:
+            _log.warning(
+                "the cluster in %s was at port %d before: its workers and clients find the "
+                "scheduler at port %d only by its connection file",
+                self._path,
+                identity.port,
+                port,
+            )
 
     def _run_at(self, port: int) -> None:
         options, directory, previous = self._options, self._directory, self._previous

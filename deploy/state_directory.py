@@ -57,7 +57,14 @@ class DirectoryInUse(ConfigError):
     """Another running scheduler uses the state directory.
 
     Stop that scheduler, or give this one a state directory of its own.
+
+    Attributes:
+        holder: the scheduler, for example "process 123 on myhost"; "" if it is not known.
     """
+
+    def __init__(self, text: str, holder: str = "") -> None:
+        super().__init__(text)
+        self.holder = holder
 
 
 class DirectoryUnusable(ConfigError):
@@ -341,10 +348,11 @@ def _lock(path: Path) -> int:
     except BlockingIOError:
         holder = os.pread(fd, 200, 0).decode(errors="replace").split()
         os.close(fd)
-        who = f", process {holder[0]} on {holder[1]}" if len(holder) == 2 else ""
+        who = f"process {holder[0]} on {holder[1]}" if len(holder) == 2 else ""
         raise DirectoryInUse(
-            f"the state directory {path} is in use by another running scheduler{who}; stop that "
-            "one, or give another --state-dir"
+            f"the state directory {path} is in use by another running scheduler"
+            f"{who and ', ' + who}; stop that one, or give another --state-dir",
+            who,
         ) from None
     except OSError as error:
         os.close(fd)

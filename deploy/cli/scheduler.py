@@ -156,8 +156,10 @@ def scheduler(
         path = str(options.path_of_file(server))
         _say_how_to_connect(server.addresses[0], path, connection_file is None, url)
 
-    def on_taken(taken: int) -> None:
-        click.echo(f"port {taken} is taken, using a free one", err=True)
+    def on_taken(taken: int, holder: str) -> None:
+        by = f" by another scheduler of yours, {holder}" if holder else ""
+        text = f"port {taken} is taken{by}; this is a cluster of its own, at a free port"
+        click.echo(text, err=True)
 
     # All is imported, so that the next scheduler listens at once; nothing is opened yet.
     is_watched = not no_restart and restarting.is_wanted()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ...protocol.errors import ConfigError, ConnectTimeout
+from ...protocol.errors import (
+    ConfigError,
+    ConnectTimeout,
+    NotAdmitted,
+    WrongCluster,
+    WrongRole,
+    WrongToken,
+    WrongVersion,
+)
 from .group import fail, log_option, scheduler_options, start_log, weft
 from .hints import Command, NThreads, Time
 
@@ -124,8 +132,8 @@ def worker(
 
     Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 69 = no
     scheduler was found or answered within --connect-timeout, or came back within --orphan-lease,
-    77 = the scheduler refuses these workers for good (they run another minor version of Python,
-    for instance).
+    77 = the scheduler refuses these workers for good (their token is of another cluster, or they
+    run another minor version of Python, for instance).
     """
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
@@ -148,7 +156,8 @@ def worker(
         # Code of users runs in workers: they get no token that can do more.
         return found.addresses, found.to_security().lowered(Level.WORKER)
 
-    listen_address = _data_address(host, _wait_for_scheduler(path, address, connect_timeout))
+    scheduler_address = _wait_for_scheduler(path, address, connect_timeout)
+    listen_address = _data_address(host, scheduler_address)
 
     from ...worker.family.supervisor import SupervisorConfig, WorkerSpec
 
@@ -176,7 +185,8 @@ def worker(
             connect_timeout_s=connect_timeout,
             grace_period_s=grace_period,
             orphan_lease_s=orphan_lease,
-        )
+        ),
+        scheduler_address,
     )
 
 
@@ -206,9 +216,9 @@ def _data_address(host: str | None, scheduler: str) -> str:
     return str(Address(parsed.scheme, host, 0))
 
 
-def _run_workers(config: SupervisorConfig) -> NoReturn:
+def _run_workers(config: SupervisorConfig, address: str) -> NoReturn:
     """Run the family of workers until its end, and end this process with its exit code."""
-    from ...worker.family.exits import EXIT_NO_SCHEDULER
+    from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
     from ..workers import run_daemon
 
     spawner = os.getpid()
@@ -216,6 +226,8 @@ def _run_workers(config: SupervisorConfig) -> NoReturn:
         code = run_daemon(config)
     except ConnectTimeout as error:
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
+    except (WrongToken, WrongVersion, WrongCluster, WrongRole, NotAdmitted) as error:
+        fail(f"weft worker: refused by {address}: {error.text}", EXIT_REFUSED)
     finally:
         # In the spawner, which is the last to leave, even if the supervisor was killed.
         if os.getpid() == spawner:

@@ -5,6 +5,7 @@ The codes are those of sysexits.h, which user code rarely uses.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,14 @@ EXIT_CRASHED: Final = 70
 EXIT_REFUSED: Final = 77
 #: The worker's configuration is at fault (EX_CONFIG); `weft worker` ends with 2 then.
 EXIT_CONFIG: Final = 78
+#: Suffix of the file to which a worker's interpreter writes its stack when a signal like SIGSEGV
+#: ends it; beside the record of started attempts.
+FAULT_SUFFIX: Final = ".fault"
+#: Frames that are shown of that stack.
+_N_FRAMES: Final = 3
+_FRAME: Final = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<name>.+)$', re.M)
+#: Frames of weft's own code, which called the task.
+_OWN_FOLDER: Final = str(Path(__file__).resolve().parent.parent) + "/"
 
 
 def note_refusal(record: Path | None, reason: str) -> None:
@@ -39,6 +48,30 @@ def read_crash(record: Path) -> str:
     return _read(record, ".crashed")
 
 
+def note_signal(record: Path | None, name: str) -> None:
+    """Write which signal ended the worker in order, as `note_refusal` does."""
+    _note(record, ".signal", name)
+
+
+def read_signal(record: Path) -> str:
+    """Return the signal that ended a worker in order, "" if none did; remove the note."""
+    return _read(record, ".signal")
+
+
+def read_fault(record: Path) -> str:
+    """Return where a task was when a signal ended the interpreter; remove the note.
+
+    Returns:
+        For example "in string_at (__init__.py:519), from f (script.py:3)"; "" if nothing is known.
+    """
+    frames = []
+    for frame in _FRAME.finditer(_read(record, FAULT_SUFFIX)):
+        if frame["file"].startswith(_OWN_FOLDER):
+            break
+        frames.append(f"{frame['name']} ({Path(frame['file']).name}:{frame['line']})")
+    return f"in {', from '.join(frames[:_N_FRAMES])}" if frames else ""
+
+
 def _note(record: Path | None, suffix: str, reason: str) -> None:
     if record is not None:
         record.with_suffix(suffix).write_text(reason, "utf-8", "backslashreplace")
@@ -47,7 +80,7 @@ def _note(record: Path | None, suffix: str, reason: str) -> None:
 def _read(record: Path, suffix: str) -> str:
     note = record.with_suffix(suffix)
     try:
-        reason = note.read_text(encoding="utf-8")
+        reason = note.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
     note.unlink()

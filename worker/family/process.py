@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -26,7 +26,14 @@ from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
 from .collecting import collect_at_rest, hold_back
-from .exits import EXIT_CRASHED, EXIT_REFUSED, note_crash, note_refusal
+from .exits import (
+    EXIT_CRASHED,
+    EXIT_REFUSED,
+    FAULT_SUFFIX,
+    note_crash,
+    note_refusal,
+    note_signal,
+)
 from .forking import give_children_default_signals
 from .shadowing import describe_hiding
 
@@ -59,7 +66,7 @@ def main(config: WorkerConfig) -> None:
     loop = new_event_loop()
     try:
         asyncio.set_event_loop(loop)
-        with _stack_on_demand(config.started_path):
+        with _stack_on_demand(config.started_path), _stack_at_end(config.started_path):
             loop.run_until_complete(_main(config))
     finally:
         asyncio.set_event_loop(None)
@@ -74,8 +81,13 @@ async def _main(config: WorkerConfig) -> None:
     worker = WorkerServer(config, crash)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(functools.partial(_on_loop_error, crash))
-    loop.add_signal_handler(signal.SIGTERM, worker.leave, "signal SIGTERM")
-    loop.add_signal_handler(signal.SIGINT, worker.stop, "signal SIGINT")
+
+    def on_signal(name: str, end: Callable[[str], object]) -> None:
+        note_signal(config.started_path, name)
+        end(f"signal {name}")
+
+    loop.add_signal_handler(signal.SIGTERM, on_signal, "SIGTERM", worker.leave)
+    loop.add_signal_handler(signal.SIGINT, on_signal, "SIGINT", worker.stop)
     give_children_default_signals(_STOP_SIGNALS)
     collecting = loop.create_task(collect_at_rest())
     try:
@@ -97,6 +109,20 @@ def _stack_on_demand(record: Path | None) -> Iterator[None]:
             yield
         finally:
             faulthandler.unregister(STACK_SIGNAL)
+
+
+@contextlib.contextmanager
+def _stack_at_end(record: Path | None) -> Iterator[None]:
+    """Let the interpreter write its stack for the supervisor if SIGSEGV or the like ends it."""
+    if record is None:
+        yield
+        return
+    with open(record.with_suffix(FAULT_SUFFIX), "w") as file:
+        faulthandler.enable(file, all_threads=False)
+        try:
+            yield
+        finally:
+            faulthandler.disable()
 
 
 def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -33,6 +33,8 @@ class WorkerExit:
         verdict: the reason why the supervisor killed it; "" if it did not.
         crash: the reason why weft's own code failed in it; "" if it did not.
         refusal: the reason why the scheduler refused it, as far as known.
+        fault: where its interpreter was when a signal like SIGSEGV ended it, as far as known.
+        signal: the signal after which it left in order, although its program still needs it.
     """
 
     code: int
@@ -42,6 +44,8 @@ class WorkerExit:
     verdict: str = ""
     crash: str = ""
     refusal: str = ""
+    fault: str = ""
+    signal: str = ""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,7 @@ def judge(ended: WorkerExit, backoff: RestartPauses) -> Outcome:
     """Return the consequence of the end of a worker; `backoff` is of its place in the family."""
     code = ended.code
     if not ended.running:  # else the code may come from a task
-        if code == 0:
+        if code == 0 and not ended.signal:
             return Retire()
         if code == EXIT_CONFIG:
             return StopFamily("cannot run with its configuration", _EXIT_USAGE)
@@ -82,7 +86,13 @@ def judge(ended: WorkerExit, backoff: RestartPauses) -> Outcome:
             refusal = ended.refusal or "the scheduler refused it"
             return StopFamily("was refused", EXIT_REFUSED, refusal)
     killer = ", by another process or the kernel's out-of-memory killer" if code == -9 else ""
-    reason = ended.verdict or ended.crash or describe_exit(code) + killer
+    if code == 0 and ended.signal:
+        end = f"it got {ended.signal}, from a task or another process"
+    elif code < 0 and ended.fault:
+        end = f"{describe_exit(code)} {ended.fault}"
+    else:
+        end = describe_exit(code) + killer
+    reason = ended.verdict or ended.crash or end
     by_task = bool(ended.running or ended.served)
     return Restart(reason, backoff.died(ended.lived_s, by_task=by_task))
 

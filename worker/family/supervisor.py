@@ -51,7 +51,7 @@ from ...protocol.wire.session import GiveUp
 from ..config import socket_path
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_served, read_started
-from .exits import EXIT_NO_SCHEDULER, read_crash, read_refusal
+from .exits import EXIT_NO_SCHEDULER, read_crash, read_fault, read_refusal, read_signal
 from .restarts import (
     Ending,
     Outcome,
@@ -353,6 +353,9 @@ class Supervisor:
             verdict=slot.verdict,
             crash=read_crash(slot.record),
             refusal=read_refusal(slot.record),
+            fault=read_fault(slot.record),
+            # Without a program whose workers they are, a signal to one is the user's wish.
+            signal=read_signal(slot.record) if self.config.embedded else "",
         )
         slot.record.unlink(missing_ok=True)
         slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)

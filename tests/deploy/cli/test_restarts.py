@@ -15,6 +15,7 @@ import pytest
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
+from weft.deploy import restarting
 from weft.protocol.errors import WeftError
 from weft.protocol.trust.connection_file import ConnectionFile
 
@@ -257,14 +258,54 @@ def test_a_token_in_a_file_is_not_copied_into_the_state_directory(tmp_path):
         assert ConnectionFile.read(file_of(started)).cluster_id == first.cluster_id
 
 
-@pytest.mark.parametrize(
-    "managed",
-    [{"INVOCATION_ID": "x"}, {"NOTIFY_SOCKET": "/x"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}],
-)
-def test_under_a_manager_nothing_is_started_again(tmp_path, managed):
-    with scheduler(folder=tmp_path, **managed) as started:
+def test_under_a_manager_nothing_is_started_again(tmp_path):
+    # As systemd does: the variables are those of the process that it starts.
+    code = (
+        "import os, sys; os.environ['SYSTEMD_EXEC_PID'] = str(os.getpid()); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'weft', *sys.argv[1:]])"
+    )
+    arguments = ("scheduler", "--port", "0", "--no-dashboard")
+    with daemon(*arguments, folder=tmp_path, code=code, INVOCATION_ID="x") as started:
+        started.wait_for("connect ")
         assert real_pid(started) == started.process.pid
         assert len(started.family()) == 1
+
+
+SERVICE = {"INVOCATION_ID": "x"}
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "pid", "parent", "manager"),
+    [
+        ({}, 50, 40, ""),
+        ({}, 1, 0, "the container's runtime"),
+        (POD, 50, 1, "the container's runtime"),
+        (POD, 50, 0, "the container's runtime"),
+        (POD, 50, 40, ""),  # a terminal of a notebook server in the pod
+        (SERVICE | {"SYSTEMD_EXEC_PID": "50"}, 50, 40, "systemd"),
+        (SERVICE | {"SYSTEMD_EXEC_PID": "7"}, 50, 1, ""),  # a terminal of a desktop
+        (SERVICE, 50, 1, "systemd"),  # an older systemd
+        ({"NOTIFY_SOCKET": "/x"}, 50, 1, "systemd"),
+        (SERVICE, 50, os.getpid(), ""),
+        (SERVICE, 50, 2**22 + 1, ""),  # its parent has ended
+    ],
+)
+def test_only_what_starts_this_process_again_is_a_manager(environ, pid, parent, manager):
+    assert restarting.manager(environ, pid, parent) == manager
+
+
+def test_another_port_than_that_of_the_state_directory_is_a_warning(tmp_path):
+    state = str(tmp_path / "state")
+    options = ("scheduler", "--no-dashboard", "--state-dir", state)
+    with daemon(*options, "--port", "0", folder=tmp_path) as started:
+        started.wait_for("connect ")
+        old = address_of(started).rpartition(":")[2]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with daemon(*options, "--port", str(port), folder=tmp_path) as started:
+        started.wait_for("connect ")
+        assert f"was at port {old} before: its workers and clients find" in started.err
 
 
 def test_orders_to_stop_reach_the_scheduler_and_end_a_pause(tmp_path):

@@ -36,6 +36,11 @@ def test_deaths_of_tasks_and_of_served_results_do_not_delay_the_next_start(kind)
     assert judged(-9, lived_s=61.0, backoff=backoff).pause_s == 0.0
 
 
+def test_a_worker_that_left_because_of_a_signal_to_it_alone_is_started_again():
+    reason = "it got SIGTERM, from a task or another process"
+    assert judged(0, signal="SIGTERM") == Restart(reason, 0.0)
+
+
 def test_a_worker_that_ends_with_0_and_runs_nothing_was_asked_to():
     assert judged(0) == Retire()
     assert judged(0, served=[1]) == Retire()
@@ -62,6 +67,8 @@ def test_an_exit_that_the_next_worker_would_repeat_stops_the_family(code, refusa
         (3, {}, "exit code 3"),
         (-6, {}, "killed by SIGABRT"),
         (-9, {}, "killed by SIGKILL, by another process or the kernel's out-of-memory killer"),
+        (-11, {"fault": "in f (a.py:3)"}, "killed by SIGSEGV in f (a.py:3)"),
+        (3, {"fault": "in f (a.py:3)"}, "exit code 3"),
         (-9, {"verdict": "memory limit"}, "memory limit"),
         (EXIT_CRASHED, {"crash": "weft failed"}, "weft failed"),
         (-9, {"verdict": "memory limit", "crash": "weft failed"}, "memory limit"),

@@ -260,6 +260,32 @@ def test_a_task_that_kills_its_workers_is_given_up_with_the_reason(client, poiso
     assert client.submit(abs, -1).result(timeout=60) == 1
 
 
+def crash_in_c():
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+@pytest.mark.slow
+def test_a_crash_in_c_is_reported_with_the_line_that_called_it(client):
+    with pytest.raises(weft.WorkerDied) as caught:
+        client.submit(crash_in_c).result(timeout=60)
+    assert "killed by SIGSEGV in string_at (__init__.py:" in str(caught.value)
+    line = crash_in_c.__code__.co_firstlineno + 3
+    assert f", from crash_in_c (test_supervisor.py:{line})" in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_a_task_sends_a_signal_is_replaced(number, wait_until):
+    with LocalCluster(n_workers=1, silence_logs=50) as cluster, cluster.get_client() as client:
+        for _ in range(2):
+            (worker,) = client.nthreads()
+            client.submit(lambda: os.kill(os.getpid(), number), pure=False).exception(timeout=60)
+            wait_until(lambda gone=worker: gone not in client.nthreads())
+            assert client.submit(abs, -1, pure=False).result(timeout=60) == 1
+
+
 @pytest.mark.slow
 def test_a_worker_above_its_memory_limit_is_killed_and_reported():
     def gorge():
@@ -305,17 +331,6 @@ def test_no_process_outlives_the_family(victim, is_busy, wait_until):
                 client.cancel(busy)
 
 
-@pytest.mark.slow
-def test_a_worker_that_ends_on_request_is_not_started_again(cluster, client, wait_until):
-    _, _, workers = processes_of(cluster)
-    workers[0].terminate()  # what the supervisor itself sends, and what ends in order
-    wait_until(lambda: gone(workers[:1]))
-    wait_until(lambda: cluster.scheduler_info["n_workers"] == 1)
-    assert client.submit(abs, -1).result(timeout=30) == 1
-    assert processes_of(cluster)[2] == workers[1:]
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the other way is the only one")
 @pytest.mark.slow
 def test_without_the_kernel_s_help_workers_notice_the_end_of_a_pipe(tmp_path, wait_until):
     import subprocess
