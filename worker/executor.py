@@ -58,6 +58,10 @@ logger = logging.getLogger("weft.worker")
 #: Finished tasks are reported at the end of a chunk, or when the last report is older than this.
 _REPORT_AFTER_NS = 1_000_000
 
+#: A slot that goes on with another chunk looks into the connection when the last look is older. A
+#: look at each chunk would double the cost of a chain of tiny tasks, whose chunks have one task.
+_LOOK_AFTER_NS = 1_000_000
+
 #: How often the loop looks whether reports have waited for too long, while any wait.
 WATCH_S = 0.005
 
@@ -319,7 +323,7 @@ class Executor:
         note = self._started.note if self._started is not None else None
         report = ChunkDone(slot, [], [], [], [])
         values: list[Any] = []
-        start = reported = clock()
+        start = reported = looked = clock()
         while True:
             try:
                 task = take()
@@ -331,11 +335,13 @@ class Executor:
                     note(slot, 0)
                 if not more:
                     return
-                reading = self.slot_reading
-                if reading is not None and reading.is_lent:
-                    reading.read_between()
                 report, values = ChunkDone(slot, [], [], [], []), []
                 start = reported = clock()
+                if start - looked > _LOOK_AFTER_NS:
+                    reading = self.slot_reading
+                    if reading is not None and reading.is_lent:
+                        reading.read_between()
+                    looked = start = reported = clock()
                 continue
             if note is not None:
                 note(slot, task.attempt)

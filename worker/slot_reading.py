@@ -3,7 +3,7 @@
 While the scheduler sends one task at a time, the loop's thread would wake the slot's for each. So
 after some such tasks the loop *lends* the reading of the connection (`began_alone`): it stops
 reading, and the thread of an idle slot reads, hands the message to the core, and runs the task. A
-slot that goes on with another chunk looks between the two whether something has come.
+slot that goes on with another chunk looks each millisecond whether something has come.
 
 User code must never hold up the messages of the scheduler, so the loop takes the reading back
 (`end`) as soon as tasks wait here, and when no slot has read for 10 to 20 ms, because a task runs
