@@ -45,8 +45,8 @@ def test_a_message_before_registration_ends_the_connection(board):
 
 def test_a_role_may_not_send_messages_of_another_role(board):
     worker = board.worker()
-    board.send(worker, graph("a"))
-    assert board.refused() == ["a worker may not send SubmitTasks"]
+    board.send(worker, m.WorkersAlive(worker_ids=[], rss=[]))
+    assert board.refused() == ["a worker may not send WorkersAlive"]
     assert board.state.workers == {}
 
 
