@@ -49,7 +49,8 @@ def submit_call(
     if kwargs:
         check_keywords(func, kwargs)
     function = encoder.function(func)
-    (blob, dependencies, shared), borrowing = encode(engine, encoder.call, function, args, kwargs)
+    call = encoder.call if pure or key is not None else encoder.call_once
+    (blob, dependencies, shared), borrowing = encode(engine, call, function, args, kwargs)
     if not engine.core.is_linked:
         _admit(engine, blob_nbytes(blob))
     if key is not None:

@@ -87,7 +87,7 @@ class Encoder:
             weakref.WeakValueDictionary()
         )
         self._large = LargeFunctions(self._note_large, _LARGE_FUNCTION)
-        self._shared = SharedArguments()
+        self._shared = SharedArguments(self.number_key)
         #: {name of a function with much data in it: whether the user was warned}
         self._noted: dict[str, bool] = {}
 
@@ -142,8 +142,18 @@ class Encoder:
         """Return a key that no other task has."""
         return f"{name}-{self._key_part}-{next(self._numbers)}"
 
-    def call(
+    def call_once(
         self, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Blob, list[str], Uses | None]:
+        """Do as `call` for a call that is equal to no other: nothing is hashed for its key."""
+        return self.call(function, args, kwargs, is_unique=True)
+
+    def call(
+        self,
+        function: FunctionRecord,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        is_unique: bool = False,
     ) -> tuple[Blob, list[str], Uses | None]:
         """Encode the arguments of one call.
 
@@ -155,7 +165,7 @@ class Encoder:
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
             nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
-                sharing = Sharing(self._shared, function.name)
+                sharing = Sharing(self._shared, function.name, is_unique=is_unique)
                 call = sharing.call(0, args, kwargs, nbytes)
                 if call is not None:
                     blob, dependencies = call
@@ -202,7 +212,9 @@ class Encoder:
             nbytes = sum([blob_nbytes(a) for a in args])
             shared = None
             if nbytes > SHARED_NBYTES:
-                shared, nbytes = self._share(function.name, chunk, kwargs or {}, args, dependencies)
+                is_unique = not (pure or isinstance(keys, list))
+                sharing = Sharing(self._shared, function.name, is_unique=is_unique)
+                shared, nbytes = _share(sharing, chunk, kwargs or {}, args, dependencies)
             if {*map(type, args)} != {bytes}:
                 args = [_detached(a) for a in args]
             if not any(dependencies):
@@ -228,37 +240,36 @@ class Encoder:
             size = min(max(n * MAX_NBYTES // max(nbytes, 1), 1), 4 * size, max_tasks)
             chunk = list(itertools.islice(rows, size))
 
-    def _share(
-        self,
-        name: str,
-        rows: list[tuple[Any, ...]],
-        kwargs: dict[str, Any],
-        args: list[Blob],
-        dependencies: list[list[str]],
-    ) -> tuple[Uses | None, int]:
-        """Take the large arguments out of the calls of a chunk.
 
-        Args:
-            name: of the function.
-            rows: positional arguments of each call.
-            kwargs: keyword arguments of all.
-            args: the encoded calls; changed in place.
-            dependencies: their dependencies; changed in place.
+def _share(
+    sharing: Sharing,
+    rows: list[tuple[Any, ...]],
+    kwargs: dict[str, Any],
+    args: list[Blob],
+    dependencies: list[list[str]],
+) -> tuple[Uses | None, int]:
+    """Take the large arguments out of the calls of a chunk.
 
-        Returns:
-            The tasks to be submitted before, and the number of bytes to be sent.
-        """
-        sharing = Sharing(self._shared, name)
-        is_shared = False
-        for row, blob in enumerate(args):
-            nbytes = blob_nbytes(blob)
-            if nbytes > SHARED_NBYTES:
-                call = sharing.call(row, rows[row], kwargs, nbytes)
-                if call is not None:
-                    args[row], dependencies[row] = call
-                    is_shared = True
-        nbytes = sharing.nbytes + sum([blob_nbytes(a) for a in args])
-        return sharing.uses if is_shared else None, nbytes
+    Args:
+        sharing: of this chunk.
+        rows: positional arguments of each call.
+        kwargs: keyword arguments of all.
+        args: the encoded calls; changed in place.
+        dependencies: their dependencies; changed in place.
+
+    Returns:
+        The tasks to be submitted before, and the number of bytes to be sent.
+    """
+    is_shared = False
+    for row, blob in enumerate(args):
+        nbytes = blob_nbytes(blob)
+        if nbytes > SHARED_NBYTES:
+            call = sharing.call(row, rows[row], kwargs, nbytes)
+            if call is not None:
+                args[row], dependencies[row] = call
+                is_shared = True
+    nbytes = sharing.nbytes + sum([blob_nbytes(a) for a in args])
+    return sharing.uses if is_shared else None, nbytes
 
 
 def _is_large(name: str, rows: list[tuple[Any, ...]], kwargs: dict[str, Any] | None) -> bool:

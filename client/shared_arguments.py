@@ -12,17 +12,21 @@ like any dependency. This module decides when such a task exists:
 - Arguments of calls that are done stay in the memory of workers, up to `IDLE_NBYTES` in all; beyond
   that they are released, the one used longest ago first, and sent again if need be. A `map` over
   many different large arguments therefore uses no more memory than without this module.
-- The client keeps the record as it does for any task that is needed: see `core.recipes`.
+- The client keeps the value as long as it may be needed again: see `core.puts`.
 
 The same content has the same key, in all clients; calls that differ in nothing else are the same
-call. An object that two arguments of a call share would become two objects in a task that gets one
-of them this way. If they share much, the call is sent as it is.
+call. A call with `pure=False` is equal to no other: nothing is hashed for it, unless the same
+object was an argument of such a call before, and is perhaps not changed. The value is copied before
+`submit` returns, unless it cannot change, and goes to a worker without passing the scheduler, see
+`core.puts`. An object that two arguments of a call share would become two objects in a task that
+gets one of them this way. If they share much, the call is sent as it is.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.host.buffers import copy_of
@@ -30,12 +34,12 @@ from ..protocol.values.digests import digest_of
 from ..protocol.values.serialize import (
     dumps,
     dumps_arguments,
-    dumps_function,
     dumps_with_dependencies,
-    function_name,
+    loads,
 )
-from ..protocol.values.shared import PackedArgument, SharedReference, own_memory, shared_argument
+from ..protocol.values.shared import PackedArgument, SharedReference, own_memory
 from ..protocol.wire.framing import FrameLimits
+from ..protocol.wire.messages import PUT_FUNCTION
 from ..protocol.wire.payload import Blob, Buffer, Payload, blob_nbytes
 from .core.events import Watch
 from .core.tasks import FAILED, FunctionRecord, FutureState, SubmitOptions, TaskRecord, Watcher
@@ -53,26 +57,28 @@ _MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
 #: Arguments that are larger by this, each by itself, than together, have too much in common.
 _MAX_COMMON_NBYTES: Final = SHARED_NBYTES // 4
 _MAX_TYPE_CHARS: Final = 40
+#: So many arguments that are not named by their content are noted in any case.
+_MIN_OWNERS: Final = 64
 
 
 class Content:
     """A large argument, pickled and named. Views the memory of the argument."""
 
-    __slots__ = ("_blob", "key", "nbytes")
+    __slots__ = ("_blob", "key", "nbytes", "owner")
 
-    def __init__(self, blob: Blob, type_name: str) -> None:
+    def __init__(self, blob: Blob, key: str, owner: weakref.ref[Any] | None = None) -> None:
         self._blob = blob
         self.nbytes = blob_nbytes(blob)
-        name = type_name[:_MAX_TYPE_CHARS] if type_name.isascii() else "object"
-        #: The same content has the same key in every client.
-        self.key = f"data-{name}-{digest_of(_parts(blob))}"
+        self.key = key
+        #: The argument, if the key says nothing about its content.
+        self.owner = owner
 
     def packed(self) -> Blob:
-        """Return the arguments of the hidden task, which will not change."""
+        """Return the value of the hidden task, which will not change."""
         data, *buffers = _parts(self._blob)
         is_frozen = [memoryview(buffer).readonly for buffer in buffers]
         argument = PackedArgument(data, list(map(_unchanging, buffers)), is_frozen)
-        return own_memory(dumps((argument,)))
+        return own_memory(dumps(argument))
 
 
 def _unchanging(buffer: Buffer) -> Buffer:
@@ -95,22 +101,35 @@ def _parts(blob: Blob) -> list[Any]:
 class SharedArgument:
     """A submitted hidden task. The calls that need it keep this object alive."""
 
-    __slots__ = ("__weakref__", "future", "n_pending", "nbytes", "priority")
+    __slots__ = ("__weakref__", "_digest", "future", "n_pending", "nbytes", "priority", "record")
 
-    def __init__(self, future: Future, nbytes: int, priority: int) -> None:
+    def __init__(self, future: Future, record: TaskRecord, nbytes: int, priority: int) -> None:
+        self._digest = ""
         self.future = future
+        #: It has the value, which the scheduler may ask for as long as a call may run again.
+        self.record = record
         self.nbytes = nbytes
         self.priority = priority
         #: Calls that were watched and not reported yet.
         self.n_pending = 0
 
+    @property
+    def digest(self) -> str:
+        """The hash of the content; "" if that is not kept."""
+        if not self._digest and self.record.args is not None:
+            packed = loads(self.record.args)
+            self._digest = digest_of([packed.data, *packed.buffers])
+        return self._digest
+
 
 class SharedArguments:
     """The hidden tasks of one client. Any thread may call any method."""
 
-    def __init__(self) -> None:
-        #: The record of `shared_argument`; made when it is first needed.
-        self._function: FunctionRecord | None = None
+    def __init__(self, number_key: Callable[[str], str]) -> None:
+        """Make the registry; `number_key` makes keys that no other task has."""
+        self._number_key = number_key
+        #: Stands for the function of all arguments, which have none: see `core.puts`.
+        self._function = FunctionRecord(PUT_FUNCTION, b"", "shared_argument")
         # A finalizer, or the handler of a signal, may submit within a call of ours.
         self._lock = threading.RLock()
         #: {key: argument} in the order of their last use. Each was posted to the engine's queue,
@@ -118,6 +137,33 @@ class SharedArguments:
         self._arguments: weakref.WeakValueDictionary[str, SharedArgument] = (
             weakref.WeakValueDictionary()
         )
+        #: {id: (argument, key)} of those that are not named by their content. Any of them may be
+        #: gone; those of others than `_arguments` are taken out now and then.
+        self._owners: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+    def content_of(self, value: object, blob: Blob, *, is_unique: bool) -> Content:
+        """Name a large argument.
+
+        Args:
+            value: the argument.
+            blob: its pickle.
+            is_unique: its calls are equal to no others, so it need not be named by its content. It
+                is, if it was an argument of such a call before: then it need not be sent again.
+        """
+        name = type(value).__name__
+        name = f"data-{name[:_MAX_TYPE_CHARS] if name.isascii() else 'object'}"
+        try:
+            owner = weakref.ref(value) if is_unique else None
+        except TypeError:
+            owner = None
+        if owner is None:
+            return Content(blob, f"{name}-{digest_of(_parts(blob))}")
+        earlier, key = self._owners.get(id(value), (None, ""))
+        if earlier is not None and earlier() is value:
+            argument = self._usable(key)
+            if argument is not None and argument.digest == digest_of(_parts(blob)):
+                return Content(blob, key, owner)
+        return Content(blob, self._number_key(name), owner)
 
     def knows(self, content: Content) -> bool:
         """Return whether this content need not be sent again."""
@@ -139,28 +185,34 @@ class SharedArguments:
                 argument = self._usable(key)
             if argument is None:
                 argument = self._submit(engine, content, key, priority)
+                if content.owner is not None:
+                    self._note_owner(content.owner, key)
             argument.n_pending += n_calls
             self._arguments.pop(key, None)
             self._arguments[key] = argument
             self._let_go()
         return argument
 
+    def _note_owner(self, owner: weakref.ref[Any], key: str) -> None:
+        if len(self._owners) > 2 * len(self._arguments) + _MIN_OWNERS:
+            self._owners = {n: entry for n, entry in self._owners.items() if self._usable(entry[1])}
+        value = owner()
+        if value is not None:
+            self._owners[id(value)] = (owner, key)
+
     def _usable(self, key: str) -> SharedArgument | None:
         argument = self._arguments.get(key)
         return None if argument is None or argument.future.status in FAILED else argument
 
     def _submit(self, engine: Engine, content: Content, key: str, priority: int) -> SharedArgument:
-        function = self._function
-        if function is None:
-            function_id, blob = dumps_function(shared_argument)
-            function = FunctionRecord(function_id, blob, function_name(shared_argument))
-            self._function = function
         packed = content.packed()
         (state,), replaced = engine.table.attach([key])
         future = Future(engine, state)
         failed = replaced[0] if replaced else None
-        engine.post(TaskRecord(state, function, packed, [], SubmitOptions(priority), None, failed))
-        return SharedArgument(future, content.nbytes, priority)
+        options = SubmitOptions(priority)
+        record = TaskRecord(state, self._function, packed, [], options, None, failed)
+        engine.post(record)
+        return SharedArgument(future, record, content.nbytes, priority)
 
     def done(self, argument: SharedArgument, states: list[FutureState]) -> None:
         """Handle calls that are done or unwanted: the argument is kept as long as they are."""
@@ -250,7 +302,15 @@ class Sharing:
     An object that is an argument of several calls is pickled once.
     """
 
-    def __init__(self, registry: SharedArguments, name: str) -> None:
+    def __init__(self, registry: SharedArguments, name: str, *, is_unique: bool = False) -> None:
+        """Begin with no call.
+
+        Args:
+            registry: of the client.
+            name: of the function.
+            is_unique: the calls are equal to no others.
+        """
+        self._is_unique = is_unique
         self.uses = Uses(registry)
         #: Bytes of the contents that are to be sent.
         self.nbytes = 0
@@ -304,6 +364,6 @@ class Sharing:
         nbytes = blob_nbytes(blob)
         if dependencies or not SHARED_NBYTES < nbytes <= _MAX_NBYTES:
             return nbytes, None
-        content = Content(blob, type(value).__name__)
+        content = self._registry.content_of(value, blob, is_unique=self._is_unique)
         self._seen[id(value)] = (value, nbytes, content)
         return nbytes, content

@@ -14,7 +14,7 @@ from typing import Final
 
 from ..protocol.net.data_line import DataLines
 from ..protocol.trust.security import Security
-from ..protocol.wire.messages import KeysData
+from ..protocol.wire.messages import GetData, KeysData
 from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
 from .store import Store
 
@@ -51,7 +51,7 @@ class Peers:
             self._lines.give_up(action.holder, "the scheduler has lost this worker")
         else:
             self._asked[action.request] = action
-            self._lines.ask(action.holder, action.request, action.keys)
+            self._lines.ask(action.holder, GetData(request=action.request, keys=action.keys))
 
     async def close(self) -> None:
         """Close all lines; the core gets no more events."""

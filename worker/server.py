@@ -47,6 +47,7 @@ from ..protocol.wire.messages import (
     Bye,
     FetchKeys,
     Heartbeat,
+    Put,
     Reconciled,
     RegisterWorker,
     Stop,
@@ -401,9 +402,9 @@ class WorkerServer:
 
     def _on_other(self, connection: Connection, message: Message) -> None:
         """Handle a message that is not for the core."""
-        if isinstance(message, FetchKeys):
+        if isinstance(message, (FetchKeys, Put)):
             assert self._server is not None
-            self._server.serve(connection, message.request, message.keys)
+            self._server.on_relayed(connection, message)
         elif isinstance(message, Ask):
             assert self._answering is not None
             self._answering.on_ask(connection, message)

@@ -36,8 +36,9 @@ from ..protocol.net.connection import Connection, settle_unknown
 from ..protocol.trust.security import Security, generate_certificate
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import GetData, KeysData, Unsupported
+from ..protocol.wire.messages import FetchKeys, GetData, KeysData, Put, Unsupported
 from ..protocol.wire.payload import Blob
+from . import putting
 from .executor import Executor
 from .packing import error_blob, is_large
 from .started import N_SERVING, StartedRecord
@@ -83,7 +84,7 @@ def _request_nbytes(keys: list[str]) -> int:
 
 
 class DataServer:
-    """Answers `GetData`. It is the handler of all connections to the data port."""
+    """Answers `GetData` and `Put`. It is the handler of all connections to the data port."""
 
     def __init__(self, executor: Executor, started: StartedRecord | None = None) -> None:
         """Serve the values of `executor`; note in `started` the attempt whose result is served."""
@@ -106,14 +107,23 @@ class DataServer:
         for message in settle_unknown(connection, messages):
             if isinstance(message, GetData):
                 self.serve(connection, message.request, message.keys)
+            elif isinstance(message, Put):
+                putting.answer(self._executor, connection, message)
             elif not isinstance(message, Unsupported):
                 logger.warning(
-                    "%s sent %s to the data port, which handles only GetData",
+                    "%s sent %s to the data port, which handles only GetData and Put",
                     connection.peer_address,
                     type(message).__name__,
                 )
                 connection.abort()
                 return
+
+    def on_relayed(self, connection: Connection, message: FetchKeys | Put) -> None:
+        """Do for the scheduler what a client could not ask for here."""
+        if isinstance(message, Put):
+            putting.take_values(self._executor, message)
+        else:
+            self.serve(connection, message.request, message.keys)
 
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`: answer requests that had to wait."""

@@ -52,6 +52,10 @@ class Store:
         """Return the number of values."""
         return len(self._values)
 
+    def __contains__(self, attempt: int) -> bool:
+        """Return whether the value of an attempt is here."""
+        return attempt in self._values
+
     def nbytes_of(self, attempt: int) -> int:
         """Return the size of one value; 0 if it is not here."""
         return self._sizes.get(attempt, 0)

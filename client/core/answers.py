@@ -22,6 +22,7 @@ from ...protocol.wire.messages import (
     KeysPending,
     KeysUnknown,
     KeysUnrunnable,
+    PutWanted,
     Recovered,
     Recovering,
     ResultsReady,
@@ -29,6 +30,7 @@ from ...protocol.wire.messages import (
 )
 from .events import AnswersReceived, Warn
 from .fetching import take, turn_from
+from .puts import on_put_wanted
 from .recipes import has_recipe
 from .reconciling import submit_held
 from .sessions import on_recovered, on_recovering
@@ -238,6 +240,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     KeysCancelled: on_keys_cancelled,
     KeysUnknown: on_keys_unknown,
     KeysUnrunnable: on_keys_unrunnable,
+    PutWanted: on_put_wanted,
     KeysData: on_keys_data,
     ClusterChanged: on_cluster_changed,
     Answer: take_answer,

@@ -182,6 +182,14 @@ class ResultsNotFetched:
 
 
 @dataclass(slots=True)
+class PutEnded:
+    """A `PutAt` was done; or it was not, for a reason."""
+
+    request: int
+    reason: str = ""
+
+
+@dataclass(slots=True)
 class Connected:
     """The scheduler sent Welcome: a session begins. Another epoch means another scheduler."""
 
@@ -230,8 +238,8 @@ class ClientTick:
 
 
 Event: TypeAlias = (
-    "Operations | AnswersReceived | ResultsFetched | ResultsNotFetched | Connected | Disconnected"
-    " | RecipesSpilled | Unsendable | GaveUp | ClientClosing | ClientTick"
+    "Operations | AnswersReceived | ResultsFetched | ResultsNotFetched | PutEnded | Connected"
+    " | Disconnected | RecipesSpilled | Unsendable | GaveUp | ClientClosing | ClientTick"
 )
 
 # --- Actions --------------------------------------------------------------------------------------
@@ -255,6 +263,17 @@ class FetchFrom:
 
 
 @dataclass(slots=True)
+class PutAt:
+    """Send a value to the worker at `holder`, as that of `attempt`; answer with `PutEnded`."""
+
+    holder: str
+    request: int
+    key: str
+    attempt: int
+    value: Blob
+
+
+@dataclass(slots=True)
 class SpillRecipes:
     """Write the arguments of these records into a file; answer with `RecipesSpilled`."""
 
@@ -268,4 +287,4 @@ class Warn:
     text: str
 
 
-Action: TypeAlias = "FetchFrom | SpillRecipes | Warn"
+Action: TypeAlias = "FetchFrom | PutAt | SpillRecipes | Warn"

@@ -30,6 +30,7 @@ from .events import (
     WatchCluster,
 )
 from .lineage import release_temporary, supply
+from .puts import inherit_values, keep_value
 from .recipes import SMALL_NBYTES, keep_result
 from .releasing import guard, note_let_go, release, set_barrier
 from .submitting import close_submissions, submit, submit_columns
@@ -168,6 +169,8 @@ def on_task(core: ClientState, task: TaskRecord) -> None:
     if state.phase != NEW and not is_only_wanted(state):
         return  # another future of the same key submitted it
     state.spec = task
+    if not task.function.blob:
+        keep_value(core, state, task)
     if core.end is not None:
         fail(core, state, LOST, core.end)
         return
@@ -259,6 +262,8 @@ def trace(core: ClientState, state: FutureState, keys: list[str]) -> list[Future
         if dependency.failure is not None and dependency.failure[0] != UNREADABLE:
             fail(core, state, dependency.status, dependency.failure)
             return None
+        if dependency.shared is not None:
+            inherit_values(state, dependency)
         lineage.append(dependency)
     return lineage
 
@@ -297,7 +302,6 @@ def on_released(core: ClientState, released: list[FutureState]) -> None:
             del state.spec.state  # no cycle: it may hold a large blob
         # Tasks that read it may keep it, as a part of their recipes.
         state.value = NO_VALUE
-        state.shared = None
         blob = state.blob
         if blob is not None and (blob.__class__ is not bytes or len(blob) >= SMALL_NBYTES):
             keep_result(core, state)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure
-from ...protocol.wire.messages import Ask, AskFailed, Recovered, Recovering, SubmitTasks
+from ...protocol.wire.messages import Ask, AskFailed, Put, Recovered, Recovering, SubmitTasks
 from ...protocol.wire.messages.questions import BAD_ARGUMENT
 from ...protocol.wording import counted
 from .borrowing import settle_all_loans, settle_late_loans
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
 from .operations import go_on_after_loans
+from .puts import forget_session, on_put_unsendable, send_failed
 from .reconciling import ask, look_at_answers, submit_again
 from .releasing import set_barrier
 from .submitting import discard_submissions
@@ -113,6 +114,7 @@ def on_disconnected(core: ClientState, _event: Disconnected, _now: float) -> Non
     discard_submissions(core)
     core.temporary = {}
     requeue_relayed(core)
+    forget_session(core)
     # Nothing that was sent in this session will be answered in the next.
     core.barriers.clear()
     core.let_go = {}
@@ -128,6 +130,8 @@ def on_unsendable(core: ClientState, event: Unsendable, _now: float) -> None:
                 if state.phase != GONE:
                     move(core, state, GONE)
                 fail(core, state, ERROR, ["not-sent", key, event.reason])
+    elif isinstance(event.message, Put):
+        on_put_unsendable(core, event.message, event.reason)
     elif isinstance(event.message, Ask):
         text = f"it could not be sent: {event.reason}"
         failed = AskFailed(request=event.message.request, kind=BAD_ARGUMENT, text=text)
@@ -175,6 +179,8 @@ def on_tick(core: ClientState, _event: ClientTick, now: float) -> None:
             core.check = set_barrier(core)
         if core.fetch_later:
             ask_later_ones(core)
+    if core.puts.failed or core.puts.unreachable:
+        send_failed(core, now)
     look_at_answers(core, now)
     comeback = core.comeback
     if comeback is not None and not comeback.is_recovering:

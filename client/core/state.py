@@ -38,6 +38,7 @@ from .events import (
     GaveUp,
     Notify,
     Operations,
+    PutEnded,
     RecipesSpilled,
     ResultsFetched,
     ResultsNotFetched,
@@ -45,6 +46,7 @@ from .events import (
 )
 from .fetching import FetchUnderWay, give_up_holder, issue, take
 from .operations import on_operations
+from .puts import ClientPuts, on_put_ended
 from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
 from .reconciling import go_on
 from .table import FutureTable
@@ -63,6 +65,8 @@ class ClientState:
         self.table = table
         #: From which tasks are submitted again.
         self.recipes = Recipes(limit_nbytes, constants)
+        #: The values of large arguments.
+        self.puts = ClientPuts()
         #: Actions that must be visible to users' threads before the messages leave.
         self.before: list[Notify] = []
         #: Messages, in order.
@@ -194,6 +198,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any, float], None]]] = {
     AnswersReceived: on_received,
     ResultsFetched: _on_fetched,
     ResultsNotFetched: _on_fetch_failed,
+    PutEnded: on_put_ended,
     RecipesSpilled: on_spilled,
     Connected: sessions.on_connected,
     Disconnected: sessions.on_disconnected,

@@ -69,6 +69,8 @@ def add_row(core: ClientState, task: TaskRecord, key: str, *, is_delivered: bool
     keys.append(key)
     message.function_of.append(place)
     args = task.args
+    if not function.blob:  # the value of a large argument, which is not sent this way
+        args = b""
     message.args.append(args)
     dependencies = task.dependencies
     if dependencies or message.dependencies:

@@ -1,9 +1,10 @@
-"""Fetches large results from the workers that hold them.
+"""Fetches large results from the workers that hold them, and puts large arguments at workers.
 
-Turns the core's `FetchFrom` into `GetData`, and each answer or failure of a line into one
-`ResultsFetched` or `ResultsNotFetched`. The first failure with each worker is logged, because the
-way through the scheduler, which is taken then, is slower and limited in size. At most one such line
-per minute is a warning: where workers die one after the other, each failure is one with a new one.
+Turns the core's `FetchFrom` into `GetData` and `PutAt` into `Put`, and each answer or failure of a
+line into one `ResultsFetched`, `ResultsNotFetched` or `PutEnded`. The first failure with each
+worker is logged, because the way through the scheduler, which is taken then, is slower and limited
+in size. At most one such line per minute is a warning: where workers die one after the other, each
+failure is one with a new one.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ from typing import Final
 
 from ...protocol.net.data_line import DataLines
 from ...protocol.trust.security import Security
-from ...protocol.wire.messages import KeysData
-from ..core.events import Event, FetchFrom, ResultsFetched, ResultsNotFetched
+from ...protocol.wire.messages import GetData, KeysData, Put, PutDone
+from ..core.events import (
+    Event,
+    FetchFrom,
+    PutAt,
+    PutEnded,
+    ResultsFetched,
+    ResultsNotFetched,
+)
 
 __all__ = ["DataLinks"]
 
@@ -38,24 +46,42 @@ class DataLinks:
         self._lines = DataLines(
             security, self._on_answer, self._on_failed, connect_timeout_s=_CONNECT_TIMEOUT_S
         )
+        #: {request: holder} of the puts that were not answered.
+        self._puts: dict[int, str] = {}
         #: {holder: None} whose first failure was logged; at most `_MAX_WARNED`.
         self._warned: dict[str, None] = {}
         #: When the next warning may be logged, and the workers that were logged below it until then
         self._next_warning = 0.0
         self._n_quiet = 0
 
-    def fetch(self, action: FetchFrom) -> None:
+    def do(self, action: FetchFrom | PutAt) -> None:
         """Carry out an action of the core."""
-        self._lines.ask(action.holder, action.request, action.keys)
+        message: GetData | Put
+        if isinstance(action, PutAt):
+            self._puts[action.request] = action.holder
+            message = Put(
+                request=action.request,
+                keys=[action.key],
+                attempts=[action.attempt],
+                values=[action.value],
+            )
+        else:
+            message = GetData(request=action.request, keys=action.keys)
+        self._lines.ask(action.holder, message)
 
     async def close(self) -> None:
         """Close all lines; the core gets no more events."""
         await self._lines.close()
 
-    def _on_answer(self, _holder: str, message: KeysData) -> None:
-        self._on_event(ResultsFetched(message.request, message.keys, message.results))
+    def _on_answer(self, _holder: str, message: KeysData | PutDone) -> None:
+        if isinstance(message, PutDone):
+            if self._puts.pop(message.request, None) is not None:
+                self._on_event(PutEnded(message.request))
+        elif message.request not in self._puts:
+            self._on_event(ResultsFetched(message.request, message.keys, message.results))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
+        is_put = self._puts.pop(request, None) is not None
         if holder not in self._warned:
             if len(self._warned) >= _MAX_WARNED:
                 self._warned.clear()
@@ -64,9 +90,9 @@ class DataLinks:
             is_warning = now >= self._next_warning
             _log.log(
                 logging.WARNING if is_warning else logging.INFO,
-                "results on worker %s cannot be fetched from it (%s); the scheduler is asked to "
-                "pass them on%s",
-                holder,
+                "%s cannot be %s it (%s); the scheduler is asked to pass them on%s",
+                f"large arguments for worker {holder}" if is_put else f"results on worker {holder}",
+                "sent to" if is_put else "fetched from",
                 reason,
                 f"; {self._n_quiet} others since the last warning"
                 if is_warning and self._n_quiet
@@ -75,4 +101,4 @@ class DataLinks:
             self._n_quiet = 0 if is_warning else self._n_quiet + 1
             if is_warning:
                 self._next_warning = now + _WARNING_PAUSE_S
-        self._on_event(ResultsNotFetched(request, reason))
+        self._on_event(PutEnded(request, reason) if is_put else ResultsNotFetched(request, reason))

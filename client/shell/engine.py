@@ -38,6 +38,7 @@ from ..core.events import (
     FetchFrom,
     ForgetWatcher,
     Operations,
+    PutAt,
     SpillRecipes,
     Unreadable,
     Unwatch,
@@ -541,9 +542,9 @@ class Engine:
         if core.after:
             after, core.after = core.after, []
             for action in after:
-                if isinstance(action, FetchFrom):
+                if isinstance(action, (FetchFrom, PutAt)):
                     assert self.data is not None
-                    self.data.fetch(action)
+                    self.data.do(action)
                 elif isinstance(action, SpillRecipes):
                     spill(action, self.loop, self._on_event)
                 else:

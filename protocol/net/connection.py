@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -75,6 +76,8 @@ class Connection(abc.ABC):
     bytes_out: int
     frames_in: int
     frames_out: int
+    #: Of a connection over a stream, once it is made.
+    _transport: asyncio.Transport | None = None
     #: Answers of `settle_unknown` that were sent while the connection was not writable.
     _n_unread_answers: int = 0
     #: {code: None}, those that the other end does not know and that were logged.
@@ -84,6 +87,11 @@ class Connection(abc.ABC):
     def receiving(self) -> bool:
         """See above; always False for a connection on which frames arrive whole."""
         return False
+
+    @property
+    def unsent(self) -> int:
+        """The bytes that were given to `send` and not to the system yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @abc.abstractmethod
     def send(self, messages: Sequence[Message]) -> None:

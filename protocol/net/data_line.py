@@ -1,9 +1,10 @@
 """Connections to workers' data ports: one per worker, opened with the first request and kept.
 
-Workers fetch inputs from each other over these lines, and clients fetch large results. A request is
-answered by exactly one call: `on_answer` with the answer, or `on_failed` when the worker cannot be
-reached, closes the connection, breaks the protocol, is silent for too long or is given up by the
-caller. Requests made before the connection is open are sent when it opens.
+Workers fetch inputs from each other over these lines; clients fetch large results, and put large
+arguments. A request (`GetData` or `Put`) is answered by exactly one call: `on_answer` with the
+answer, or `on_failed` when the worker cannot be reached, closes the connection, breaks the
+protocol, is silent for too long or is given up by the caller. Requests made before the connection
+is open are sent when it opens.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from ..errors import CommError, ProtocolError, WeftError
+from ..errors import CommError, LocalProtocolError, ProtocolError, WeftError
 from ..trust.security import Security
 from ..wire.handshake import Role
 from ..wire.message import Message
-from ..wire.messages import GetData, KeysData, Unsupported
+from ..wire.messages import GetData, KeysData, Put, PutDone, Unsupported
 from ..wire.session import Silence
 from .connection import Connection, settle_unknown
 
 __all__ = ["DataLines"]
+
+Request: TypeAlias = GetData | Put
 
 _log: Final = logging.getLogger("weft.data")
 
@@ -44,8 +47,8 @@ class _WorkerLine:
     def __init__(self, lines: DataLines, address: str) -> None:
         self.address = address
         self._lines = lines
-        #: {request: keys} of the open requests: sent, or to be sent once connected.
-        self.asked: dict[int, list[str]] = {}
+        #: {request: message} of the open requests: sent, or to be sent once connected.
+        self.asked: dict[int, Request] = {}
         self._connection: Connection | None = None
         self._silence = Silence(_LOOKS)
         #: For the next check while requests are open, else for the end of the idle time.
@@ -77,17 +80,31 @@ class _WorkerLine:
             return
         self._connection = connection
         if self.asked:
-            connection.send([GetData(request=n, keys=keys) for n, keys in self.asked.items()])
+            for message in list(self.asked.values()):
+                self._send(connection, message)
         self._watch()
 
-    def ask(self, request: int, keys: list[str]) -> None:
+    def ask(self, message: Request) -> None:
         """Send the request now, or as soon as there is a connection."""
         is_first = not self.asked
-        self.asked[request] = keys
+        self.asked[message.request] = message
         if self._connection is not None:
-            self._connection.send([GetData(request=request, keys=keys)])
+            self._send(self._connection, message)
             if is_first:
                 self._watch()
+
+    def _send(self, connection: Connection, message: Request) -> None:
+        try:
+            connection.send([message])
+        except LocalProtocolError as error:  # larger than a frame can be
+            del self.asked[message.request]
+            self._lines._on_failed(self.address, message.request, str(error))
+            return
+        if isinstance(message, Put):
+            # The connection has the values now; they are only needed until they are sent.
+            self.asked[message.request] = Put(
+                request=message.request, keys=message.keys, attempts=message.attempts, values=[]
+            )
 
     def _watch(self) -> None:
         """Restart the timer: for answers if requests are open, else for the idle time."""
@@ -102,7 +119,10 @@ class _WorkerLine:
     def _look(self) -> None:
         assert self._connection is not None
         n_received = self._connection.bytes_in + self._connection.frames_in
-        is_silent = self._silence.look(n_received)
+        # A worker that still takes a long message is not silent.
+        is_silent = self._silence.look(
+            n_received + self._connection.bytes_out - self._connection.unsent
+        )
         # A worker in this process cannot be unreachable while this code runs.
         if is_silent and not self.address.startswith("inproc:"):
             self.close(f"no answer within {_SILENCE_S:g} s")
@@ -113,7 +133,7 @@ class _WorkerLine:
         """See `Handler`."""
         for message in settle_unknown(connection, messages):
             if (
-                not isinstance(message, (KeysData, Unsupported))
+                not isinstance(message, (KeysData, PutDone, Unsupported))
                 or message.request not in self.asked
             ):
                 _log.warning("%s sent data that was not requested", self.address)
@@ -160,7 +180,7 @@ class DataLines:
     def __init__(
         self,
         security: Callable[[], Security],
-        on_answer: Callable[[str, KeysData], None],
+        on_answer: Callable[[str, Any], None],
         on_failed: Callable[[str, int, str], None],
         *,
         connect_timeout_s: float,
@@ -169,7 +189,7 @@ class DataLines:
 
         Args:
             security: returns the token and certificate at the time of each connection.
-            on_answer: called with the address and the answer.
+            on_answer: called with the address and the answer: `KeysData` or `PutDone`.
             on_failed: called with the address, the request and the reason.
             connect_timeout_s: for one connection, including its handshake.
         """
@@ -181,8 +201,8 @@ class DataLines:
         self._by_address: dict[str, _WorkerLine] = {}
         self._is_closed = False
 
-    def ask(self, address: str, request: int, keys: list[str]) -> None:
-        """Ask the worker at `address` for the values of `keys`; do nothing once closed."""
+    def ask(self, address: str, message: Request) -> None:
+        """Send a request to the worker at `address`; do nothing once closed."""
         if self._is_closed:
             return
         line = self._by_address.pop(address, None)
@@ -190,7 +210,7 @@ class DataLines:
             self._make_room()
             line = _WorkerLine(self, address)
         self._by_address[address] = line
-        line.ask(request, keys)
+        line.ask(message)
 
     def give_up(self, address: str, reason: str) -> None:
         """Close the line to the worker at `address`, if there is one; open requests fail.

@@ -1,8 +1,8 @@
 """One connection over a byte stream (TCP, TLS or a Unix socket): handshake first, then frames.
 
 A shell: it moves bytes between an asyncio transport and the cores `handshake`, `framing` and
-`wire`, and turns time into deadlines. It decides nothing else: its *owner* (`listen.Listener`,
-`transport._Connecting`) chooses the handshake and the handler.
+`wire`, and turns time into deadlines. Its *owner* (`listen.Listener`, `transport._Connecting`)
+chooses the handshake and the handler.
 
 Until the handshake is complete the transport gets a buffer of exactly the bytes that the handshake
 needs next, so that no more than these are held for a peer that is not authenticated.
@@ -43,8 +43,7 @@ _DEAD_PEER_S: Final = 30
 #: The number of parts that a time limit is divided into; see `wire.session.Silence`.
 _LOOKS: Final = 5
 
-# Plain asyncio: before 3.12 `writelines` joins everything; its first releases with sendmsg never
-# pause the protocol (fixed in 3.12.9 and 3.13.2).
+# Plain asyncio's `writelines` joins all parts before 3.12, and never pauses before these fixes.
 _HAS_WRITELINES: Final = sys.version_info >= (3, 13, 2) or (3, 12, 9) <= sys.version_info < (3, 13)
 #: Without a usable `writelines`, smaller parts are joined and larger ones written one by one.
 _JOIN_BYTES: Final = 64 << 10
@@ -575,8 +574,7 @@ def _set_options(transport: asyncio.Transport) -> None:
     sock: Any = transport.get_extra_info("socket")
     if sock is None:
         return
-    # TCP buffers are left to the kernel, which tunes them up to some megabytes; a fixed size would
-    # switch that off. Options that a platform lacks or refuses are left out.
+    # The kernel tunes TCP's buffers unless a size is set. What a platform lacks is left out.
     options: list[tuple[int, str, int]] = []
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         options = [

@@ -1,9 +1,9 @@
 """A large argument that many tasks share: the value of a separate task, kept packed.
 
-The client submits `shared_argument(PackedArgument(...))` once, and each call that uses the argument
-depends on it; the call's own arguments contain a call of `unpack` instead. So every call gets its
-own copy, which it may change in place, and the value itself is moved, kept, lost and computed again
-like any other result. The scheduler imports nothing of this module.
+The client submits a task without a function once, and puts a `PackedArgument` at a worker as its
+value. Each call that uses the argument depends on it; the call's own arguments contain a call of
+`unpack` instead. So every call gets its own copy, which it may change in place, and the value
+itself is moved, kept and lost like any other result. The scheduler imports nothing of this module.
 """
 
 from __future__ import annotations
@@ -67,11 +67,6 @@ def own_memory(blob: Blob) -> Blob:
     if isinstance(blob, Payload):
         return Payload(blob.data, [_owner(buffer) for buffer in blob.buffers])
     return blob
-
-
-def shared_argument(argument: PackedArgument) -> PackedArgument:
-    """Return it as it is. The task of this function is the argument, for all that depend on it."""
-    return argument
 
 
 def unpack(argument: PackedArgument) -> Any:

@@ -91,7 +91,6 @@ __all__ = [
 #: Codes whose meaning is decided, for messages that this release does not have.
 RESERVED: Final[dict[int, str]] = {
     112: "Interrupt",
-    113: "Put",
     114: "WishCopies",
     115: "HeldOperation",
     116: "HeldAnswer",

@@ -36,7 +36,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from . import claims, inventories
+from . import claims, inventories, puts
 from .locating import addresses_of, hashes_of
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
@@ -108,6 +108,11 @@ class Draft:
         self.index = 0
         #: inputs in memory elsewhere
         self.located: dict[SchedulerTask, None] = {}
+
+    def tasks_of(self, place: int, ws: WorkerHandle) -> list[SchedulerTask]:
+        """Return the tasks of one function."""
+        rows = zip(self.message.function_of, self.message.attempts, strict=True)
+        return [ws.processing[attempt] for function, attempt in rows if function == place]
 
 
 def settle(state: SchedulerState) -> None:
@@ -374,6 +379,8 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             function.workers[ws] = None
             ws.functions[function] = None
             message.function_blobs.append(function.blob)
+        if function.function_id == m.PUT_FUNCTION:
+            puts.ask(state, draft.tasks_of(len(message.functions) - 1, ws))
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:

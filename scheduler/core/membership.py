@@ -14,7 +14,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted, placed_again
-from . import barrier, claims, phases
+from . import barrier, claims, phases, puts
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
@@ -200,6 +200,7 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     state.log("info", f"client {client.name} connected")
     state.send(peer, _cluster_size(state))
     phases.note_client(state, client)
+    puts.on_client_back(state, client)
 
 
 def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker) -> None:
@@ -429,6 +430,7 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
         unwant(client, task)
     tasks.reverse()
     release_unneeded(state, tasks)
+    puts.on_client_gone(state, client)
 
 
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:

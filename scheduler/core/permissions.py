@@ -50,6 +50,8 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.WorkerStatus: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,
+    m.Put: Level.CLIENT,
+    m.PutFailed: Level.CLIENT,
     m.SubmitTasks: Level.CLIENT,
     m.WantKeys: Level.CLIENT,
     m.ReleaseKeys: Level.CLIENT,

@@ -53,6 +53,7 @@ from . import (
     missing,
     passing,
     phases,
+    puts,
     relays,
     submission,
     wants,
@@ -336,14 +337,14 @@ class SchedulerState:
         self.next_session = 1
         self.next_request = 1
         self.next_client = 1
+        self.puts = puts.Puts()  #: values that clients were asked to put at workers
         self.generation = 0
         self.next_rank = 0
         self.last_submission = float("-inf")
 
         #: {peer: messages}, in order; the shell drains it after each `handle`
         self.outboxes: dict[int, list[Message]] = {}
-        #: {peer: (its out-box, how many of its messages are measured, their bytes)} of peers whose
-        #: connections were not writable in the last tick
+        #: {peer: (out-box, number and bytes of the measured messages)} of peers that did not read
         self.measured: dict[int, tuple[list[Message], int, int]] = {}
         #: a peer that does not read is cut off when more than this waits for it
         self.max_outbox_nbytes = max_outbox_nbytes
@@ -381,6 +382,7 @@ class SchedulerState:
                 m.ReportMissing: missing.on_report_missing,
                 m.Ask: on_ask,
                 m.ShutdownCluster: membership.on_shutdown,
+                **puts.HANDLERS,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Resubmitted: phases.on_resubmitted,
                 m.Bye: membership.on_client_bye,
@@ -519,8 +521,7 @@ class SchedulerState:
     def call_after(self, delay_s: float, action: Callable[..., None], *args: Any) -> Deadline:
         """Let `action(state, *args)` be due after `delay_s` seconds of waking time.
 
-        `deadlines.cancel` takes the result. An action is done in a tick, like an event: an
-        assignment pass follows.
+        `deadlines.cancel` takes the result. As after an event, an assignment pass follows.
         """
         return self.deadlines.add(self.now, delay_s, action, *args)
 

@@ -18,6 +18,7 @@ from weft.protocol.wire.failure import data_lost
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    PUT_FUNCTION,
     Answer,
     Ask,
     AskFailed,
@@ -32,6 +33,10 @@ from weft.protocol.wire.messages import (
     KeysInMemory,
     KeysPending,
     KeysUnknown,
+    Put,
+    PutDone,
+    PutFailed,
+    PutWanted,
     RegisterClient,
     ReleaseKeys,
     ReportMissing,
@@ -67,6 +72,8 @@ class Task:
         self.blob: Any = None
         self.failure: list[Any] | None = None
         self.dependents = 0
+        #: The session in which its value was asked for.
+        self.asked = 0
 
 
 class DataPort:
@@ -80,6 +87,9 @@ class DataPort:
             if isinstance(message, GetData):
                 self.scheduler.n_fetches += 1
                 self.scheduler.answer_data(connection, message.request, message.keys)
+            elif isinstance(message, Put):
+                connection.send([PutDone(request=message.request)])
+                self.scheduler.on_put(message)
 
     def on_writable(self, connection: Connection) -> None:
         pass
@@ -115,6 +125,9 @@ class ScriptedScheduler:
         self.holder = self.data_address
         self.n_fetches = 0
         self.n_runs = 0
+        #: Values that the client has put, and how often it was asked.
+        self.puts: list[Put] = []
+        self.n_asked = 0
         #: {question: pages of the answer}
         self.answers: dict[str, list[dict[str, Any]]] = {
             "cluster": [{"epoch": 1, "nthreads": 2, "memory": 0, "tasks": {}}],
@@ -266,6 +279,13 @@ class ScriptedScheduler:
             for key in message.keys:
                 self.tasks[key].state = "waiting"
             connection.send([KeysPending(keys=message.keys)])
+        elif isinstance(message, Put):
+            self.on_put(message)
+        elif isinstance(message, PutFailed):
+            for key in message.keys:
+                task = self.tasks[key]
+                task.state, task.failure = "erred", data_lost(key, message.reason)
+                self.tell(key, task)
         elif isinstance(message, Ask):
             self.answer(connection, message)
         elif isinstance(message, (Bye, ShutdownCluster)):
@@ -304,7 +324,7 @@ class ScriptedScheduler:
     def on_submit(self, message: SubmitTasks) -> None:
         for function_id, blob in zip(message.functions, message.function_blobs, strict=True):
             if blob is not None:
-                self.functions[function_id] = loads(blob)
+                self.functions[function_id] = loads(blob) if blob else None
             assert function_id in self.functions, "a function was not sent"
         for i, key in enumerate(message.keys):
             self.wanted[key] = None
@@ -321,6 +341,29 @@ class ScriptedScheduler:
                     task.state = "erred"
                     task.failure = data_lost(dependency, "not known here")
                     self.tell(key, task)
+
+    def on_put(self, message: Put) -> None:
+        """Take the values of large arguments, from the data port or through the scheduler."""
+        self.puts.append(message)
+        for key, blob in zip(message.keys, message.values, strict=True):
+            task = self.tasks.get(key)
+            if task is not None and task.state == "waiting":
+                task.value, task.blob, task.state = loads(blob), blob, "memory"
+                self.tell(key, task)
+        self.run()
+
+    def ask_for(self, key: str, task: Task) -> None:
+        """Ask the client to put a value, once per session."""
+        if task.asked != len(self.sessions):
+            task.asked = len(self.sessions)
+            self.n_asked += 1
+            self.send(
+                [
+                    PutWanted(
+                        keys=[key], attempts=[self.n_asked], holder_of=[0], holders=[self.holder]
+                    )
+                ]
+            )
 
     def on_want(self, keys: list[str]) -> None:
         for key in keys:
@@ -382,7 +425,12 @@ class ScriptedScheduler:
         for key, task in list(self.tasks.items()):
             if task.state != "waiting":
                 continue
+            if task.function_id == PUT_FUNCTION:
+                self.ask_for(key, task)
+                continue
             needed = [self.tasks[d] for d in task.dependencies]
+            if any(n.state == "waiting" for n in needed):
+                continue
             failed = [n for n in needed if n.failure is not None]
             if failed:
                 task.state, task.failure = "erred", failed[0].failure

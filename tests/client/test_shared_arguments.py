@@ -40,8 +40,13 @@ def large(seed=0):
 
 def rows(scheduler):
     """Return (key, size of the arguments, priority) of all submitted tasks."""
+    puts = {
+        key: blob_nbytes(blob)
+        for message in scheduler.puts
+        for key, blob in zip(message.keys, message.values, strict=True)
+    }
     return [
-        (key, blob_nbytes(blob), message.options[option].get("priority", 0))
+        (key, puts.get(key, blob_nbytes(blob)), message.options[option].get("priority", 0))
         for message in scheduler.heard(SubmitTasks)
         for key, blob, option in zip(
             message.keys,

@@ -22,6 +22,8 @@ from weft.client.core.events import (
     FetchFrom,
     Loaded,
     Operations,
+    PutAt,
+    PutEnded,
     ResultsFetched,
     ResultsNotFetched,
     Want,
@@ -42,10 +44,11 @@ from weft.client.core.tasks import (
 from weft.client.core.validate import validate
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
-from weft.protocol.wire.messages import Bye, GetData, Heartbeat, KeysData, RegisterClient
+from weft.protocol.wire.messages import Bye, GetData, Heartbeat, KeysData, Put, RegisterClient
 from weft.protocol.wire.session import MISSED_HEARTBEATS, Policy
 
-from .graphs import Constants, Spec, function_id, unpacked
+from .graphs import PUT, Constants, Spec, function_id, unpacked
+from .puts import put
 from .session import SimulatedSession
 
 if TYPE_CHECKING:
@@ -167,7 +170,7 @@ class ClientNode:
         batches: list[list[Spec]] = []
         for spec in specs:
             last = batches[-1] if batches else None
-            if columns and last is not None and _alike(last[-1], spec):
+            if spec.function != PUT and columns and last is not None and _alike(last[-1], spec):
                 last.append(spec)
             else:
                 batches.append([spec])
@@ -188,7 +191,7 @@ class ClientNode:
             spec = batch[0]
             function = self._function(spec.function)
             dependencies = [[d.key for d in spec.dependencies] for spec in batch]
-            if columns:
+            if columns and spec.function != PUT:
                 has_any = any(dependencies)
                 args = [spec.args for spec in batch]
                 self._post(
@@ -218,7 +221,8 @@ class ClientNode:
     def _function(self, name: str) -> FunctionRecord:
         record = self._functions.get(name)
         if record is None:
-            record = FunctionRecord(function_id(name), name.encode(), name)
+            blob = b"" if name == PUT else name.encode()
+            record = FunctionRecord(function_id(name), blob, name)
             self._functions[name] = record
         return record
 
@@ -365,6 +369,8 @@ class ClientNode:
         for action in after:
             if isinstance(action, FetchFrom):
                 self._fetch(action)
+            elif isinstance(action, PutAt):
+                self._put(action)
 
     def _fetch(self, action: FetchFrom) -> None:
         def on_answer(answer: KeysData | None) -> None:
@@ -377,6 +383,19 @@ class ClientNode:
 
         request = GetData(request=action.request, keys=action.keys)
         self.sim.ask(self, action.holder, request, on_answer)
+
+    def _put(self, action: PutAt) -> None:
+        def on_end(reason: str) -> None:
+            if self.is_alive:
+                self._handle(PutEnded(action.request, reason))
+
+        message = Put(
+            request=action.request,
+            keys=[action.key],
+            attempts=[action.attempt],
+            values=[action.value],
+        )
+        put(self.sim, self, action.holder, message, on_end)
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from weft.protocol.wire.messages import PUT_FUNCTION
 from weft.protocol.wire.payload import Blob, Payload, blob_nbytes
 
 from .plan import Plan
@@ -52,9 +53,13 @@ class Spec:
 
 def function_id(name: str) -> bytes:
     """Return the id under which a function is sent."""
+    if name == PUT:
+        return PUT_FUNCTION
     return blake2b(name.encode(), digest_size=16).digest()
 
 
+#: The function of a task that has none: its client puts its value.
+PUT = "put"
 #: The function of a task that returns its argument: a result that a client submits again.
 CONSTANT = "constant"
 _CONSTANT_ARGS = b"constant:"
@@ -152,6 +157,9 @@ class Graph:
             spec.allow_other_workers = rng.random() < 0.4
         if rng.random() < plan.p_resources:
             spec.resources = rng.choice([{"gpu": 1.0}, {"gpu": 2.0}, {"mem": 0.1}, {"mem": 0.3}])
+        if not dependencies and rng.random() < plan.p_put:
+            spec.function, spec.n_raises, spec.kills = PUT, 0, False
+            spec.workers, spec.resources, spec.spec_hash = [], {}, None
         self._answer(spec)
         self.specs.append(spec)
         self.by_args[tag] = spec

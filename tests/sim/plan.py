@@ -76,6 +76,9 @@ class Plan:
     p_clock_back: float  #: share of starts of a scheduler whose clock is an hour behind
     away: float  #: time that a lost worker has to come back
     p_release: float  #: share of a user's operations that release futures
+    p_put: float  #: share of tasks without dependencies whose value the client puts
+    p_put_fails: float  #: share of puts that do not arrive, and of those that are not answered
+    put_s: float  #: time that a value takes, at most
     #: Only the network and the scheduler fail: what was executed must not be executed again.
     executes_once: bool
 
@@ -181,6 +184,9 @@ class Plan:
             away=rng.choice([0.1, 1.0, 5.0]),
             p_release=0.3,
             executes_once=False,
+            p_put=rng.choice([0.0, 0.3, 1.0]),
+            p_put_fails=some(0.3 * faults, 0.02, 0.3),
+            put_s=rng.choice([0.0, 0.01, 1.0]),
             allowed_deaths=rng.choice([0, 1, 3]),
             heartbeat=rng.choice([0.5, 2.0]),
             lateness=rng.choice([0.0, 0.001, 0.1]),

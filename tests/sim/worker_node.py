@@ -18,6 +18,7 @@ from weft.protocol.wire.messages import (
     GetData,
     Heartbeat,
     KeysData,
+    Put,
     Reconciled,
     RegisterSupervisor,
     RegisterWorker,
@@ -38,6 +39,8 @@ from weft.worker.core.events import (
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
+    ValueExpired,
+    ValuePut,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -189,6 +192,9 @@ class WorkerNode:
         for message in messages:
             if isinstance(message, FetchKeys):
                 self._relay(message)
+            elif isinstance(message, Put):
+                self.world.probes["put through the scheduler"] += 1
+                self.take_put(message)
             elif isinstance(message, Reconciled):
                 self.world.probes["reconciled"] += 1
                 self.world.probes["results kept"] += message.n_kept
@@ -345,6 +351,23 @@ class WorkerNode:
         keys, blobs = self.read(message.keys)
         missing = [key for key in message.keys if key not in keys]
         return KeysData(request=message.request, keys=keys, results=blobs, missing=missing)
+
+    def take_put(self, message: Put) -> None:
+        """Take values that a client puts."""
+        for key, attempt, args in zip(message.keys, message.attempts, message.values, strict=True):
+            if attempt not in self.store:
+                spec = self.sim.graph.spec_of(args)
+                assert spec.key == key
+                self.store[attempt] = spec.value
+                self._handle(ValuePut(key, attempt, spec.nbytes))
+                if attempt in self.core.early:
+                    self.world.probes["put early"] += 1
+                    seconds = self.world.rng.choice([0.01, 1.0])
+                    self.world.at(seconds, self._expire, attempt, is_work=False)
+
+    def _expire(self, attempt: int) -> None:
+        if self.is_alive:
+            self._handle(ValueExpired(attempt))
 
     def _fetch(self, action: Fetch) -> None:
         attempts = dict(zip(action.keys, action.attempts, strict=True))

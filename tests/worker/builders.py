@@ -199,7 +199,8 @@ class Hands:
         held = {a for a, record in state.by_attempt.items() if record.state == "memory"}
         unfinished = {t.attempt for tasks in self.started.values() for t in tasks}
         assert held | set(state.released) <= self.store
-        assert self.store <= held | set(state.released) | unfinished
+        early = {a for a, nbytes in state.early.items() if isinstance(nbytes, int)}
+        assert early <= self.store <= held | set(state.released) | unfinished | early
         for slot in state.slots:
             assert slot.busy == (slot.index in self.awake)
         for tasks in self.started.values():

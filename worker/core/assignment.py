@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import RemoteProtocolError
-from ...protocol.wire.messages import AssignTasks
+from ...protocol.wire.messages import PUT_FUNCTION, AssignTasks
 from .copies import on_located_keys
-from .drops import drop
-from .inputs import link, move_waiters, note_missing
-from .tasks import MEMORY, MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
+from .drops import supersede
+from .inputs import link, note_missing
+from .puts import await_values, end_lapsed, forget_early
+from .tasks import MISSING, NO_ATTEMPT, READY, WorkerFunction, WorkerTask
 
 if TYPE_CHECKING:
     from .state import WorkerState
@@ -21,6 +22,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     functions = []
     for id, blob in zip(message.functions, message.function_blobs, strict=True):
         functions.append(function_of(state, id, blob))
+    lapsed = await_values(state, message) if PUT_FUNCTION in message.functions else None
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
     push, now = state.ready.push, state.now
@@ -37,7 +39,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     ):
         row += 1
         if attempt in by_attempt or attempt in state.cancelled or attempt in state.released:
-            continue  # sent twice
+            continue  # sent twice, or filed above
         assert args is not None  # checked
         function, client = functions[function_index], clients[function_index]
         task = WorkerTask(key, attempt, priority, function, args, wanted, client)
@@ -60,6 +62,12 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
                 by_attempt[attempt].n_raised = n_raised
     if unknown or message.located_keys:
         report_unknown(state, message, unknown)
+    if lapsed:
+        end_lapsed(state, lapsed)
+    if message.attempts:
+        state.last_attempt = max(state.last_attempt, message.attempts[-1])
+        if state.early:
+            forget_early(state, state.last_attempt)
 
 
 def report_unknown(state: WorkerState, message: AssignTasks, unknown: list[WorkerTask]) -> None:
@@ -99,10 +107,3 @@ def function_of(state: WorkerState, id: bytes, blob: Any) -> WorkerFunction:
     elif function.blob is None and blob is not None:
         function.blob = blob
     return function
-
-
-def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
-    """Make the tasks that wait for `old` wait for `new`; drop what no task uses of `old`."""
-    if old.pins and old.state != MEMORY:
-        move_waiters(old, new)
-    drop(state, old)

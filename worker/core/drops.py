@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import (
@@ -14,7 +15,7 @@ from ...protocol.wire.messages import (
     WorkerLeaving,
 )
 from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
-from .inputs import move_waiters, placeholder, unpin
+from .inputs import is_awaited, move_waiters, placeholder, unpin
 from .ready import worst_first
 from .slots import take_back
 from .tasks import CANCELLED, EXECUTING, FORGOTTEN, MEMORY, READY, RELEASED, WAITING, WorkerTask
@@ -38,6 +39,13 @@ def drop(state: WorkerState, record: WorkerTask) -> None:
     record.waiters = None
     if record.inputs and record.state == FORGOTTEN:
         unpin(state, record)
+
+
+def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
+    """Make the tasks that wait for `old` wait for `new`; drop what no task uses of `old`."""
+    if old.pins and old.state != MEMORY:
+        move_waiters(old, new)
+    drop(state, old)
 
 
 def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
@@ -73,7 +81,11 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
     for slot in state.slots:
         take_back(state, slot)
     # A task that waits for an unstarted task is unstarted too, so each is reached at last.
-    heap = worst_first(itertools.chain(state.ready, state.waiting.values()))
+    waiting: Iterable[WorkerTask] = state.waiting.values()
+    if not state.is_leaving:
+        # Half of a value may have come; another worker would get it from the start.
+        waiting = (task for task in waiting if not is_awaited(task))
+    heap = worst_first(itertools.chain(state.ready, waiting))
     returned: list[int] = []
     while heap and len(returned) < message.count:
         attempt = -heapq.heappop(heap)[1]
@@ -82,7 +94,11 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
         drop(state, task)
         returned.append(attempt)
         for record in dict.fromkeys(inputs):
-            if not record.pins and record.state in {READY, WAITING}:
+            if (
+                not record.pins
+                and record.state in {READY, WAITING}
+                and (state.is_leaving or not is_awaited(record))
+            ):
                 heapq.heappush(heap, (-record.priority, -record.attempt))
     state.to_scheduler.append(AttemptsReturned(attempts=returned))
 

@@ -65,6 +65,31 @@ class CopiesNotFetched:
 
 
 @dataclass(slots=True)
+class ValuePut:
+    """A client has put the value of `attempt`: it is in the store."""
+
+    key: str
+    attempt: int
+    nbytes: int
+
+
+@dataclass(slots=True)
+class ValueExpired:
+    """The value of `attempt`, which a client has put, has been here for a long time."""
+
+    attempt: int
+
+
+@dataclass(slots=True)
+class ValueRefused:
+    """A client has sent the value of `attempt`, which this worker cannot take."""
+
+    key: str
+    attempt: int
+    failure: Failure
+
+
+@dataclass(slots=True)
 class SchedulerLost:
     """The connection to the scheduler has ended: keep everything and go on, report nothing."""
 
@@ -93,6 +118,9 @@ Event: TypeAlias = (
     | ChunkDone
     | CopiesFetched
     | CopiesNotFetched
+    | ValuePut
+    | ValueExpired
+    | ValueRefused
     | WorkerEnding
     | Leave
     | SchedulerLost

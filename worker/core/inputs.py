@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.wire.messages import PUT_FUNCTION
 from .tasks import (
     FETCH,
     FORGOTTEN,
@@ -74,6 +75,11 @@ def note_missing(
     keys, attempts = state.missing.setdefault((holder or state.address, unreachable), ([], []))
     keys.append(record.key)
     attempts.append(0 if record.attempt == NO_ATTEMPT else record.attempt)
+
+
+def is_awaited(task: WorkerTask) -> bool:
+    """Return whether a task waits for the value that a client puts."""
+    return task.state == WAITING and task.function.id == PUT_FUNCTION
 
 
 def move_waiters(old: WorkerTask, new: WorkerTask) -> None:

@@ -23,6 +23,7 @@ from ...protocol.wire.messages import (
     InventoryHeld,
     InventoryUnfinished,
 )
+from . import puts
 from .drops import end
 from .events import SchedulerLost, SessionOpened
 from .inputs import note_missing
@@ -81,6 +82,7 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
     It replaces all reports that wait: those were made before the session began.
     """
     _clear_reports(state)
+    puts.give_up_all(state)
     if not event.is_first:
         _send_inventory(state)
 

@@ -24,8 +24,9 @@ from typing import Any, Final
 
 from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
+from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, reports, slots
+from . import assignment, copies, drops, inventory, puts, reports, slots
 from .events import (
     After,
     Before,
@@ -38,6 +39,9 @@ from .events import (
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
+    ValueExpired,
+    ValuePut,
+    ValueRefused,
     WorkerEnding,
 )
 from .fetching import Fetching
@@ -78,6 +82,11 @@ class WorkerState:
         self.failures = inventory.KeptFailures()
         #: All copies in state "fetch" or "flight".
         self.fetching = Fetching()
+        #: {attempt: bytes of the value} that a client has put before the assignment; for a value
+        #: that was refused its failure, for one that was forgotten None.
+        self.early: dict[int, int | Failure | None] = {}
+        #: No attempt that was assigned here is higher.
+        self.last_attempt = 0
         #: {id: function}. All that were sent and not dropped; dropped ones live on in their tasks.
         self.functions: dict[bytes, WorkerFunction] = {}
 
@@ -155,6 +164,9 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     SchedulerSent: WorkerState._on_received,
     CopiesFetched: copies.on_fetched,
     CopiesNotFetched: copies.on_fetch_failed,
+    ValuePut: puts.on_value_put,
+    ValueExpired: puts.on_value_expired,
+    ValueRefused: puts.on_value_refused,
     Leave: drops.on_leave,
     WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,

@@ -41,7 +41,9 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (NEW, READY): "assigned, and every input is in memory",
     (NEW, MISSING): "a task here reads a key that is unknown here, or was dropped",
     (WAITING, READY): "the last input is in memory",
-    (WAITING, FORGOTTEN): "dropped, given back, or replaced by a new attempt",
+    (WAITING, MEMORY): "its client has put its value",
+    (WAITING, FORGOTTEN): "dropped, given back, or replaced by a new attempt; its value cannot be "
+    "taken, or a new session begins before it came",
     (READY, EXECUTING): "put into the chunk of a slot",
     (READY, FORGOTTEN): "dropped, given back, or replaced by a new attempt",
     (EXECUTING, READY): "taken out of the chunk before it started",

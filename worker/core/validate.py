@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ...protocol.errors import InvalidState
+from .inputs import is_awaited
 from .state import WorkerState
 from .tasks import (
     CANCELLED,
@@ -69,7 +70,8 @@ def _in(state: WorkerState, *names: str) -> list[WorkerTask]:
 
 
 def _n_absent(task: WorkerTask) -> int:
-    return sum(record.state not in {MEMORY, RELEASED} for record in task.inputs)
+    n_absent = sum(record.state not in {MEMORY, RELEASED} for record in task.inputs)
+    return n_absent + is_awaited(task)
 
 
 def _differences(found: dict[Any, Any], expected: dict[Any, Any]) -> list[Any]:
@@ -293,6 +295,11 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         [state.failures.nbytes]
         if state.failures.nbytes != sum(entry[3] for entry in state.failures.by_attempt.values())
         else []
+    ),
+    "early values are of attempts to come": lambda state: (
+        attempt
+        for attempt in state.early
+        if attempt <= state.last_attempt or attempt in state.by_attempt
     ),
     "owed names cancelled attempts": lambda state: (
         attempt for attempt in state.owed if attempt not in state.cancelled

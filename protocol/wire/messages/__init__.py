@@ -51,6 +51,13 @@ from .inventories import (
     Recovering,
     Resubmitted,
 )
+from .puts import (
+    PUT_FUNCTION,
+    Put,
+    PutDone,
+    PutFailed,
+    PutWanted,
+)
 from .questions import (
     Answer,
     Ask,
@@ -100,6 +107,7 @@ __all__ = [
     "ASSIGNED",
     "DROPPED",
     "NO_HASH",
+    "PUT_FUNCTION",
     "RUNNING",
     "Answer",
     "Ask",
@@ -135,6 +143,10 @@ __all__ = [
     "KeysUnrunnable",
     "LocatedKeys",
     "Metrics",
+    "Put",
+    "PutDone",
+    "PutFailed",
+    "PutWanted",
     "Reconciled",
     "Recovered",
     "Recovering",

@@ -14,6 +14,10 @@ from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.messages import GetData, KeysData, Unsupported
 
 
+def get(request):
+    return GetData(request=request, keys=["k"])
+
+
 class Port(End):
     """A data port that answers requests, unless it is set to be silent."""
 
@@ -87,10 +91,10 @@ def test_requests_before_and_after_the_connection_are_answered_over_one_line(run
     async def main():
         server, address = await started(f"unix://{tmp_path}/s")
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
-        asker.lines.ask(address, 2, ["k"])
+        asker.lines.ask(address, get(1))
+        asker.lines.ask(address, get(2))
         await asker.until(lambda: asker.answers == [1, 2])
-        asker.lines.ask(address, 3, ["k"])
+        asker.lines.ask(address, get(3))
         await asker.until(lambda: asker.answers == [1, 2, 3])
         assert len(server.connections) == 1
         assert asker.failures == []
@@ -104,7 +108,7 @@ def test_a_worker_out_of_reach_fails_each_request_once(run, tmp_path):
     async def main():
         asker = Asker()
         for request in (1, 2):
-            asker.lines.ask(f"unix://{tmp_path}/nobody", request, ["k"])
+            asker.lines.ask(f"unix://{tmp_path}/nobody", get(request))
         await asker.until(lambda: len(asker.failures) == 2)
         assert [request for request, _ in asker.failures] == [1, 2]
         await asker.lines.close()
@@ -117,11 +121,11 @@ def test_a_line_that_is_lost_fails_its_requests_and_the_next_request_opens_anoth
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, get(1))
         await (await server.end(0)).got(1)
         server.connections[0].abort()
         await asker.until(lambda: asker.failures)
-        asker.lines.ask(address, 2, ["k"])
+        asker.lines.ask(address, get(2))
         await (await server.end(1)).got(1)
         assert [request for request, _ in asker.failures] == [1]
         await asker.lines.close()
@@ -134,14 +138,14 @@ def test_a_worker_that_is_given_up_fails_its_requests_and_accepts_new_ones(run, 
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, get(1))
         await (await server.end(0)).got(1)
-        asker.lines.ask(f"unix://{tmp_path}/nobody", 2, ["k"])  # which is still connecting
+        asker.lines.ask(f"unix://{tmp_path}/nobody", get(2))  # which is still connecting
         for each in (address, f"unix://{tmp_path}/nobody", "unix:///never/asked"):
             asker.lines.give_up(each, "lost")
         assert asker.failures == [(1, "lost"), (2, "lost")]
         await server.ends[0].closed()
-        asker.lines.ask(address, 3, ["k"])
+        asker.lines.ask(address, get(3))
         await (await server.end(1)).got(1)
         await asker.lines.close()
         await server.listener.close()
@@ -153,10 +157,10 @@ def test_nothing_is_reported_or_asked_once_the_lines_are_closed(run, tmp_path):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, get(1))
         await (await server.end(0)).got(1)
         await asker.lines.close()
-        asker.lines.ask(address, 2, ["k"])
+        asker.lines.ask(address, get(2))
         await server.ends[0].closed()
         assert (asker.answers, asker.failures) == ([], [])
         assert len(server.connections) == 1
@@ -171,7 +175,7 @@ def test_silence_ends_a_line_that_owes_an_answer(run, tmp_path, monkeypatch):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, get(1))
         await asker.until(lambda: asker.failures)
         assert asker.failures == [(1, "no answer within 0.12 s")]
         await server.ends[0].closed()
@@ -188,10 +192,10 @@ def test_an_unused_line_is_closed_and_an_unused_one_makes_room(run, tmp_path, mo
         server, address = await started(f"unix://{tmp_path}/s")
         other, second = await started(f"unix://{tmp_path}/t")
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, get(1))
         await asker.until(lambda: asker.answers == [1])
         monkeypatch.setattr(data_line, "_IDLE_S", 0.01)
-        asker.lines.ask(second, 2, ["k"])
+        asker.lines.ask(second, get(2))
         await server.ends[0].closed()  # room for the second
         await asker.until(lambda: asker.answers == [1, 2])
         await other.ends[0].closed()  # nothing was asked any more
@@ -208,7 +212,7 @@ def test_data_that_was_not_asked_for_ends_the_line(run, tmp_path, message):
     async def main():
         server, address = await started(f"unix://{tmp_path}/s", SilentPort)
         asker = Asker()
-        asker.lines.ask(address, 1, ["k"])
+        asker.lines.ask(address, get(1))
         await (await server.end(0)).got(1)
         server.connections[0].send([message])
         await asker.until(lambda: asker.failures)
@@ -233,7 +237,7 @@ def test_a_request_that_the_worker_does_not_know_fails_and_the_line_stays(run):
         server, address = await started("tcp://127.0.0.1:0", EarlierPort)
         asker = Asker()
         for request in (1, 2):
-            asker.lines.ask(address, request, ["k"])
+            asker.lines.ask(address, get(request))
             await asker.until(lambda n=request: len(asker.failures) >= n)
         assert [request for request, _ in asker.failures] == [1, 2]
         assert all("install the same release" in reason for _, reason in asker.failures)

@@ -10,7 +10,6 @@ from weft.protocol.values.shared import (
     PackedArgument,
     SharedReference,
     own_memory,
-    shared_argument,
     unpack,
 )
 from weft.protocol.values.sizeof import sizeof
@@ -31,7 +30,7 @@ def packed(value):
     ids=["array", "small", "bytes", "both"],
 )
 def test_a_packed_argument_stays_packed_when_it_is_pickled(value):
-    moved = loads(dumps(shared_argument(loads(dumps(packed(value))))))
+    moved = loads(dumps(loads(dumps(packed(value)))))
     assert type(moved) is PackedArgument
     np.testing.assert_equal(unpack(moved), value)
 

@@ -16,7 +16,7 @@ import pytest
 from tests.worker.builders import Hands, assign
 from weft.protocol.errors import InvalidTransition
 from weft.worker.core.state import WorkerState
-from weft.worker.core.tasks import FORGOTTEN, MEMORY, NEW, NO_FUNCTION, State, WorkerTask
+from weft.worker.core.tasks import EXECUTING, FORGOTTEN, NEW, NO_FUNCTION, State, WorkerTask
 from weft.worker.core.transitions import TRANSITIONS, move
 from weft.worker.core.validate import validate
 
@@ -50,7 +50,7 @@ def test_an_invalid_transition_describes_the_record_and_its_neighbours():
     worker = Hands()
     worker.receive(assign("1 a", "2 b <- a", "3 c <- b"))
     with pytest.raises(InvalidTransition) as caught:
-        move(worker.state, worker.state.by_key["b"], MEMORY)
+        move(worker.state, worker.state.by_key["b"], EXECUTING)
     record, reads, is_waited_for = caught.value.story
     assert "'b' attempt 2 waiting" in record
     assert "waits for 1 inputs" in record

@@ -162,6 +162,7 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "failures.nbytes is the sum over the kept failures": lambda state: setattr(
         state.failures, "nbytes", 1
     ),
+    "early values are of attempts to come": lambda state: state.early.update({0: 1}),
     "owed names cancelled attempts": lambda state: state.owed.update({4: None}),
     "forget, missing and ended are empty between events": lambda state: state.ended.append(1),
 }

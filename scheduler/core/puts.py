@@ -1,0 +1,165 @@
+"""Tasks whose value a client puts at the worker: large arguments.
+
+Such a task (its function is `PUT_FUNCTION`) is placed, lost and placed again like any other. What
+differs is what its worker waits for: not for a thread, but for the value. So with each assignment
+a client that has the value is asked to put it there. The bytes do not pass the scheduler, unless
+that client cannot reach the worker: then it sends them here, and they are passed on.
+
+The client keeps the value as long as a call of its own may need it. If a value is lost that no
+client has any more, the task fails, and so do those that read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import data_lost
+from ...protocol.wire.message import Message
+from .tasks import PROCESSING, SchedulerTask
+from .transitions import err
+
+if TYPE_CHECKING:
+    from .peers import ClientHandle, WorkerHandle
+    from .state import SchedulerState
+
+_NO_CLIENT: Final = (
+    "it is a large argument whose last copy was lost with a worker, and the client that submitted "
+    "it is gone or has released all futures of its calls; submit the call again"
+)
+#: Stands for the entry of an attempt whose value was not asked for.
+_NOTHING: Final = (None, None, ())
+#: Entries of tasks that are done are taken out when there are so many, or twice as many as live.
+_LEAST_PUTS: Final = 64
+
+
+class Puts:
+    """The values that clients were asked for."""
+
+    __slots__ = ("asked", "n_before_next_look")
+
+    def __init__(self) -> None:
+        #: {attempt: (task, the client that was asked, those that do not have the value)}; of each
+        #: task that awaits its value, and of some others
+        self.asked: dict[int, tuple[SchedulerTask, ClientHandle, tuple[ClientHandle, ...]]] = {}
+        self.n_before_next_look = _LEAST_PUTS
+
+    def add(
+        self, task: SchedulerTask, client: ClientHandle, without: tuple[ClientHandle, ...]
+    ) -> None:
+        """Note that a client was asked for the value of a task, and those that do not have it."""
+        if len(self.asked) >= self.n_before_next_look:
+            self.asked = {
+                attempt: entry
+                for attempt, entry in self.asked.items()
+                if _awaits(entry[0], attempt)
+            }
+            self.n_before_next_look = max(_LEAST_PUTS, 2 * len(self.asked))
+        self.asked[task.attempt] = (task, client, without)
+
+    def of_client(self, client: ClientHandle) -> list[SchedulerTask]:
+        """Return the tasks that await a value of this client."""
+        return [
+            task
+            for attempt, (task, asked, _) in self.asked.items()
+            if asked is client and _awaits(task, attempt)
+        ]
+
+
+def _awaits(task: SchedulerTask, attempt: int) -> bool:
+    return task.state == PROCESSING and task.attempt == attempt
+
+
+def ask(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
+    """Ask clients for the values of tasks that are assigned; fail those that no client has."""
+    by_client: dict[ClientHandle, m.PutWanted] = {}
+    for task in tasks:
+        _, _, without = state.puts.asked.get(task.attempt, (None, None, ()))
+        client = _find_client(state, task, without)
+        ws = task.worker
+        assert ws is not None
+        if client is None:
+            state.call_after(0.0, _give_up, task, task.attempt)
+            continue
+        state.puts.add(task, client, without)
+        message = by_client.get(client)
+        if message is None:
+            message = by_client[client] = m.PutWanted(
+                keys=[], attempts=[], holder_of=[], holders=[]
+            )
+        message.keys.append(task.key)
+        message.attempts.append(task.attempt)
+        message.holder_of.append(len(message.holders))
+        message.holders.append(ws.address)
+    for client, message in by_client.items():
+        state.send_client(client, message)
+
+
+def _find_client(
+    state: SchedulerState, task: SchedulerTask, without: tuple[ClientHandle, ...]
+) -> ClientHandle | None:
+    """Return a client that may have the value: if possible one that is connected.
+
+    A client keeps what its futures were computed from, also if it has released this one: most often
+    the one that submitted it first.
+    """
+    first, others = task.group.client, state.clients.values()
+    known = [client for client in others if client.number == first]
+    found = [client for client in (*known, *task.wanted_by, *others) if client not in without]
+    connected = [client for client in found if client.peer is not None]
+    return next(iter(connected or found), None)
+
+
+def _give_up(state: SchedulerState, task: SchedulerTask, attempt: int) -> None:
+    if _awaits(task, attempt):
+        err(state, task, data_lost(task.key, _NO_CLIENT))
+
+
+def on_client_back(state: SchedulerState, client: ClientHandle) -> None:
+    """Ask again for the values that a client was asked for: it may not have read it."""
+    if state.puts.asked:
+        ask(state, state.puts.of_client(client))
+
+
+def on_client_gone(state: SchedulerState, client: ClientHandle) -> None:
+    """Ask other clients for the values that are still needed."""
+    if state.puts.asked:
+        ask(state, state.puts.of_client(client))
+
+
+def on_put(state: SchedulerState, _client: ClientHandle, message: m.Put) -> None:
+    """Pass values on to their workers, which their client cannot reach."""
+    for key, attempt, value in zip(message.keys, message.attempts, message.values, strict=True):
+        task, _, _ = state.puts.asked.get(attempt, _NOTHING)
+        if task is None or task.key != key or not _awaits(task, attempt) or value is None:
+            state.counters.reports_stale += 1
+            continue
+        ws: WorkerHandle | None = task.worker
+        if ws is not None and not ws.is_away:  # else it is placed again when that one is back
+            put = m.Put(request=0, keys=[key], attempts=[attempt], values=[value])
+            state.send(ws.peer, put)
+
+
+def on_put_failed(state: SchedulerState, client: ClientHandle, message: m.PutFailed) -> None:
+    """Ask another client for values that this one does not have, or fail the tasks."""
+    again = []
+    for key, attempt in zip(message.keys, message.attempts, strict=True):
+        task, asked, without = state.puts.asked.get(attempt, _NOTHING)
+        if task is None or task.key != key or not _awaits(task, attempt) or asked is not client:
+            state.counters.reports_stale += 1
+            continue
+        without = (*without, client)
+        if _find_client(state, task, without) is None:
+            err(state, task, data_lost(key, message.reason))
+        else:
+            state.puts.add(task, client, without)
+            again.append(task)
+    ask(state, again)
+
+
+#: The messages of clients about values.
+HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {
+    m.Put: on_put,
+    m.PutFailed: on_put_failed,
+}

@@ -1,0 +1,184 @@
+"""Tasks whose value a client puts here: they wait for it, and no function of theirs runs.
+
+The value may come before the assignment, because the two come over different connections. It is
+kept then until the assignment comes, or a later one, or its time is over (`ValueExpired`). If its
+time is over when the assignment comes, the task is given back, so that the value is sent again. A
+value for which there is no use is forgotten; the scheduler knows nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.messages import (
+    PUT_FUNCTION,
+    AssignTasks,
+    AttemptsErred,
+    AttemptsFinished,
+    AttemptsReturned,
+)
+from .drops import supersede
+from .events import ValueExpired, ValuePut, ValueRefused
+from .inputs import is_awaited, move_waiters, placeholder, wake
+from .tasks import FORGOTTEN, MEMORY, WAITING, WorkerTask
+from .transitions import move
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+#: Values that came before their assignments: the oldest is forgotten beyond that.
+MAX_EARLY: Final = 16
+#: Attempts whose value came too early, or was refused: the oldest is forgotten beyond that.
+MAX_LAPSED: Final = 1024
+
+
+def await_values(state: WorkerState, message: AssignTasks) -> list[WorkerTask]:
+    """File the rows of a message whose values clients put. The other rows may read them.
+
+    Returns:
+        Those whose value was here already, and is not any more: see `end_lapsed`.
+    """
+    lapsed: list[WorkerTask] = []
+    function = state.functions[PUT_FUNCTION]
+    for row, place in enumerate(message.function_of):
+        attempt = message.attempts[row]
+        if message.functions[place] != PUT_FUNCTION or is_known(state, attempt):
+            continue
+        key = message.keys[row]
+        task = WorkerTask(
+            key,
+            attempt,
+            message.priorities[row],
+            function,
+            b"",
+            0,
+            message.function_clients[place],
+        )
+        task.arrived = state.now
+        old = state.by_key.get(key)
+        if old is not None:
+            supersede(state, old, task)
+        move(state, task, WAITING)
+        task.n_waiting_on = 1
+        if attempt in state.early:
+            nbytes = state.early[attempt]
+            if isinstance(nbytes, int):
+                del state.early[attempt]
+                _finish(state, task, nbytes)
+            else:
+                lapsed.append(task)
+    return lapsed
+
+
+def end_lapsed(state: WorkerState, tasks: list[WorkerTask]) -> None:
+    """Fail the tasks whose values were refused before they were assigned; give the others back."""
+    returned: list[int] = []
+    for task in tasks:
+        failure = state.early[task.attempt]
+        if isinstance(failure, list):
+            _refuse(state, task, failure)
+        else:
+            give_up(state, task)
+            returned.append(task.attempt)
+    if returned:
+        state.to_scheduler.append(AttemptsReturned(attempts=returned))
+
+
+def is_known(state: WorkerState, attempt: int) -> bool:
+    """Return whether there is a record of an attempt."""
+    return attempt in state.by_attempt or attempt in state.cancelled or attempt in state.released
+
+
+def forget_early(state: WorkerState, last_attempt: int) -> None:
+    """Forget the values up to an attempt, which were not assigned and will not be."""
+    for attempt in [attempt for attempt in state.early if attempt <= last_attempt]:
+        if isinstance(state.early.pop(attempt), int):
+            state.forget.append(attempt)
+
+
+def on_value_put(state: WorkerState, event: ValuePut) -> None:
+    """Finish the task whose value is in the store now, or keep the value for its assignment."""
+    attempt = event.attempt
+    task = state.by_attempt.get(attempt)
+    if task is not None and is_awaited(task) and task.key == event.key:
+        _finish(state, task, event.nbytes)
+    elif (task is not None and task.state == MEMORY) or attempt in state.released:
+        return  # it was put twice
+    elif attempt <= state.last_attempt:
+        state.forget.append(attempt)
+    else:
+        state.early[attempt] = event.nbytes
+        values = [other for other, nbytes in state.early.items() if isinstance(nbytes, int)]
+        if len(values) > MAX_EARLY:
+            _lapse(state, values[0])
+
+
+def on_value_expired(state: WorkerState, event: ValueExpired) -> None:
+    """Forget a value that came long ago, and whose assignment has not come."""
+    if isinstance(state.early.get(event.attempt), int):
+        _lapse(state, event.attempt)
+
+
+def _lapse(state: WorkerState, attempt: int) -> None:
+    state.early[attempt] = None
+    state.forget.append(attempt)
+    _limit_lapsed(state)
+
+
+def _limit_lapsed(state: WorkerState) -> None:
+    if len(state.early) > MAX_LAPSED:
+        forget_early(state, min(state.early))
+
+
+def on_value_refused(state: WorkerState, event: ValueRefused) -> None:
+    """Fail the task whose value this worker cannot take."""
+    task = state.by_attempt.get(event.attempt)
+    if task is not None and is_awaited(task) and task.key == event.key:
+        _refuse(state, task, event.failure)
+    elif event.attempt > state.last_attempt:
+        state.early[event.attempt] = event.failure
+        _limit_lapsed(state)
+
+
+def _refuse(state: WorkerState, task: WorkerTask, failure: Failure) -> None:
+    state.failures.keep(task, failure)
+    duration_us = int((state.now - task.arrived) * 1e6)
+    give_up(state, task)
+    state.to_scheduler.append(
+        AttemptsErred(
+            attempts=[task.attempt],
+            durations_us=[duration_us],
+            failures=[failure],
+            queued_us=[0],
+        )
+    )
+
+
+def give_up(state: WorkerState, task: WorkerTask) -> None:
+    """Wait for a value no longer. The scheduler decides about the tasks that read it."""
+    move(state, task, FORGOTTEN)
+    if task.pins:
+        move_waiters(task, placeholder(state, task.key))
+
+
+def give_up_all(state: WorkerState) -> None:
+    """Wait for no value any more: a new session begins, in which each is assigned again."""
+    for task in [task for task in state.waiting.values() if is_awaited(task)]:
+        give_up(state, task)
+
+
+def _finish(state: WorkerState, task: WorkerTask, nbytes: int) -> None:
+    move(state, task, MEMORY)
+    task.nbytes = nbytes
+    duration_us = int((state.now - task.arrived) * 1e6)
+    state.to_scheduler.append(
+        AttemptsFinished(
+            attempts=[task.attempt],
+            nbytes=[nbytes],
+            durations_us=[duration_us],
+            results=[None],
+            queued_us=[0],
+        )
+    )
+    wake(state, task)

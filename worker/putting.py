@@ -1,0 +1,50 @@
+"""Takes the values that clients put here: large arguments, which no function makes.
+
+They come to the data port, or from the scheduler if the client cannot reach that. A value goes into
+the store as it came, packed, and the core is notified. Whether it is wanted is the core's decision:
+an attempt that the scheduler has not assigned here takes no value for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ..protocol.net.connection import Connection
+from ..protocol.wire.messages import Put, PutDone
+from ..protocol.wire.payload import blob_nbytes
+from .core.events import ValueExpired, ValuePut, ValueRefused
+from .executor import Executor
+
+__all__ = ["answer", "take_values"]
+
+#: A value whose assignment has not come for this long is forgotten, and sent again if need be.
+_PATIENCE_S: Final = 30.0
+
+
+def take_values(executor: Executor, message: Put) -> None:
+    """Store the values of a message."""
+    store = executor.store
+    limit = store.memory_limit
+    for key, attempt, value in zip(message.keys, message.attempts, message.values, strict=True):
+        if value is None or attempt in store:
+            continue  # nothing was sent, or it was sent twice
+        nbytes = blob_nbytes(value)
+        if 0 < limit < nbytes:
+            text = (
+                f"the argument takes {nbytes} bytes, and a worker may use {limit} in all; pass it "
+                "in parts, or raise the memory limit of the workers"
+            )
+            executor.handle(ValueRefused(key, attempt, ["not-sent", key, text]))
+            continue
+        store.put_packed(attempt, value)
+        executor.handle(ValuePut(key, attempt, nbytes))
+        if attempt in executor.state.early:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_PATIENCE_S, executor.handle, ValueExpired(attempt))
+
+
+def answer(executor: Executor, connection: Connection, message: Put) -> None:
+    """Store the values of a message that came to the data port."""
+    take_values(executor, message)
+    connection.send([PutDone(request=message.request)])
