@@ -596,7 +596,7 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
 def test_supervisor_may_be_wrong_about_workers(cluster: Cluster) -> None:
     with Attacker(cluster, Role.SUPERVISOR) as attacker:
         attacker.register(supervisor())
-        attacker.say(m.WorkersAlive(worker_ids=["x", "x"], rss=[2**63 - 1, 0]))
+        attacker.say(m.WorkersAlive(worker_ids=["x", "x"], rss=[2**48, 0]))
         attacker.say(m.WorkersAlive(worker_ids=[], rss=[]))
         attacker.say(m.Bye(reason=""))
     cluster.check()
