@@ -110,7 +110,8 @@ def tasks(n_tasks: int, n_workers: int) -> None:
 _SCHEDULER = """
 import sys
 from weft.protocol.trust.security import Security
-from weft.scheduler.server import SchedulerConfig, run
+from weft.scheduler.config import SchedulerConfig
+from weft.scheduler.server import run
 
 def on_started(server):
     print(server.addresses[0], flush=True)

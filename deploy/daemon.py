@@ -27,7 +27,8 @@ from ..protocol.trust.connection_file import ConnectionFile
 from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.address import Address, parse_address
 from ..protocol.wire.levels import Level
-from ..scheduler.server import SchedulerConfig, SchedulerServer, run
+from ..scheduler.config import SchedulerConfig
+from ..scheduler.server import SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent
 from .restarting import EXIT_TAKEN_OVER

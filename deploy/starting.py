@@ -36,7 +36,8 @@ from ..protocol.trust.security import (
 )
 from ..protocol.wire.address import Address, parse_address
 from ..protocol.wire.levels import Level
-from ..scheduler.server import SchedulerConfig, SchedulerServer
+from ..scheduler.config import SchedulerConfig
+from ..scheduler.server import SchedulerServer
 from .daemon import DaemonConfig, run_daemon
 from .restarting import Lifeline
 from .state_directory import (

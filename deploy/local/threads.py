@@ -14,7 +14,8 @@ from ...protocol.host.facts import process_facts
 from ...protocol.net.deadline import unless
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
-from ...scheduler.server import SchedulerConfig, SchedulerServer
+from ...scheduler.config import SchedulerConfig
+from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
 

@@ -118,7 +118,7 @@ def test_an_unexpected_error_ends_the_scheduler_with_a_report(tmp_path):
     code = """
 from weft.deploy.daemon import DaemonConfig, run_daemon
 from weft.protocol.trust.security import Security
-from weft.scheduler.server import SchedulerConfig
+from weft.scheduler.config import SchedulerConfig
 
 def on_ready(server, url):
     raise RuntimeError("nobody foresaw this")

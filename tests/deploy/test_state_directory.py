@@ -18,8 +18,9 @@ from weft.protocol.trust.security import (
     new_cluster_id,
     new_token,
 )
+from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.epochs import Members
-from weft.scheduler.server import SchedulerConfig, SchedulerServer
+from weft.scheduler.server import SchedulerServer
 
 CLUSTER = new_cluster_id()
 CERTIFICATE, KEY = generate_certificate(CLUSTER)

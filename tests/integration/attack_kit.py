@@ -37,7 +37,7 @@ from pathlib import Path
 from weft.deploy.child import LOG_FORMAT
 from weft.deploy.daemon import DaemonConfig, run_daemon
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
-from weft.scheduler.server import SchedulerConfig
+from weft.scheduler.config import SchedulerConfig
 
 logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
 run_daemon(

@@ -34,6 +34,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
+from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core import turns
 from weft.scheduler.core.state import (
     CloseConnection,
@@ -44,7 +45,7 @@ from weft.scheduler.core.state import (
     SchedulerTick,
 )
 from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
-from weft.scheduler.server import SchedulerConfig, SchedulerServer
+from weft.scheduler.server import SchedulerServer
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
 

@@ -21,10 +21,11 @@ from weft.deploy.http.server import HttpConfig, serve
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
+from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core import phases
 from weft.scheduler.core.info import METRICS, metrics
 from weft.scheduler.core.state import SchedulerState, SchedulerTick
-from weft.scheduler.server import SchedulerConfig, SchedulerServer
+from weft.scheduler.server import SchedulerServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

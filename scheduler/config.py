@@ -1,0 +1,63 @@
+"""What a scheduler is started with: addresses, secrets, limits, and what came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..protocol.trust.security import Security
+from .core.epochs import Members
+
+
+class Keeper(Protocol):
+    """Keeps what the next scheduler of the cluster needs. Called from the loop's thread."""
+
+    def keep_epoch(self, epoch: int) -> None:
+        """Store an epoch, durably: peers learn it after this.
+
+        Raises:
+            ConfigError: it cannot be stored.
+        """
+
+    def keep_members(self, members: Members) -> None:
+        """Store the members of the cluster, soon, without holding up the loop."""
+
+
+@dataclass(slots=True)
+class SchedulerConfig:
+    """The configuration of a scheduler.
+
+    Attributes:
+        addresses: addresses to listen at, e.g. `tcp://127.0.0.1:8786`; port 0 = any free one.
+        security: the cluster's token, id and, for TLS, certificate.
+        client_lease_s: time for which the results that a lost client wants are kept, seconds.
+        handshake_timeout_s: time in which a connection must prove that it has the token.
+        heartbeat_s: how often peers send a heartbeat; a peer that sends nothing for
+            `wire.session.MISSED_HEARTBEATS` of these counts as dead, on either side.
+        progress_timeout_s: a frame may pause this long on its way.
+        max_unfinished_nbytes: memory of the incomplete frames of all peers together, beside the
+            oldest of these frames.
+        max_outbox_nbytes: approximate size of the messages that may wait for a peer that does not
+            read, beside those that its connection has taken; then it is cut off.
+        away_s: time that a worker whose connection has ended has to come back, seconds.
+        facts: sent to every peer that registers.
+        last_epoch: of the cluster's schedulers before this one, 0 = there was none.
+        expected: the workers and clients of that epoch.
+        keeper: stores the same of this one; None = nothing is kept.
+    """
+
+    addresses: Sequence[str]
+    security: Security
+    client_lease_s: float = 60.0
+    heartbeat_s: float = 2.0
+    handshake_timeout_s: float = 5.0
+    progress_timeout_s: float = 30.0
+    max_unfinished_nbytes: int = 512 << 20
+    max_outbox_nbytes: int = 256 << 20
+    allowed_deaths: int = 3
+    away_s: float = 5.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    last_epoch: int = 0
+    expected: Members = field(default_factory=Members)
+    keeper: Keeper | None = None
