@@ -203,3 +203,5 @@ def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) 
     """Dropped attempts hold no thread and no resources any more."""
     for attempt in message.attempts:
         note_attempt_ended(state, ws, attempt)
+        if attempt in ws.claims:
+            claims.withdraw(state, ws, attempt)

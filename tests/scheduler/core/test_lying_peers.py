@@ -118,6 +118,15 @@ def test_an_attempt_that_no_scheduler_gives_out_ends_only_that_session(new, mess
     assert text == "worker liar lists attempt 0, which no scheduler has given out"
 
 
+@pytest.mark.parametrize("kind", ["running", "assigned"])
+def test_a_claimed_attempt_that_has_ended_without_a_result_is_not_adopted(new, kind):
+    worker = new.come_back(last_epoch=BEFORE, **{kind: {"a": 7}})
+    new.send(worker, m.AttemptsEnded(attempts=[7]))
+    assert not new.state.claims
+    new.send(new.client(last_epoch=BEFORE), graph("a"))
+    assert new.states("a") == ["queued"]
+
+
 # -- the other lists ------------------------------------------------------------------------------
 @pytest.mark.parametrize("sender", ["worker", "client", "relay"])
 def test_a_key_that_is_reported_missing_twice_in_one_message_is_lost_once(sender):
