@@ -25,6 +25,7 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
     lapsed = await_values(state, message) if PUT_FUNCTION in message.functions else None
     clients, dependencies = message.function_clients, message.dependencies
     by_key, by_attempt = state.by_key, state.by_attempt
+    failed = state.failures.by_attempt
     push, now = state.ready.push, state.now
     unknown: list[WorkerTask] = []
     row = -1
@@ -40,6 +41,8 @@ def on_assign_tasks(state: WorkerState, message: AssignTasks) -> None:
         row += 1
         if attempt in by_attempt or attempt in state.cancelled or attempt in state.released:
             continue  # sent twice, or filed above
+        if failed and attempt in failed:
+            continue  # sent twice
         assert args is not None  # checked
         function, client = functions[function_index], clients[function_index]
         task = WorkerTask(key, attempt, priority, function, args, wanted, client)

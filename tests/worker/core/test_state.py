@@ -178,6 +178,15 @@ def test_a_failure_is_reported_and_its_dependents_wait_until_they_are_dropped():
     assert worker.state.by_key == {}
 
 
+def test_an_attempt_that_has_failed_is_not_begun_again_under_another_key():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.report(failed=["a"])
+    worker.receive(assign("1 a"), assign("1 b"))
+    assert worker.run_all() == []
+
+
 def test_a_failed_task_assigned_again_serves_its_waiting_dependents():
     worker = Hands()
     worker.receive(assign("1 a", "2 b <- a"))
