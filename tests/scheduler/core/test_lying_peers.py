@@ -183,7 +183,7 @@ def test_a_death_that_lists_an_attempt_twice_counts_once():
 
 
 # -- numbers --------------------------------------------------------------------------------------
-def test_what_is_shown_of_workers_that_report_the_largest_numbers_can_be_sent():
+def test_descriptions_of_workers_that_report_the_largest_numbers_can_be_sent():
     """The sums of what peers report are cut to what a message can hold."""
     board = Board()
     client, viewer = board.client(), board.connect(Role.VIEWER)
