@@ -20,9 +20,9 @@ from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
 from .losses import note_exit, note_loss
+from .lost_workers import count_death, lose_worker, notify_workers_of_loss
 from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
-from .recovery import count_death, lose_worker, notify_workers_of_loss
 from .refusals import forget_refusal, remember_refusal
 from .transitions import release_unneeded
 from .wants import unwant

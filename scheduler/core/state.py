@@ -4,11 +4,11 @@
 
 Owns the containers, the entry point and the out-boxes. The logic is split by subject into modules
 of functions over this state: `submission` (requests of clients), `assignment` (which worker runs
-which task), `completion` (reports of workers), `recovery` (the loss of a worker), `missing` (data
-that a holder does not have), `relays` (data sent through the scheduler), `questions` (about the
-cluster), `membership` (peers that come and go), `permissions` (the messages that a token permits),
-`liveness` (peers that are silent), `deadlines` (what is due when time has passed), `transitions` (a
-task's life, as a table), `validate` (the invariants).
+which task), `completion` (reports of workers), `lost_workers`, `missing` (data that a holder does
+not have), `relays` (data sent through the scheduler), `questions` (about the cluster), `membership`
+(peers that come and go), `permissions` (the messages that a token permits), `liveness` (peers that
+are silent), `deadlines` (what is due when time has passed), `transitions` (a task's life, as a
+table), `validate` (the invariants).
 
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
 over a set (the order of a set of objects differs between runs; simulated runs must replay).

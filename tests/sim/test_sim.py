@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from weft.scheduler.core import completion, recovery
+from weft.scheduler.core import completion, lost_workers
 
 from .simulation import Simulation, SimulationFailed
 
@@ -136,7 +136,7 @@ def run_until_failure(n: int) -> str:
 
 @pytest.mark.slow
 def test_a_lost_wake_up_is_found_and_reported_with_the_command_that_repeats_it():
-    with patch.object(recovery, "replace_lost", lambda _state, _lost: None):
+    with patch.object(lost_workers, "replace_lost", lambda _state, _lost: None):
         report = run_until_failure(40)
     assert "replay: WEFT_SIM_SEED=" in report
     assert "-m pytest tests/sim -k replay" in report

@@ -1,4 +1,4 @@
-"""relays.py: lost workers, lost and missing data, data through the scheduler."""
+"""Lost workers, lost and missing data, data through the scheduler."""
 
 from __future__ import annotations
 
