@@ -57,6 +57,14 @@ def on_worker_data(state: SchedulerState, ws: WorkerHandle, message: m.KeysData)
     if relay is None or state.relay_workers.get(message.request) is not ws:
         state.counters.reports_stale += 1
         return
+    asked = relay.waiting_for[message.request]
+    answered = [*message.keys, *message.missing]
+    if len(answered) > len(asked) or not set(asked).issuperset(answered):
+        # Passed on, they could make a message that the client refuses, and its connection ends.
+        state.refuse(
+            ws.peer, f"worker {ws.name} answers with the data of keys that it was not asked for"
+        )
+        return
     _relay_part(state, message.request, relay, message.keys, message.results, message.missing)
 
 

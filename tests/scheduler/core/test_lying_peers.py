@@ -140,7 +140,7 @@ def test_a_key_that_is_reported_missing_twice_in_one_message_is_lost_once(sender
     elif sender == "client":
         board.send(client, m.ReportMissing(keys=keys, holder="tcp://w"))
     else:
-        out = board.send(client, m.FetchKeys(request=1, keys=["a"]))
+        out = board.send(client, m.FetchKeys(request=1, keys=keys))
         (fetch,) = [x for x in out[holder] if isinstance(x, m.FetchKeys)]
         data = m.KeysData(request=fetch.request, keys=[], results=[], missing=keys)
         board.send(holder, data)
@@ -180,6 +180,21 @@ def test_a_death_that_lists_an_attempt_twice_counts_once():
     board.close(worker)
     board.send(sup, m.WorkerExited(worker_id="id of w", reason="killed", running=[attempt] * 2))
     assert board.states("a") == ["no_worker"]
+
+
+@pytest.mark.parametrize("keys", [["a", "b"], ["a", "a"], ["other"]])
+def test_data_that_was_not_asked_for_does_not_reach_the_client(keys):
+    board = Board()
+    client, worker = board.client(), board.worker("w", nthreads=2)
+    board.send(client, graph("a", "b"))
+    board.finish(worker, "a", "b", blob=None)
+    out = board.send(client, m.FetchKeys(request=1, keys=["a"]))
+    (fetch,) = [x for x in out[worker] if isinstance(x, m.FetchKeys)]
+    data = m.KeysData(request=fetch.request, keys=keys, results=[b"x"] * len(keys), missing=[])
+    out = board.send(worker, data)
+    assert board.refused() == ["worker w answers with the data of keys that it was not asked for"]
+    (answer,) = [x for x in out[client] if isinstance(x, m.KeysData)]
+    assert (answer.keys, answer.missing) == ([], ["a"])
 
 
 # -- numbers --------------------------------------------------------------------------------------
