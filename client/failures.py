@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pickle import PicklingError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
     ClientClosed,
@@ -24,6 +24,9 @@ from ..protocol.wire.keys import key_of
 from .call_options import meant_option
 from .core.borrowing import LOAN_TIMEOUT_S
 from .core.tasks import NOT_LENT, UNREADABLE, FutureState
+
+if TYPE_CHECKING:
+    from .core.state import ClientState
 
 
 def _from_exception(failure: Failure) -> BaseException:
@@ -93,6 +96,19 @@ def exception_of(state: FutureState) -> BaseException:
 
         add_note(made, f"weft: task {state.key} depends on {key}, which failed")
     return made
+
+
+def last_notice(core: ClientState, states: Iterable[FutureState]) -> str:
+    """Return what the scheduler reported of tasks that no worker can run, for texts of timeouts."""
+    reports = core.unrunnable
+    for state in states:
+        reason = reports.get(state.key)
+        if reason is not None:
+            return (
+                f". The scheduler's last notice was that {state.key!r} waits for a worker that can "
+                f"run it: {reason}"
+            )
+    return ""
 
 
 def unreadable(state: FutureState, error: Exception) -> Failure:

@@ -13,7 +13,7 @@ from .absent import FUTURE, answer_by_name
 from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
-from .failures import exception_of, unreadable
+from .failures import exception_of, last_notice, unreadable
 from .shell.watchers import unready
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Future:
         if state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
             if not self._engine.wait_for([state], timeout_s, wants_data=True):
-                raise TimeoutError(
-                    f"no result of {state.key!r} within {timeout_s:g} s; its task continues"
+                raise self._late(
+                    f"no result of {state.key!r} within {timeout_s:g} s", "; its task continues"
                 )
         if state.failure is not None:
             raise exception_of(state)
@@ -105,12 +105,15 @@ class Future:
         if unready([state]):
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=True):
-                raise TimeoutError(
-                    f"no result of {state.key!r} within {timeout_s:g} s; its task continues"
+                raise self._late(
+                    f"no result of {state.key!r} within {timeout_s:g} s", "; its task continues"
                 )
         if state.failure is not None:
             raise exception_of(state)
         return load(state, self._engine)
+
+    def _late(self, text: str, going_on: str = "") -> TimeoutError:
+        return TimeoutError(text + (last_notice(self._engine.core, [self._state]) or going_on))
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result, in any event loop."""
@@ -131,7 +134,7 @@ class Future:
         if state.status == "pending":
             self._check_usable()
             if not self._engine.wait_for([state], timeout_s, wants_data=False):
-                raise TimeoutError(f"{state.key!r} was not done within {timeout_s:g} s")
+                raise self._late(f"{state.key!r} was not done within {timeout_s:g} s")
         return self._load_error()
 
     async def _exception_async(self, timeout_s: float | None) -> BaseException | None:
@@ -139,7 +142,7 @@ class Future:
         if state.status == "pending":
             self._check_usable()
             if not await self._engine.wait_for_async([state], timeout_s, wants_data=False):
-                raise TimeoutError(f"{state.key!r} was not done within {timeout_s:g} s")
+                raise self._late(f"{state.key!r} was not done within {timeout_s:g} s")
         return self._load_error()
 
     def _load_error(self) -> BaseException | None:

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from .core.tasks import FutureState
-from .failures import exception_of
+from .failures import exception_of, last_notice
 from .future import Future, load, try_load
 from .refusing import is_collection, items_of, no_future
 from .shell.watchers import unready
@@ -83,8 +83,10 @@ class Gathering:
         return left
 
     def _late(self, timeout: float | None) -> str:
-        n = len(unready(self._states))
-        return f"{n} of {len(self._states)} results did not arrive within {timeout:g} s"
+        late = unready(self._states)
+        notice = last_notice(self._engine.core, late)
+        n = len(self._states)
+        return f"{len(late)} of {n} results did not arrive within {timeout:g} s{notice}"
 
     def _outcome(self) -> tuple[Any, BaseException | None]:
         error = None if self._skips else self._first_failure()

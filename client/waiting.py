@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..protocol.durations import seconds_or_none
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
-from .failures import exception_of
+from .failures import exception_of, last_notice
 from .future import Future, load
 from .refusing import items_of, no_future
 from .shell.interruptible import SLICE_S
@@ -113,8 +113,9 @@ def _what_to_wait_for(
 
 
 def _late(futures: list[Future], timeout_s: float | None) -> str:
-    n = len(pending([future._state for future in futures]))
-    return f"{n} of {count_futures(len(futures))} not done within {timeout_s:g} s"
+    late = pending([future._state for future in futures])
+    notice = last_notice(futures[0]._engine.core, late)
+    return f"{len(late)} of {count_futures(len(futures))} not done within {timeout_s:g} s{notice}"
 
 
 def count_futures(n: int) -> str:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .state import ClientState
 
 _MAX_WARNINGS: Final = 100
+_MAX_UNRUNNABLE: Final = 1000
 
 
 def on_received(core: ClientState, event: AnswersReceived, _now: float) -> None:
@@ -185,6 +186,9 @@ def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
 
 
 def on_keys_unrunnable(core: ClientState, message: KeysUnrunnable) -> None:
+    if len(core.unrunnable) >= _MAX_UNRUNNABLE:
+        core.unrunnable.clear()
+    core.unrunnable.update(dict.fromkeys(message.keys, message.reason))
     if message.reason in core.warnings:
         return
     if len(core.warnings) >= _MAX_WARNINGS:

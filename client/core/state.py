@@ -163,6 +163,9 @@ class ClientState:
         self.confirmations: list[tuple[Watcher, int]] = []
         #: {reason: None} of tasks that no worker can run: the user was warned.
         self.warnings: dict[str, None] = {}
+        #: {key: reason} of tasks that no worker could run when the scheduler reported it last, for
+        #: the texts of timeouts. Any thread reads it.
+        self.unrunnable: dict[str, str] = {}
 
     def handle(self, event: Event, now: float) -> None:
         """Apply an event; the resulting work is in `before`, `to_scheduler` and `after`."""

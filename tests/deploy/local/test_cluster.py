@@ -150,6 +150,23 @@ def errors_in(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of 3.12: this is that case
+@pytest.mark.slow
+def test_a_forked_child_makes_a_client_of_its_own():
+    with LocalCluster(n_workers=1) as cluster, cluster.get_client() as client:
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                address, security = cluster.scheduler_address, cluster.security
+                with weft.Client(address, security=security, set_as_default=False) as own:
+                    code = own.submit(int, "0").result(60)
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert client.submit(abs, -2).result(60) == 2
+
+
 @pytest.mark.slow
 def test_futures_fail_at_once_when_the_scheduler_process_is_killed(caplog, wait_until):
     with LocalCluster(n_workers=1, silence_logs=50) as cluster:
