@@ -89,10 +89,16 @@ _LONG: Final[dict[str, str]] = {
 }
 
 
+def _run(text: str, names: dict[str, Any]) -> None:
+    # Not `exec` of a text, which would make Python forget that a Ctrl-C ends the program: messages
+    # are sent after it, when clients are closed.
+    exec(compile(text, "<generated>", "exec"), names)
+
+
 def encoders_of(cls: type[Message]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Make `to_wire` and `short_wire` of a message class, see `Message`."""
     names: dict[str, Any] = {"FEW": FEW, "SHORT_BYTES": SHORT_BYTES, "any_long": _any_long}
-    exec("\n".join(_encoders(cls, _kinds(cls))), names)
+    _run("\n".join(_encoders(cls, _kinds(cls))), names)
     return names["to_wire"], names["short_wire"]
 
 
@@ -112,7 +118,7 @@ def decoder_of(cls: type[Message]) -> Callable[[list[Any], list[Any]], Message]:
     }
     for field, kind in kinds.items():
         names[f"check_{field}"] = _with_place(cls, field, CHECKS[kind])
-    exec("\n".join(_decoder(cls, kinds)), names)
+    _run("\n".join(_decoder(cls, kinds)), names)
     decode: Callable[[list[Any], list[Any]], Message] = names["decode"]
     return decode
 

@@ -72,6 +72,38 @@ def test_interrupting_a_wait_leaves_the_client_usable():
     assert program.returncode == 0
 
 
+UNHANDLED = """
+import sys, time
+from weft import Client
+
+client = Client(processes=False, n_workers=1)
+future = client.submit(time.sleep, 2)
+print("waiting", flush=True)
+future.result()
+"""
+
+
+@pytest.mark.slow
+def test_a_program_whose_client_was_not_closed_dies_of_the_signal():
+    program = subprocess.Popen(
+        [sys.executable, "-c", UNHANDLED],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    with program:
+        try:
+            assert program.stdout.readline() == "waiting\n"
+            program.send_signal(signal.SIGINT)
+            _, err = program.communicate(timeout=60)
+        finally:
+            program.kill()
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert program.returncode == -signal.SIGINT
+
+
 FORGETFUL = """
 import sys, tempfile
 from tests.client.scripted import ScriptedScheduler
