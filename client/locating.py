@@ -144,7 +144,7 @@ class Location:
         except connection_files.NoSchedulerFound as error:
             if self._was_found:
                 raise ConfigError(str(error)) from None
-            raise _absent(self._address, str(error)) from None
+            raise _absent(self._address, error) from None
         self._was_found = True
         if self._security is not None:
             return list(found.addresses), self._security
@@ -164,9 +164,11 @@ class Location:
             await self.cluster.close()
 
 
-def _absent(address: str | None, details: str) -> SchedulerAbsent:
+def _absent(address: str | None, error: connection_files.NoSchedulerFound) -> SchedulerAbsent:
     """Return the error of a look-up that found nothing: short, with the places as details."""
-    what = details.partition("; ")[0]
+    what, _, details = str(error).partition("; ")
+    if error.places:
+        details = f"looked in {error.places}"
     if address is None:
         advice = "start one with `weft scheduler --connection-file`, or correct the path"
         return SchedulerAbsent(f"{what}; {advice}", details, is_answered=False)

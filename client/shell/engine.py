@@ -294,11 +294,10 @@ class Engine:
             ValueError: a key is in use for another task, by a future that was not released.
             ClientClosed: the client was closed while this waited.
         """
-        try:
+        with contextlib.suppress(ValueError):
             return self.table.attach(keys, spec_hashes)
-        except ValueError:
-            self.settle()  # the release of that future may still be in the queue
-            return self.table.attach(keys, spec_hashes)
+        self.settle()  # the release of that future may still be in the queue
+        return self.table.attach(keys, spec_hashes)
 
     def settle(self) -> None:
         """Wait until the core has handled all earlier operations."""

@@ -375,7 +375,8 @@ def _not_opened(error: WeftError, address: str, timeout_s: float) -> WeftError:
             made = ConfigError(error.text)
         else:
             made = ConnectTimeout(f"no scheduler was found within {timeout_s:g} s: {error.text}")
-        add_note(made, f"weft: {error.details}")
+        if error.details:
+            add_note(made, f"weft: {error.details}")
         return made
     if not isinstance(error, CommError) or isinstance(error, SchedulerEnded):
         return error

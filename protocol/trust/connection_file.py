@@ -67,6 +67,9 @@ class NoSchedulerFound(ConfigError):
     Start a scheduler with `weft scheduler`, or name the address or the connection file of one.
     """
 
+    #: The places, each with the reason why nothing was found there; "" = the text has it all.
+    places = ""
+
 
 @dataclass(frozen=True)
 class ConnectionFile:
@@ -391,7 +394,10 @@ class _Search:
                 f"the scheduler at {last.addresses[0]}, process {last.pid}, is gone (it left "
                 f"{last.source}): {what}"
             )
-        return NoSchedulerFound(f"{what}; looked in {', '.join(self.notes)}; {advice}")
+        places = ", ".join(self.notes)
+        made = NoSchedulerFound(f"{what}; looked in {places}; {advice}")
+        made.places = places
+        return made
 
 
 def find(

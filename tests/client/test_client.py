@@ -16,7 +16,7 @@ import traceback
 import numpy as np
 import pytest
 
-from weft.client import Client, Future, wait
+from weft.client import Client, Future
 from weft.client.encoding import _FIRST_CHUNK
 from weft.protocol.errors import (
     ClientClosed,
@@ -288,6 +288,14 @@ def test_gather_fills_subclasses_of_dict(client):
     filled = client.gather(defaults)
     assert filled == {"a": 1}
     assert filled["new"] == []
+
+
+def test_the_error_of_a_key_in_use_has_one_traceback(client):
+    future = client.submit(inc, 1, key="mine")
+    with pytest.raises(ValueError, match="key 'mine' belongs to a future of another") as caught:
+        client.submit(inc, 2, key="mine")
+    assert caught.value.__context__ is None
+    assert future.result() == 2
 
 
 def test_a_key_that_is_no_text_is_refused_at_submit(client):
@@ -682,11 +690,11 @@ def test_timeouts_name_why_no_worker_can_run_the_task(client, scheduler, caplog,
         future.result,
         future.exception,
         lambda timeout: client.gather([other, future], timeout=timeout),
-        lambda timeout: wait([other, future], timeout=timeout),
+        lambda timeout: weft.wait([other, future], timeout=timeout),
     ):
         with pytest.raises(TimeoutError, match=words):
             call(0.01)
-    with pytest.raises(TimeoutError, match="its task continues$"):
+    with pytest.raises(TimeoutError, match=r"its task continues$"):
         other.result(0.01)
 
 

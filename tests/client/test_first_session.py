@@ -72,5 +72,9 @@ def test_the_error_of_an_absent_scheduler_is_short_and_has_details_in_a_note(opt
 def test_a_process_that_listens_and_whose_token_is_not_here_is_not_waited_for():
     with socket.create_server(("127.0.0.1", 0)) as there:
         address = f"tcp://127.0.0.1:{there.getsockname()[1]}"
-        with pytest.raises(ConfigError, match=f"no token was found for {address}; pass the conn"):
+        words = f"no token was found for {address}; pass the conn"
+        with pytest.raises(ConfigError, match=words) as caught:
             Client(address, timeout=1e6)
+    (note,) = caught.value.__notes__
+    assert note.startswith("weft: looked in --connection-file (not given), ")
+    assert "token was found" not in note
