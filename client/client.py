@@ -19,6 +19,7 @@ from ..graphs.cluster_client import ClusterClient
 from ..protocol.durations import seconds_of, seconds_or_none
 from ..protocol.errors import ClientClosed, CommError, ConfigError, HandshakeError, NotSupported
 from ..protocol.host.facts import process_facts
+from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
@@ -88,6 +89,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         recovery_memory: int = LIMIT_NBYTES,
         **cluster_options: Any,
     ) -> None:
+        mark_warnings()
         check_options(cluster_options, Client)
         self._timeout_s = seconds_of(timeout, "timeout")
         self._reconnect_timeout_s = seconds_of(reconnect_timeout, "reconnect_timeout")

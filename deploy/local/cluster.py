@@ -30,6 +30,7 @@ from ...client import absent, tables
 from ...client.openable import Openable
 from ...protocol.durations import seconds_of, seconds_or_none
 from ...protocol.host.exits import describe_exit
+from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from .. import settings
@@ -104,6 +105,7 @@ class LocalCluster(Openable):
     ) -> None:
         for name_of_other in others:
             raise absent.unknown_option(name_of_other, LocalCluster)
+        mark_warnings()
         self.name = arguments.choose_name(name)
         self.asynchronous = asynchronous
         self.status = "created"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..protocol.host.collector import paused_collector
 from ..protocol.host.machine import n_cores
+from ..protocol.host.stderr_logging import mark_warnings
 from .core.reading import Graph, read_graph
 from .core.tasks import GraphTask, Literal
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 logger = logging.getLogger("weft.client")
+mark_warnings()
 
 _MANY_TASKS = 100
 
