@@ -60,7 +60,7 @@ class Location:
                 f"{security!r}; without it the token is looked up, or made for a new cluster"
             )
         self.cluster: Any = None if isinstance(address, str) else address
-        self._address = address if isinstance(address, str) else None
+        self._address = connection_files.with_port(address) if isinstance(address, str) else None
         self._connection_file = os.fspath(connection_file) if connection_file is not None else None
         self._security = security
         self._cluster_options = cluster_options

@@ -21,6 +21,7 @@ from typing import Final
 from ..protocol.errors import CommError, ConfigError
 from ..protocol.host.facts import process_facts
 from ..protocol.trust.connection_file import (
+    DEFAULT_PORT,
     check_destination,
     default_path,
     read_token_file,
@@ -52,7 +53,6 @@ from .state_directory import (
 
 _log = logging.getLogger("weft.scheduler")
 
-DEFAULT_PORT: Final = 8786
 #: A port of the pages that the process before this one had is free again after this time.
 _PORT_PATIENCE_S: Final = 5.0
 

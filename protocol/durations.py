@@ -60,9 +60,10 @@ def seconds_of(value: object, setting: str, least: float = 0.0) -> float:
     """
     seconds = _read(value)
     if not seconds >= least:  # NaN is not
-        bound = "0" if least == 0 else f"{least:g} s"
+        is_read = not math.isnan(seconds)
+        why = f"less than {least:g}{' s' * (least > 0)}" if is_read else "not a time"
         raise InvalidDuration(
-            f"{value!r:.80} is no time of at least {bound}; give seconds (30), a text with a unit "
+            f"{value!r:.80} is {why}; give seconds (30), a text with a unit "
             "('500ms', '30s', '15 min', '2h', '7 days') or a timedelta",
             setting,
         )

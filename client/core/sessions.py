@@ -83,7 +83,10 @@ def report_comeback(core: ClientState, found: str) -> None:
     comeback, core.comeback = core.comeback, None
     if comeback is None:
         return
-    text = f"the scheduler is back after {comeback.outage_s:.0f} s"
+    outage_s = comeback.outage_s
+    text = "the scheduler is back after " + (
+        f"{outage_s:.0f} s" if outage_s >= 1 else "less than 1 s"
+    )
     n_pending = n_here = 0
     for state in core.table.snapshot():
         n_pending += state.status == PENDING

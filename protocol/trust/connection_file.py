@@ -51,9 +51,12 @@ __all__ = [
     "read_token_file",
     "remove_stale_files",
     "run_directory",
+    "with_port",
 ]
 
 FILE_VERSION: Final = 1
+#: That of `weft scheduler`, if it is free.
+DEFAULT_PORT: Final = 8786
 _MAX_FILE_BYTES: Final = 64 * 1024
 
 #: The start time of a process is derived from the boot time, which changes when the clock is set.
@@ -422,12 +425,12 @@ def find(
         ConfigError: several were found, or the one found is not safe to use.
     """
     search = _Search([])
+    if address is not None:
+        address = with_port(address)
     if address is not None and address_key(_with_scheme(address)) is None:
         hint = ""
         if address.endswith(".json"):
             hint = "; a connection file is given with " + _THE_OPTION
-        elif address_key(_with_scheme(f"{address}:1")) is not None:
-            hint = "; the port is missing"
         raise ConfigError(
             f"{address!r} is not an address: use tcp://host:port, tls://host:port or unix:///path"
             + hint
@@ -493,6 +496,16 @@ def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
     if address is None:
         return found
     return dataclasses.replace(found, addresses=(_with_scheme(address, found),))
+
+
+def with_port(address: str) -> str:
+    """Return an address with the port of `weft scheduler`, if it is that of a host alone."""
+    host = address.rpartition("://")[2]
+    is_alone = "." + host.rpartition(".")[2] != ".json" and (":" not in host or host[-1] == "]")
+    if not is_alone or address_key(_with_scheme(address)) is not None:
+        return address
+    completed = f"{address}:{DEFAULT_PORT}"
+    return address if address_key(_with_scheme(completed)) is None else completed
 
 
 def _is_listed(address: str, file: ConnectionFile) -> bool:

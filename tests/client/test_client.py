@@ -18,6 +18,7 @@ import pytest
 
 from weft.client import Client, Future
 from weft.client.encoding import _FIRST_CHUNK
+from weft.client.waiting import wait as wait_for
 from weft.protocol.errors import (
     ClientClosed,
     CommClosed,
@@ -690,7 +691,7 @@ def test_timeouts_name_why_no_worker_can_run_the_task(client, scheduler, caplog,
         future.result,
         future.exception,
         lambda timeout: client.gather([other, future], timeout=timeout),
-        lambda timeout: weft.wait([other, future], timeout=timeout),
+        lambda timeout: wait_for([other, future], timeout=timeout),
     ):
         with pytest.raises(TimeoutError, match=words):
             call(0.01)

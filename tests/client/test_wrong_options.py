@@ -8,6 +8,7 @@ import re
 import pytest
 
 import weft
+from weft.protocol.trust.connection_file import with_port
 from weft.protocol.wire.address import parse_address
 
 
@@ -126,11 +127,31 @@ def test_processes_is_true_or_false():
         weft.LocalCluster(processes="no")
 
 
-def test_the_error_of_an_address_without_a_port_says_so():
-    with pytest.raises(
-        weft.ConfigError, match=r"'127\.0\.0\.1' is not an address.*port is missing"
-    ):
-        weft.Client("127.0.0.1")
+@pytest.mark.parametrize(
+    ("address", "completed"),
+    [
+        ("localhost", "localhost:8786"),
+        ("127.0.0.1", "127.0.0.1:8786"),
+        ("[::1]", "[::1]:8786"),
+        ("tcp://localhost", "tcp://localhost:8786"),
+        ("tls://host.example.org", "tls://host.example.org:8786"),
+        ("localhost:1", "localhost:1"),
+        ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"),
+        ("unix:///tmp/s", "unix:///tmp/s"),
+        ("cluster.json", "cluster.json"),
+        ("./folder/file", "./folder/file"),
+        ("::1", "::1"),
+        ("", ""),
+        ("nothing://host", "nothing://host"),
+    ],
+)
+def test_an_address_without_a_port_gets_that_of_the_scheduler(address, completed):
+    assert with_port(address) == completed
+
+
+def test_the_port_of_an_address_may_be_left_out():
+    with pytest.raises(weft.ConnectTimeout, match=r"at 127\.0\.0\.9:8786; start a sched"):
+        weft.Client("127.0.0.9", timeout=0.01)
 
 
 def test_a_value_that_equals_its_own_key_is_explained():

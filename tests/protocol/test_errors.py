@@ -37,7 +37,7 @@ EXAMPLES = [
     errors.ConnectRefused("no process listens", "tcp://a:1"),
     errors.StuckPeer("300 MB wait for it", "tcp://a:1"),
     errors.ConfigError("must be a number of bytes, not 'many'", "--memory-limit"),
-    errors.InvalidDuration("'soon' is no time of at least 0", "timeout"),
+    errors.InvalidDuration("'soon' is not a time", "timeout"),
     errors.TaskError("inc-1"),
     errors.TaskErred("inc-1", "mylib.Oops", "no such thing"),
     errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9"),
