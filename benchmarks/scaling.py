@@ -57,13 +57,26 @@ def _settle_collector() -> None:
     gc.set_threshold(10_000, 1_000, 50)
 
 
+def join_seconds(n_workers: int, n_clients: int) -> float:
+    """Return the CPU seconds in which workers join, beside clients."""
+    return Bench(n_workers, n_clients).join_seconds
+
+
 def joins(n_workers: int, n_clients: int) -> None:
     """Let workers join."""
-    bench = Bench(n_workers, n_clients)
+    seconds = join_seconds(n_workers, n_clients)
     print(
-        f"{n_workers} workers join beside {n_clients} clients: {bench.join_seconds:.2f} s of CPU, "
-        f"{bench.join_seconds / n_workers * 1e6:.0f} us each (goal: 10 000 in 20 s)"
+        f"{n_workers} workers join beside {n_clients} clients: {seconds:.2f} s of CPU, "
+        f"{seconds / n_workers * 1e6:.0f} us each (goal: 10 000 in 20 s)"
     )
+
+
+def mapped(n_tasks: int, n_workers: int) -> Bench:
+    """Map short tasks; return the bench with its figures and all results."""
+    bench = Bench(n_workers, keeps_keys=False)
+    bench.run(_batches(n_tasks))
+    assert bench.n_results == n_tasks, f"{bench.n_results} of {n_tasks} have finished"
+    return bench
 
 
 def workers(numbers: list[int]) -> None:
@@ -71,9 +84,7 @@ def workers(numbers: list[int]) -> None:
     first = 0.0
     for n_workers in numbers:
         n_tasks = max(LEAST_TASKS, TASKS_PER_WORKER * n_workers)
-        bench = Bench(n_workers, keeps_keys=False)
-        bench.run(_batches(n_tasks))
-        assert bench.n_results == n_tasks, f"{bench.n_results} of {n_tasks} have finished"
+        bench = mapped(n_tasks, n_workers)
         us = bench.seconds / n_tasks * 1e6
         first = first or us
         print(
@@ -86,22 +97,24 @@ def workers(numbers: list[int]) -> None:
         gc.collect()
 
 
-def tasks(n_tasks: int, n_workers: int) -> None:
-    """Map very many tasks, and hold all results."""
+def mapped_and_held(n_tasks: int, n_workers: int) -> tuple[float, float]:
+    """Map very many tasks; return CPU seconds, and bytes per task with all results in hand."""
     process = psutil.Process()
-    bench = Bench(n_workers, keeps_keys=False)
-    bench.run(_batches(LEAST_TASKS // 2))
-    few_us = bench.seconds / LEAST_TASKS * 2e6
-    bench = Bench(n_workers, keeps_keys=False)
     gc.collect()
     before = process.memory_info().rss
-    bench.run(_batches(n_tasks))
-    assert bench.n_results == n_tasks, f"{bench.n_results} of {n_tasks} have finished"
-    nbytes = (process.memory_info().rss - before) / n_tasks
-    us = bench.seconds / n_tasks * 1e6
+    bench = mapped(n_tasks, n_workers)
+    return bench.seconds, (process.memory_info().rss - before) / n_tasks
+
+
+def tasks(n_tasks: int, n_workers: int) -> None:
+    """Map very many tasks, and hold all results."""
+    n_few = LEAST_TASKS // 2
+    few_us = mapped(n_few, n_workers).seconds / n_few * 1e6
+    seconds, nbytes = mapped_and_held(n_tasks, n_workers)
+    us = seconds / n_tasks * 1e6
     print(
         f"{n_tasks} tasks: {us:.1f} us of CPU per task, {us / few_us:.2f} times that of "
-        f"{LEAST_TASKS // 2} (goal: 1.5); {nbytes:.0f} B of memory per task with all results in "
+        f"{n_few} (goal: 1.5); {nbytes:.0f} B of memory per task with all results in "
         "hand (goal: 550)"
     )
 

@@ -23,6 +23,12 @@ def _bytes_per_task(cells: Cells) -> float | None:
     return values[0] if values else None
 
 
+def _bytes_per_held_task(cells: Cells) -> float | None:
+    cell = cells.get(("scheduler-longest", "weft"))
+    values = cell.extra.get("bytes_per_task") if cell else None
+    return values[0] if values else None  # only the first run starts in a fresh process
+
+
 def _made_again(cells: Cells) -> float | None:
     cell = cells.get(("recovery", "weft"))
     values = cell.extra.get("n_again_or_lost") if cell else None
@@ -40,6 +46,12 @@ GOALS = (
     ),
     Goal("submit", "30 000", 30_000, _weft("submit"), at_least=True),
     Goal("round-trip", "0.5", 0.5, _weft("round-trip")),
+    Goal(
+        "round-trip",
+        "4 x bare hops",
+        4,
+        lambda cells: quotient(cells, ("round-trip", "weft"), ("round-trip", "floor")),
+    ),
     Goal("chain", "20 000", 20_000, _weft("chain"), at_least=True),
     Goal("tree", "30 000", 30_000, _weft("tree"), at_least=True),
     Goal("neighbour", "30 000", 30_000, _weft("neighbour"), at_least=True),
@@ -58,8 +70,31 @@ GOALS = (
         1.2,
         lambda cells: quotient(cells, ("argument", "weft"), ("argument", "dask")),
     ),
+    Goal(
+        "metg",
+        "1/20 of dask",
+        0.05,
+        lambda cells: quotient(cells, ("metg", "weft"), ("metg", "dask")),
+    ),
+    Goal("recovery", "3", 3, _weft("recovery")),
     Goal("recovery-again", "0", 0, _made_again),
     Goal("resets", "0", 0, _weft("resets")),
+    *(
+        Goal(
+            name,
+            text,
+            least,
+            lambda cells, name=name: quotient(cells, (name, "weft"), ("scheduler", "weft")),
+            at_least=True,
+        )
+        for name, text, least in (
+            ("scheduler-wide", "0.5 of 2 workers", 0.5),
+            ("scheduler-widest", "0.5 of 2 workers", 0.5),
+            ("scheduler-longest", "0.67 of 200 000", 1 / 1.5),
+        )
+    ),
+    Goal("scheduler-longest", "550 B/task", 550, _bytes_per_held_task),
+    Goal("joins", "20", 20, _weft("joins")),
     Goal("import", "0.15", 0.15, _weft("import")),
     Goal("first-result", "1", 1.0, _weft("first-result")),
 )

@@ -237,6 +237,29 @@ def run_scheduler_wide(system: System, n: int) -> Sample:
     return _run_scheduler(n, n_workers=1000, shape="map")
 
 
+def run_joins(system: System, n: int) -> Sample:
+    """CPU seconds in which n workers join a scheduler's core that has 200 clients."""
+    from .. import scaling
+
+    return Sample(scaling.join_seconds(n, 200), 0)
+
+
+def run_scheduler_widest(system: System, n: int) -> Sample:
+    """The first of the scheduler's rows with ten thousand workers, and 200 tasks for each."""
+    from .. import scaling
+
+    bench = scaling.mapped(n, max(2, n // scaling.TASKS_PER_WORKER))
+    return Sample(n / bench.seconds, n)
+
+
+def run_scheduler_longest(system: System, n: int) -> Sample:
+    """The same with ten million tasks: neither their time nor their memory may grow with them."""
+    from .. import scaling
+
+    seconds, nbytes = scaling.mapped_and_held(n, 2)
+    return Sample(n / seconds, n, {"bytes_per_task": nbytes})
+
+
 #: Systems that cannot run graphs, and why.
 _NO_GRAPHS = {
     name: "no tasks that depend on tasks"
@@ -341,6 +364,27 @@ WORKLOADS: dict[str, Workload] = {
     "scheduler": _scheduler_alone("scheduler alone, map of {n}", run_scheduler),
     "scheduler-graph": _scheduler_alone("scheduler alone, neighbours {n}", run_scheduler_graph),
     "scheduler-wide": _scheduler_alone("scheduler alone, 1 000 workers", run_scheduler_wide),
+    "scheduler-widest": dataclasses.replace(
+        _scheduler_alone("scheduler alone, 10 000 workers", run_scheduler_widest),
+        size=2_000_000,
+        patience=2.0,
+    ),
+    "scheduler-longest": dataclasses.replace(
+        _scheduler_alone("scheduler alone, map of {n}", run_scheduler_longest),
+        size=10_000_000,
+        is_fresh=True,  # its memory is measured
+        patience=5.0,
+    ),
+    "joins": Workload(
+        title="scheduler alone, {n} workers join",
+        run=run_joins,
+        size=10_000,
+        quick_size=50,
+        unit="s",
+        needs_open=False,
+        systems=("weft",),
+        is_fresh=True,  # else the collector visits what the rows before have made
+    ),
     "import": _fresh("import", run_import, 7),
     "first-result": _fresh("Client() to first result", run_first_result, 3),
 }
