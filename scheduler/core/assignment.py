@@ -36,7 +36,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from . import claims, inventories, puts
+from . import claims, merging, puts
 from .locating import addresses_of, hashes_of
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
@@ -118,7 +118,7 @@ class Draft:
 def settle(state: SchedulerState) -> None:
     """Assign the tasks that can be assigned; called at the end of every `handle`."""
     if state.twins:
-        inventories.settle_twins(state)
+        merging.settle_twins(state)
     if state.touched:
         _refresh(state)
     if state.recovery is not None:

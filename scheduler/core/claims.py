@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
-from . import inventories
-from .tasks import SchedulerTask
+from . import merging
+from .tasks import WAITING, SchedulerTask
 from .transitions import drop_attempt
 
 if TYPE_CHECKING:
@@ -69,6 +69,21 @@ def file(state: SchedulerState, key: str, claim: Claim) -> bool:
     return True
 
 
+def waits_for_inputs(state: SchedulerState, task: SchedulerTask, row: Claim) -> bool:
+    """Return whether an unstarted attempt waits until the workers that hold its inputs are back.
+
+    Its worker may start it at any moment, because it fetches them from there by itself.
+    """
+    return (
+        state.recovery is not None
+        and row.kind == ASSIGNED
+        and task.state == WAITING
+        and row.ws in task.group.task_class.members
+        and not merging.is_other(task, row.attempt, row.spec_hash)
+        and not merging.may_go_on(state, row.ws, task, is_running=False)
+    )
+
+
 def take(state: SchedulerState, task: SchedulerTask) -> list[tuple[WorkerHandle, SchedulerTask]]:
     """Merge the rows that waited for a task; return it, with its worker, if it is in memory now.
 
@@ -84,21 +99,21 @@ def take(state: SchedulerState, task: SchedulerTask) -> list[tuple[WorkerHandle,
     for row in rows:
         ws = row.ws
         if row.kind == HELD:
-            is_kept = inventories.merge_held(
+            is_kept = merging.merge_held(
                 state, ws, task, row.attempt, row.spec_hash, row.nbytes, news
             )
-        elif inventories.waits_for_inputs(state, task, row):
+        elif waits_for_inputs(state, task, row):
             is_kept = file(state, task.key, row)
         elif row.kind != FAILED:
             is_running = row.kind == RUNNING
-            is_kept = inventories.adopt(
+            is_kept = merging.adopt(
                 state, ws, task, row.attempt, row.spec_hash, row.n_raised, is_running=is_running
             )
         elif row.attempt < newest:
             is_kept = False
         else:
             assert row.failure is not None
-            is_kept = inventories.merge_failed(
+            is_kept = merging.merge_failed(
                 state, ws, task, row.attempt, row.spec_hash, row.failure, row.n_raised
             )
         if not is_kept:
@@ -114,7 +129,7 @@ def take_all(state: SchedulerState, keys: Iterable[str]) -> None:
             task = state.tasks.get(key)
             if task is not None:
                 news += take(state, task)
-    inventories.report(state, news)
+    merging.report(state, news)
 
 
 def finish(state: SchedulerState, ws: WorkerHandle, attempt: int, nbytes: int) -> bool:
@@ -125,6 +140,20 @@ def finish(state: SchedulerState, ws: WorkerHandle, attempt: int, nbytes: int) -
     row.kind, row.nbytes = HELD, nbytes
     take_all(state, [ws.claims[attempt]])
     return True
+
+
+def finish_stale(state: SchedulerState, ws: WorkerHandle, attempt: int, nbytes: int) -> bool:
+    """Keep the result of an attempt that is not current, if it is a twin or a claim."""
+    twin = state.twins.pop(attempt, None)
+    if twin is not None and twin[0] is ws:
+        news: list[tuple[WorkerHandle, SchedulerTask]] = []
+        task = twin[1]
+        is_kept = merging.merge_held(
+            state, ws, task, attempt, task.spec_hash or m.NO_HASH, nbytes, news
+        )
+        merging.report(state, news)
+        return is_kept
+    return finish(state, ws, attempt, nbytes)
 
 
 def fail(state: SchedulerState, ws: WorkerHandle, attempt: int, failure: Failure) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import after_attempts
 from ...protocol.wire.payload import Blob
-from . import claims, inventories
+from . import claims
 from .attempts import note_raised
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
@@ -62,7 +62,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         if task is None:
             n_stale += 1
             note_attempt_ended(state, ws, attempt)
-            if not inventories.finish_stale(state, ws, attempt, nbytes):
+            if not claims.finish_stale(state, ws, attempt, nbytes):
                 drop_attempt(state, ws, attempt)
             continue
         occupancy_ns += task.estimate_ns

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
-from . import claims, inventories, submission, wants
+from . import claims, merging, submission, wants
 from .eligibility import fill_class
 from .peers import ClientHandle
 from .tasks import (
@@ -135,7 +135,7 @@ def give(
     claims.take_all(state, [task.key])
     if ws is not None:
         spec_hash = task.spec_hash or m.NO_HASH
-        if not inventories.adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
+        if not merging.adopt(state, ws, task, attempt, spec_hash, 0, is_running=True):
             drop_attempt(state, ws, attempt)
 
 
