@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -150,21 +152,30 @@ def errors_in(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of 3.12: this is that case
+FORKING = """
+import os, weft
+
+with weft.Client(n_workers=1) as client:
+    cluster = client.cluster
+    pid = os.fork()
+    if not pid:
+        address, security = cluster.scheduler_address, cluster.security
+        with weft.Client(address, security=security, set_as_default=False) as own:
+            os._exit(own.submit(int, "3").result(30))
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), client.submit(abs, -2).result(30))
+"""
+
+
 @pytest.mark.slow
 def test_a_forked_child_makes_a_client_of_its_own():
-    with LocalCluster(n_workers=1) as cluster, cluster.get_client() as client:
-        pid = os.fork()
-        if not pid:
-            code = 1
-            try:
-                address, security = cluster.scheduler_address, cluster.security
-                with weft.Client(address, security=security, set_as_default=False) as own:
-                    code = own.submit(int, "0").result(60)
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert client.submit(abs, -2).result(60) == 2
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("3 2\n", "", 0)
 
 
 @pytest.mark.slow
