@@ -21,7 +21,7 @@ from ..protocol.trust.security import Security
 from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
 from ..worker.family import process, spawn
-from ..worker.family.exits import EXIT_CONFIG, EXIT_REFUSED, note_refusal
+from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
 from ..worker.family.supervisor import SupervisorConfig, WorkerSpec, supervise
 from .child import LOG_FORMAT, Parent
 from .titles import set_title
@@ -136,5 +136,6 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         return EXIT_REFUSED
     except WeftError as error:
         _log.error("worker %s: %s", config.name, error)
-        return EXIT_CONFIG if isinstance(error, ConfigError) else 1
+        # All others are about the network, or the process at the scheduler's address.
+        return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_NO_SCHEDULER
     return 0

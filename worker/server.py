@@ -350,13 +350,9 @@ class WorkerServer:
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""
         is_back = outage.error is not None
-        logger.log(
-            logging.DEBUG if is_back and self.config.supervisor_id else logging.INFO,
-            "worker %s at %s registered at %s",
-            self.name,
-            self.address,
-            connection.address,
-        )
+        level = logging.DEBUG if is_back and self.config.supervisor_id else logging.INFO
+        text = "worker %s at %s registered at %s"
+        logger.log(level, text, self.name, self.address, connection.address)
         executor = self.executor
         # At once for the threads of slots: what they send follows the inventory.
         with executor.sending:
@@ -364,6 +360,8 @@ class WorkerServer:
             self._handle(SessionOpened(self._is_first))
         if connection.allow_bypass():
             executor.slot_reading = SlotReading(connection, executor.is_alone)
+        if self._started is not None:
+            self._started.note_joined()
         self.registered.set()
 
     def on_messages(self, connection: Connection, messages: list[Message]) -> None:

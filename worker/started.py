@@ -7,7 +7,8 @@ kernel keeps what was written when the process dies at any instant, so the super
 exactly which attempts had started, and the serving of which result may have killed the worker. It
 costs 0.1 µs per task and no system call.
 
-The last 8 bytes count the beats of the worker's event loop, for `silence`.
+The last 16 bytes count the beats of the worker's event loop, for `silence`, and state whether the
+worker has been registered, for `restarts`: a note of its own could fail, on a full disk.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class StartedRecord:
     def __init__(self, path: Path, nthreads: int) -> None:
         """Make or empty the file at `path`."""
         with open(path, "w+b") as file:
-            nbytes = _ATTEMPT.size * (nthreads + N_SERVING + 1)
+            nbytes = _ATTEMPT.size * (nthreads + N_SERVING + 2)
             file.write(bytes(nbytes))
             file.flush()
             self.map = mmap.mmap(file.fileno(), nbytes)
@@ -61,6 +62,10 @@ class StartedRecord:
     def beat(self) -> None:
         """Count a beat: the event loop runs."""
         self._attempts[self._nthreads + N_SERVING] += 1
+
+    def note_joined(self) -> None:
+        """Note that the scheduler has registered the worker."""
+        self._attempts[self._nthreads + N_SERVING + 1] = 1
 
     def close(self) -> None:
         """Unmap the file; it stays where it is."""
@@ -87,17 +92,22 @@ def attempts_of_unsendable(messages: Iterable[Message]) -> list[int]:
 
 def read_started(path: Path) -> list[int]:
     """Return the attempts that a dead worker was executing, by slot; [] if it left no record."""
-    return [number for number in _read(path)[:-1] if number > 0]
+    return [number for number in _read(path)[:-2] if number > 0]
 
 
 def read_served(path: Path) -> list[int]:
     """Return the attempts whose results a dead worker was pickling or sending."""
-    return [-number for number in _read(path)[:-1] if number < 0]
+    return [-number for number in _read(path)[:-2] if number < 0]
 
 
 def read_beats(path: Path) -> int:
     """Return how often the loop of a worker has beaten; 0 if it has not begun to."""
-    return (_read(path) or [0])[-1]
+    return [0, 0, *_read(path)][-2]
+
+
+def read_joined(path: Path) -> bool:
+    """Return whether a worker has been registered, in any of its sessions."""
+    return bool([0, *_read(path)][-1])
 
 
 def _read(path: Path) -> list[int]:

@@ -130,6 +130,38 @@ def test_weft_worker_names_a_file_that_hides_a_module_of_the_standard_library(tm
     assert f"cannot join: the file {there / 'mmap.py'} hides the module mmap" in done.stderr
 
 
+#: Start-up code of a test's interpreters, in which no worker can start.
+WITHOUT_MMAP = "import mmap; mmap.mmap = None"
+WITHOUT_FAULTHANDLER = "import faulthandler; del faulthandler.enable"
+CANNOT_START = "it ended 3 times in a row before it had joined the cluster, each time for the same"
+
+
+@pytest.mark.slow
+def test_workers_that_cannot_start_end_the_waiting_of_a_client_with_their_error(tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "sitecustomize.py").write_text(WITHOUT_MMAP)
+    code = "import weft; print(weft.Client(n_workers=2).submit(abs, -1).result())"
+    done = run(code=code, folder=tmp_path, PYTHONPATH=f"{there}:{ROOT}")
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert f"a worker cannot be started: {CANNOT_START} reason: weft's own code failed" in last
+    assert "TypeError: 'NoneType' object is not callable" in last
+
+
+@pytest.mark.slow
+def test_weft_worker_whose_workers_cannot_start_ends_with_their_error(tmp_path):
+    with scheduler(folder=tmp_path):
+        there = tmp_path / "there"
+        there.mkdir()
+        (there / "sitecustomize.py").write_text(WITHOUT_FAULTHANDLER)
+        done = run("worker", "--nworkers", "2", folder=tmp_path, PYTHONPATH=f"{there}:{ROOT}")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if " cannot join: " in line]
+    assert f" cannot join: {CANNOT_START} reason: exit code 1: " in line
+    assert "AttributeError: module 'faulthandler' has no attribute 'enable'" in line
+
+
 @pytest.mark.slow
 def test_a_script_s_function_that_multiprocessing_cannot_send_is_explained(tmp_path):
     code = """

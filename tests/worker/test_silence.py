@@ -14,7 +14,7 @@ from tests.deploy.daemons import ROOT
 from tests.worker.family.test_supervisor import Spawner, config_for
 from tests.worker.family.test_supervisor_link import Line, greet
 from weft.worker.silence import SilenceWatch
-from weft.worker.started import StartedRecord, read_beats, read_served, read_started
+from weft.worker.started import StartedRecord, read_beats, read_joined, read_served, read_started
 
 
 def test_a_loop_that_beats_is_not_reported():
@@ -41,7 +41,7 @@ def test_a_worker_that_has_not_begun_is_not_judged():
     assert not any(watch.look(0, 0.0, 3.0) for _ in range(20))
 
 
-def test_beats_are_kept_apart_from_attempts(tmp_path: Path):
+def test_beats_and_a_registration_are_kept_apart_from_attempts(tmp_path: Path):
     path = tmp_path / "w.started"
     record = StartedRecord(path, 2)
     assert read_beats(path) == read_beats(tmp_path / "none") == 0
@@ -49,7 +49,11 @@ def test_beats_are_kept_apart_from_attempts(tmp_path: Path):
     record.beat()
     record.note(1, 5)
     record.note_serving(0, 6)
+    assert not read_joined(path)
+    assert not read_joined(tmp_path / "none")
+    record.note_joined()
     record.close()
+    assert read_joined(path)
     assert (read_beats(path), read_started(path), read_served(path)) == (2, [5], [6])
 
 

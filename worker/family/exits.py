@@ -5,9 +5,12 @@ The codes are those of sysexits.h, which user code rarely uses.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Final
+
+from .shadowing import describe_hiding
 
 #: No scheduler was found, answered or came back in time (EX_UNAVAILABLE).
 EXIT_NO_SCHEDULER: Final = 69
@@ -46,6 +49,22 @@ def note_crash(record: Path | None, reason: str) -> None:
 def read_crash(record: Path) -> str:
     """Return why weft's own code failed, "" if nothing was noted; remove the note."""
     return _read(record, ".crashed")
+
+
+def note_failure(record: Path, error: BaseException) -> None:
+    """Write the error that ends the worker, as `note_refusal` does, if that is possible."""
+    hiding = describe_hiding(error)
+    text = f"{type(error).__name__}: {error}"
+    with contextlib.suppress(OSError):  # which may be the same error: no space, no permission
+        _note(record, ".failed", f"{hiding} ({text})" if hiding else text)
+
+
+def read_failure(record: Path) -> str:
+    """Return the error that has ended a worker, "" if none is known; remove the note.
+
+    The same error has the same text in each worker: the id is left out of names of files.
+    """
+    return _read(record, ".failed").replace(record.stem, "(id)")
 
 
 def note_signal(record: Path | None, name: str) -> None:

@@ -25,6 +25,7 @@ from ...protocol.host.process_role import set_worker_process
 from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
+from ..started import read_joined
 from .collecting import collect_at_rest, hold_back
 from .exits import (
     EXIT_CRASHED,
@@ -76,7 +77,7 @@ def main(config: WorkerConfig) -> None:
 async def _main(config: WorkerConfig) -> None:
 
     def crash(error: BaseException) -> NoReturn:
-        _end_process(config, error, has_joined=worker.registered.is_set())
+        _end_process(config, error)
 
     worker = WorkerServer(config, crash)
     loop = asyncio.get_running_loop()
@@ -134,18 +135,21 @@ def _on_loop_error(crash: Any, loop: asyncio.AbstractEventLoop, context: dict[st
     loop.default_exception_handler(context)
 
 
-def _end_process(config: WorkerConfig, error: BaseException, *, has_joined: bool) -> NoReturn:
+def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
     """End this process. Reporting why is tried first, and may fail without consequence."""
     try:
         sys.setrecursionlimit(_RECURSION_LIMIT)
         faulthandler.dump_traceback_later(_CRASH_S, exit=True)
         what = f"{type(error).__name__}: {error}"
+        has_joined = config.started_path is None or read_joined(config.started_path)
         is_used_up = isinstance(error, (RecursionError, MemoryError))
         hiding = "" if has_joined else describe_hiding(error)
         if hiding:
             note_refusal(config.started_path, f"{hiding} ({what})")
             os._exit(EXIT_REFUSED)  # the next start would fail as well; the supervisor reports it
-        if is_used_up:
+        if not has_joined:
+            why = "no task has run in it, so its installation is damaged, or this is a bug of weft"
+        elif is_used_up:
             why = "a task has changed the interpreter that it shares with weft, or exhausted it"
         else:
             why = "a task has broken the process that it shares with weft, or this is a bug of weft"

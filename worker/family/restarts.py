@@ -6,16 +6,25 @@ It does no I/O: the supervisor passes in its observations, with times, and acts.
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...protocol.host.exits import describe_exit
 from ...protocol.restart_pauses import RestartPauses
 from ..packing import TERMINATE_FRACTION
-from .exits import EXIT_CONFIG, EXIT_REFUSED
+from .exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
 
 #: Exit code of the supervisor when a worker's configuration is at fault, as for wrong arguments.
 _EXIT_USAGE: Final = 2
+#: Its exit code when no worker can start.
+_EXIT_FAILED: Final = 1
+#: After so many equal deaths in a row before a registration, a place is without hope.
+_N_EQUAL_DEATHS: Final = 3
+#: A worker that lived longer had other difficulties than its start.
+_START_S: Final = 60.0
+#: Signals of other processes, which say nothing about the next start.
+_FOREIGN_SIGNALS: Final = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
 
 
 # --- The end of a worker --------------------------------------------------------------------------
@@ -35,6 +44,8 @@ class WorkerExit:
         refusal: the reason why the scheduler refused it, as far as known.
         fault: where its interpreter was when a signal like SIGSEGV ended it, as far as known.
         signal: the signal after which it left in order, although its program still needs it.
+        failure: the error that ended it, as far as known.
+        has_joined: the scheduler had registered it.
     """
 
     code: int
@@ -46,6 +57,8 @@ class WorkerExit:
     refusal: str = ""
     fault: str = ""
     signal: str = ""
+    failure: str = ""
+    has_joined: bool = False
 
 
 @dataclass(slots=True)
@@ -59,7 +72,7 @@ class StopFamily:
 
     because: str
     exit_code: int
-    #: Why the scheduler refused the worker; "" if it did not.
+    #: Why the scheduler refused the worker, or none can start; "" for other causes.
     refusal: str = ""
 
 
@@ -74,9 +87,50 @@ class Restart:
 Outcome: TypeAlias = Retire | StopFamily | Restart
 
 
-def judge(ended: WorkerExit, backoff: RestartPauses) -> Outcome:
-    """Return the consequence of the end of a worker; `backoff` is of its place in the family."""
+@dataclass(slots=True)
+class StartFailures:
+    """The deaths in a row at one place in the family, each before a registration."""
+
+    #: Of the latest ones, and how many in a row had it.
+    reason: str = ""
+    n_equal: int = 0
+    #: A worker of this place has been registered: what ends the later ones may pass.
+    has_joined: bool = False
+
+    def note(self, ended: WorkerExit, reason: str) -> None:
+        """Count a death if it was one of a start that is likely to fail again."""
+        is_by_itself = not (ended.verdict or ended.signal or ended.code in _FOREIGN_SIGNALS)
+        counts = is_by_itself and ended.code != EXIT_NO_SCHEDULER and ended.lived_s <= _START_S
+        self.n_equal = (self.n_equal + 1 if reason == self.reason else 1) if counts else 0
+        self.reason = reason
+
+    @property
+    def is_without_hope(self) -> bool:
+        """Whether the next start is expected to fail as well."""
+        return self.n_equal >= _N_EQUAL_DEATHS and not self.has_joined
+
+
+def give_up(places: Collection[StartFailures]) -> StopFamily | None:
+    """Return the end of the family if no place has hope; the last one's reason is shown."""
+    if not all(place.is_without_hope for place in places):
+        return None
+    *_, last = places
+    text = (
+        f"it ended {last.n_equal} times in a row before it had joined the cluster, each time for "
+        f"the same reason: {last.reason}; remove its cause"
+    )
+    return StopFamily("cannot start", _EXIT_FAILED, text)
+
+
+def judge(ended: WorkerExit, backoff: RestartPauses, failures: StartFailures) -> Outcome:
+    """Return the consequence of the end of a worker.
+
+    `backoff` and `failures` are of its place in the family.
+    """
     code = ended.code
+    # Tasks run after a registration only.
+    if ended.has_joined or ended.running or ended.served:
+        failures.has_joined = True
     if not ended.running:  # else the code may come from a task
         if code == 0 and not ended.signal:
             return Retire()
@@ -90,9 +144,12 @@ def judge(ended: WorkerExit, backoff: RestartPauses) -> Outcome:
         end = f"it got {ended.signal}, from a task or another process"
     elif code < 0 and ended.fault:
         end = f"{describe_exit(code)} {ended.fault}"
+    elif code > 0 and ended.failure:
+        end = f"{describe_exit(code)}: {ended.failure}"
     else:
         end = describe_exit(code) + killer
     reason = ended.verdict or ended.crash or end
+    failures.note(ended, reason)
     by_task = bool(ended.running or ended.served)
     return Restart(reason, backoff.died(ended.lived_s, by_task=by_task))
 

@@ -41,9 +41,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
+from .exits import note_failure
 
 #: The signals that end the family: a terminal's hang-up, Ctrl-C, a service manager's stop.
 END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -85,7 +87,11 @@ def run(supervise: SupervisorMain, work: WorkerMain, *, embedded: bool = False) 
     if role == "worker":
         for name, value in THREAD_DEFAULTS.items():
             os.environ.setdefault(name, value)
-        ended: int = work(argument)
+        try:
+            ended: int = work(argument)
+        except Exception as error:
+            note_failure(Path(argument["started_path"]), error)
+            raise
         # The worker has left the scheduler. Threads started by tasks must not keep the process.
         threading.Thread(target=_leave_soon, args=(ended,), daemon=True).start()
         return ended
@@ -166,9 +172,12 @@ class _Spawner:
                 config: dict[str, Any] = arguments[0]
                 try:
                     pid = self._fork()
-                except OSError as error:
-                    if os.getpid() != self.pid:
-                        raise  # in the new process
+                except Exception as error:
+                    if os.getpid() != self.pid:  # in the new process
+                        note_failure(Path(config["started_path"]), error)
+                        raise
+                    if not isinstance(error, OSError):
+                        raise
                     self._tell("failed", config["worker_id"], str(error))
                     continue
                 if not pid:

@@ -11,6 +11,7 @@ What it does (`restarts` decides what follows from the end of a worker, and from
   One that ended by itself with code 0 while it ran nothing was asked to leave, and is not started
   again. A worker that exits because of its configuration (`EXIT_CONFIG`), or because the scheduler
   refuses it for good (`EXIT_REFUSED`), stops the supervisor: a restart would fail the same way.
+  So do equal deaths in a row at every place, if no worker has ever been registered.
 - A worker above 95 % of its memory limit is killed, before the kernel chooses a process. The
   exit is reported with that reason, and with the attempts that were running or being served.
 - A worker that does nothing at all for a minute is reported with its stacks, see `silence`.
@@ -50,14 +51,23 @@ from ...protocol.wire.address import parse_address
 from ...protocol.wire.session import GiveUp
 from ..config import socket_path
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
-from ..started import read_beats, read_served, read_started
-from .exits import EXIT_NO_SCHEDULER, read_crash, read_fault, read_refusal, read_signal
+from ..started import read_beats, read_joined, read_served, read_started
+from .exits import (
+    EXIT_NO_SCHEDULER,
+    read_crash,
+    read_failure,
+    read_fault,
+    read_refusal,
+    read_signal,
+)
 from .restarts import (
     Ending,
     Outcome,
     Retire,
+    StartFailures,
     StopFamily,
     WorkerExit,
+    give_up,
     judge,
     memory_verdict,
 )
@@ -129,6 +139,7 @@ class _Slot:
     process: psutil.Process | None = None
     started: float = 0.0
     backoff: RestartPauses = field(default_factory=RestartPauses)
+    failures: StartFailures = field(default_factory=StartFailures)
     #: why the supervisor killed it, if it did
     verdict: str = ""
     #: it ended on purpose
@@ -356,6 +367,8 @@ class Supervisor:
             fault=read_fault(slot.record),
             # Without a program whose workers they are, a signal to one is the user's wish.
             signal=read_signal(slot.record) if self.config.embedded else "",
+            failure=read_failure(slot.record),
+            has_joined=read_joined(slot.record),
         )
         slot.record.unlink(missing_ok=True)
         slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
@@ -363,7 +376,7 @@ class Supervisor:
             if address.scheme == "unix":  # a killed worker leaves its socket
                 socket_path(address.host, slot.worker_id).unlink(missing_ok=True)
         if not self._stopping:
-            self._follow(slot, ended, judge(ended, slot.backoff))
+            self._follow(slot, ended, judge(ended, slot.backoff, slot.failures))
         if not self._running:
             self._all_ended.set()
 
@@ -385,7 +398,15 @@ class Supervisor:
             attempts = ended.running + ended.served
             self._link.report_exit(slot.worker_id, outcome.reason, attempts)
             self._log_death(slot, outcome.reason, ended.lived_s, outcome.pause_s)
+            if end := self._hopeless():
+                self._follow(slot, ended, end)
+                return
             self._start_later(slot, outcome.pause_s)
+
+    def _hopeless(self) -> StopFamily | None:
+        for slot in self._by_pid.values():
+            slot.failures.has_joined |= read_joined(slot.record)
+        return give_up([slot.failures for slot in self._slots])
 
     def _on_failed_start(self, worker_id: str, why: str) -> None:
         slot = self._running.pop(worker_id)

@@ -7,21 +7,23 @@ import signal
 import pytest
 
 from weft.protocol.restart_pauses import RestartPauses
-from weft.worker.family.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_REFUSED
+from weft.worker.family.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.worker.family.restarts import (
     Ending,
     Restart,
     Retire,
+    StartFailures,
     StopFamily,
     WorkerExit,
+    give_up,
     judge,
     memory_verdict,
 )
 
 
-def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, **texts):
-    ended = WorkerExit(code=code, lived_s=lived_s, running=[*running], served=[*served], **texts)
-    return judge(ended, backoff or RestartPauses())
+def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, failures=None, **facts):
+    ended = WorkerExit(code=code, lived_s=lived_s, running=[*running], served=[*served], **facts)
+    return judge(ended, backoff or RestartPauses(), failures or StartFailures())
 
 
 # --- Verdicts -------------------------------------------------------------------------------------
@@ -69,6 +71,8 @@ def test_an_exit_that_the_next_worker_would_repeat_stops_the_family(code, refusa
         (-9, {}, "killed by SIGKILL, by another process or the kernel's out-of-memory killer"),
         (-11, {"fault": "in f (a.py:3)"}, "killed by SIGSEGV in f (a.py:3)"),
         (3, {"fault": "in f (a.py:3)"}, "exit code 3"),
+        (1, {"failure": "OSError: no"}, "exit code 1: OSError: no"),
+        (-11, {"failure": "OSError: no"}, "killed by SIGSEGV"),
         (-9, {"verdict": "memory limit"}, "memory limit"),
         (EXIT_CRASHED, {"crash": "weft failed"}, "weft failed"),
         (-9, {"verdict": "memory limit", "crash": "weft failed"}, "memory limit"),
@@ -83,6 +87,80 @@ def test_a_worker_above_95_percent_of_its_memory_limit_is_killed_with_the_sizes(
     assert memory_verdict(10**12, 0) == ""
     text = memory_verdict(951_000_000, 1_000_000_000)
     assert text == "memory limit: 0.95 of 1.00 GB, killed by the supervisor"
+
+
+# --- Starts that fail -----------------------------------------------------------------------------
+
+BROKEN = {"code": 1, "failure": "ImportError: ctypes"}
+
+
+def place(*deaths, failures=None):
+    failures = failures or StartFailures()
+    for death in deaths:
+        judged(**death, failures=failures)
+    return failures
+
+
+def test_equal_deaths_in_a_row_before_a_registration_end_the_family():
+    assert give_up([place(BROKEN, BROKEN)]) is None
+    outcome = give_up([place(BROKEN, BROKEN, BROKEN)])
+    assert outcome is not None
+    assert outcome.exit_code == 1
+    assert "3 times in a row before it had joined the cluster" in outcome.refusal
+    assert "the same reason: exit code 1: ImportError: ctypes; " in outcome.refusal
+    assert give_up([place({"code": -11}, {"code": -11}, {"code": -11})]) is not None
+
+
+def test_a_family_goes_on_while_one_place_has_hope():
+    hopeless = place(BROKEN, BROKEN, BROKEN)
+    assert give_up([hopeless, place()]) is None
+    assert give_up([hopeless, place(BROKEN, BROKEN)]) is None
+    assert give_up([hopeless, place(BROKEN, BROKEN, BROKEN)]) is not None
+    assert give_up([hopeless, StartFailures("x", 3, has_joined=True)]) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"code": 1, "failure": "ImportError: other"},
+        {"code": -11},
+        {"code": -9},
+        {"code": -15},
+        {"code": -2},
+        {"code": EXIT_NO_SCHEDULER},
+        {"code": -9, "verdict": "memory limit"},
+        {"code": 0, "signal": "SIGTERM"},
+        {**BROKEN, "lived_s": 61.0},
+        {**BROKEN, "has_joined": True},
+        {**BROKEN, "running": [1]},
+        {**BROKEN, "served": [1]},
+        {"code": 0, "has_joined": True},
+    ],
+)
+def test_a_death_of_another_kind_begins_a_new_row(other):
+    assert give_up([place(BROKEN, BROKEN, other)]) is None
+    assert give_up([place(BROKEN, BROKEN, other, BROKEN, BROKEN)]) is None
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        {"code": -9},
+        {"code": -15},
+        {"code": EXIT_NO_SCHEDULER},
+        {"code": -9, "verdict": "memory limit"},
+        {"code": 0, "signal": "SIGTERM"},
+        {**BROKEN, "lived_s": 61.0},
+        {**BROKEN, "has_joined": True},
+    ],
+)
+def test_deaths_that_do_not_come_from_the_start_never_end_a_family(death):
+    assert give_up([place(*[death] * 10)]) is None
+
+
+def test_a_place_whose_worker_was_registered_once_is_never_given_up():
+    joined = place({**BROKEN, "has_joined": True})
+    assert give_up([place(*[BROKEN] * 10, failures=joined)]) is None
 
 
 # --- The end of the family ------------------------------------------------------------------------
