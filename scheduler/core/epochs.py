@@ -93,3 +93,13 @@ def next_epoch(clock_ns: int, *known: int) -> int:
     """Return the epoch of a scheduler that starts now, when these epochs are known."""
     highest = max(known, default=0)
     return clock_ns if clock_ns > highest else highest + STEP_NS
+
+
+def is_from_the_future(seen: int, epoch: int, age_s: float) -> bool:
+    """Return whether an epoch lies ahead of the clock of a scheduler that began at `epoch`.
+
+    One that is ahead by a whole step was made by a scheduler that started over above this one. So
+    of two schedulers that meet each other's peers, one starts over at most, and the other one gives
+    way to it: its epoch is a step above that of the other one.
+    """
+    return age_s * 1e9 < seen - epoch < STEP_NS

@@ -20,7 +20,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wording import counted
 from . import barrier, claims
 from .barrier import Recovery, plan_end, waits_for
-from .epochs import GiveWay, StartOver
+from .epochs import GiveWay, StartOver, is_from_the_future
 from .recipes import forget_unknown
 
 if TYPE_CHECKING:
@@ -63,11 +63,14 @@ def meet_later_epoch(state: SchedulerState, epoch: int) -> None:
     """Give way to another scheduler, or begin again above it if this one has just started.
 
     The clock of a scheduler that has just started may be behind that of the last one. One that has
-    given out work, or runs for some time, was followed by another while it was suspended.
+    given out work, or runs for some time, was followed by another while it was suspended; unless
+    its clock has not reached that epoch yet. Then its clock is behind, it started later, and may be
+    the only one: nothing would start another one if it ended (`is_from_the_future`).
     """
     assert state.started is not None
-    is_new = state.next_attempt == state.first_attempt and state.now - state.started <= FRESH_S
-    if state.recovery is not None or is_new:
+    age_s = state.now - state.started
+    is_new = state.next_attempt == state.first_attempt and age_s <= FRESH_S
+    if state.recovery is not None or is_new or is_from_the_future(epoch, state.epoch, age_s):
         text = f"a peer has seen epoch {epoch}, above {state.epoch}: starting over above it"
         state.log("info", text)
         state.before.append(StartOver(epoch))

@@ -70,6 +70,7 @@ class SchedulerNode:
         self.record = record
         self.is_alive = True
         self.is_frozen = False
+        self.gave_way = False
         self._deferred: list[tuple[Any, tuple[Any, ...]]] = []
         clock_ns = START_NS + int(world.now * 1e9) + number
         if number > 1 and world.chance(plan.p_clock_back):
@@ -318,6 +319,7 @@ class SchedulerNode:
                 return
             assert isinstance(action, GiveWay)
             self.world.probes["gave way"] += 1
+            self.gave_way = True
             self.kill()
             return
         outboxes = self.core.outboxes

@@ -394,8 +394,7 @@ class Simulation:
         self.is_healed = True
         self.plan.timing.p_stall = 0.0
         self.plan.p_clock_back = 0.0
-        for zombie in self.zombies:
-            zombie.kill()
+        self._end_zombies()
         for worker in list(self.workers.values()):
             worker.thaw()
         # A name that is taken is given out with a suffix: first make room for the newcomers.
@@ -424,6 +423,16 @@ class Simulation:
         self._rest()
         self._check_ends()
         self._check_agreement()
+
+    def _end_zombies(self) -> None:
+        """Leave one scheduler: if the newest one gave way, the one that began again above it."""
+        alive = [zombie for zombie in self.zombies if zombie.is_alive]
+        if self.scheduler.gave_way and alive:
+            self.scheduler = max(alive, key=lambda zombie: zombie.core.epoch)
+            self.scheduler.thaw()
+        for zombie in alive:
+            if zombie is not self.scheduler:
+                zombie.kill()
 
     def _rest(self) -> None:
         """Go on until only timers are under way, and these lead to no further events."""

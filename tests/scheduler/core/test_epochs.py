@@ -12,12 +12,13 @@ from weft.scheduler.core.epochs import (
     GiveWay,
     KeepMembers,
     Members,
+    StartOver,
     is_proved,
     next_epoch,
     proof_of,
 )
 
-from ..builders import Board
+from ..builders import Board, graph
 
 
 def members(board: Board) -> list[Members]:
@@ -65,6 +66,8 @@ def test_a_proof_is_of_one_epoch_and_one_key():
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SUPERVISOR])
 def test_a_later_epoch_without_its_proof_is_refused_and_disturbs_nothing(role):
     board = Board(epoch_key=b"key")
+    board.hold_up(0.0)
+    board.hold_up(1.0)
     board.state.next_attempt += 1
     registrations = {
         Role.CLIENT: m.RegisterClient(client_id="c", name="c", session=1, last_epoch=9, facts={}),
@@ -97,3 +100,42 @@ def test_a_later_epoch_without_its_proof_is_refused_and_disturbs_nothing(role):
             (refused,) = board.out[peer]
             assert isinstance(refused, m.Refused)
             assert "without the proof" in refused.reason
+
+
+def meet(board: Board, seen: int) -> list[type]:
+    """Let a client come that has seen a later epoch; return what the scheduler does."""
+    board.client("bob", last_epoch=seen)
+    return [type(a) for a in board.actions if isinstance(a, (GiveWay, StartOver))]
+
+
+@pytest.mark.parametrize(
+    ("ahead_ns", "is_newer"),
+    [
+        (1, False),
+        (10 * 10**9 - 1, False),  # it was started after this one, which was suspended
+        (10 * 10**9 + 1, True),  # the clock of this one has not reached it yet
+        (3600 * 10**9, True),
+        (STEP_NS - 1, True),
+        (STEP_NS, False),  # it was made above this one's
+    ],
+)
+def test_a_scheduler_whose_clock_is_behind_goes_on_above_a_later_epoch_after_it_gave_out_work(
+    ahead_ns, is_newer
+):
+    board = Board()
+    alice, worker = board.client("alice"), board.worker()
+    board.send(alice, graph("a"))
+    assert board.where("a") == worker
+    board.tick(10.0)
+    assert meet(board, 7 + ahead_ns) == [StartOver if is_newer else GiveWay]
+
+
+def test_of_two_schedulers_with_clocks_that_differ_one_gives_way():
+    """Each has given out work, and meets a peer of the other one."""
+    behind, ahead = Board(), Board()
+    ahead.state.epoch += 3600 * 10**9
+    for board in (behind, ahead):
+        board.worker()
+        board.send(board.client("alice"), graph("a"))
+    assert meet(behind, ahead.state.epoch) == [StartOver]
+    assert meet(ahead, next_epoch(behind.state.epoch, ahead.state.epoch)) == [GiveWay]

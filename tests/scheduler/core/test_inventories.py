@@ -562,6 +562,7 @@ def test_a_scheduler_that_has_given_out_work_gives_way(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     assert board.where("a") == worker
+    board.tick(1.0)
     board.client("bob", last_epoch=99)
     (action,) = [a for a in board.actions if isinstance(a, GiveWay)]
     assert action.seen == 99
