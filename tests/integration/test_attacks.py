@@ -380,13 +380,22 @@ def test_orders_to_stop_without_the_token_of_an_admin_are_denied_and_counted(
     assert cluster.metrics()["denied_total"] == n_before + 1000
 
 
-def test_viewer_that_acts_is_hung_up_on(cluster: Cluster) -> None:
-    for message in (submit(), m.ShutdownCluster(reason="mine"), client()):
-        token = lowered(cluster.token, Level.VIEW)
-        with Attacker(cluster, Role.VIEWER, token=token) as attacker:
+def test_viewer_that_acts_is_denied_and_one_that_registers_is_hung_up_on(
+    cluster: Cluster,
+) -> None:
+    token = lowered(cluster.token, Level.VIEW)
+    n_before = cluster.metrics()["denied_total"]
+    with Attacker(cluster, Role.VIEWER, token=token) as attacker:
+        for message, needed in ((submit(), "client"), (m.ShutdownCluster(reason="mine"), "admin")):
             attacker.say(message)
-            attacker.is_hung_up()
-            cluster.check(f"a viewer may not send {type(message).__name__}")
+            denied = attacker.hear(m.Denied)
+            assert isinstance(denied, m.Denied)
+            assert (denied.needed, denied.level) == (needed, Level.VIEW.label)
+        cluster.check()
+        assert cluster.metrics()["denied_total"] == n_before + 2
+        attacker.say(client())
+        attacker.is_hung_up()
+        cluster.check("a viewer may not send RegisterClient")
 
 
 # --- Messages of registered peers -----------------------------------------------------------------
