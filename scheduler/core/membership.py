@@ -25,7 +25,7 @@ from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
 from .transitions import release_unneeded
-from .wants import unwant
+from .wants import drop_functions, unwant
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -430,6 +430,7 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
         unwant(client, task)
     tasks.reverse()
     release_unneeded(state, tasks)
+    drop_functions(state, client)
     puts.on_client_gone(state, client)
 
 

@@ -219,6 +219,7 @@ class ClientHandle:
         "alone",
         "client_id",
         "facts",
+        "functions",
         "lease",
         "name",
         "number",
@@ -236,6 +237,9 @@ class ClientHandle:
         self.peer: int | None = None
         #: {task: None}; symmetric with `SchedulerTask.wanted_by`
         self.wants: dict[SchedulerTask, None] = {}
+        #: {function: None} of rows whose task has another function: the client does not send these
+        #: again while it wants the task. Each counts as one task more, until it wants no task
+        self.functions: dict[Function, None] = {}
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)
         #: the end of its lease, since its connection closed without a Bye; None while connected

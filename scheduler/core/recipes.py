@@ -92,6 +92,7 @@ def want(state: SchedulerState, client: ClientHandle, key: str, spec_hash: bytes
     if task.state == NO_WORKER and state.recovery is None:
         wants.unwant(client, task)
         release_unneeded(state, [task])
+        wants.drop_functions(state, client)
         return False
     return True
 
@@ -126,7 +127,7 @@ def give(
         take_back(state, behind)
     elif task.state in (NO_WORKER, ERRED):
         move(state, task, RELEASED)
-    _change_group(state, task, group)
+    change_group(state, task, group)
     task.args = message.args[row]
     task.priority = priority
     if message.spec_hashes and not task.spec_hash:
@@ -139,7 +140,8 @@ def give(
             drop_attempt(state, ws, attempt)
 
 
-def _change_group(state: SchedulerState, task: SchedulerTask, group: TaskGroup) -> None:
+def change_group(state: SchedulerState, task: SchedulerTask, group: TaskGroup) -> None:
+    """Give a task another function and other options, with its arguments."""
     old = task.group
     task.group = group
     group.function.n_tasks += 1
@@ -171,4 +173,5 @@ def forget_unknown(state: SchedulerState) -> int:
             release_unneeded(state, [task])
     for client, keys in by_client.items():
         state.send_client(client, m.KeysUnknown(keys=keys))
+        wants.drop_functions(state, client)
     return n_lost

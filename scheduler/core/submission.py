@@ -45,7 +45,7 @@ from .transitions import (
     revive_function,
     send_erred,
 )
-from .wants import unwant, want
+from .wants import drop_functions, keep_function, unwant, want
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -143,7 +143,7 @@ def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTask
     if state.claims:
         claims.take_all(state, message.keys)
     if known:
-        _on_known(state, client, message, known)
+        _on_known(state, client, message, functions, known)
     for function in functions:
         function.n_tasks -= 1
         if not function.n_tasks:
@@ -407,6 +407,9 @@ def _start_afresh(
         return
     if task.state == ERRED:
         move(state, task, RELEASED)
+    for other in task.wanted_by:
+        keep_function(other, task.group.function)
+    recipes.change_group(state, task, group)
     task.args = message.args[row]
     link(state, task, message.dependencies[row] if message.dependencies else [])
 
@@ -423,11 +426,15 @@ def _on_known(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
+    functions: list[Function],
     rows: list[tuple[SchedulerTask, int]],
 ) -> None:
     """Rows whose key exists: share the task, refuse other content under the same name."""
     shared: list[str] = []
     for task, row in rows:
+        function = functions[message.function_of[row]]
+        if task.group.function is not function:
+            keep_function(client, function)  # the same result, as a constant or as a call
         if task.state == FORGOTTEN:
             continue
         if _is_conflict(message, task, row):
@@ -491,6 +498,7 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
             cancelled.append(task)
     for other, keys in by_client.items():
         state.send_client(other, m.KeysCancelled(keys=keys, reason=message.reason))
+        drop_functions(state, other)
     state.counters.tasks_cancelled += len(cancelled)
     state.story.note(state.now, f"cancelled by {client.name}", message.keys)
     for task in cancelled:

@@ -147,6 +147,8 @@ def _miscounted_prefixes(state: SchedulerState) -> list[tuple[str, int, int]]:
 
 def _miscounted_functions(state: SchedulerState) -> list[tuple[str, int, int]]:
     n = Counter(task.group.function for task in state.tasks.values())
+    for client in state.clients.values():
+        n.update(client.functions.keys())
     functions = state.functions.values()
     return [(f.prefix.name, f.n_tasks, n[f]) for f in functions if f.n_tasks != n[f]]
 
@@ -160,6 +162,7 @@ def _unlike_idle_prefixes(state: SchedulerState) -> list[str]:
 
 def _unlike_idle_functions(state: SchedulerState) -> list[str]:
     used = {task.group.function for task in state.tasks.values()}
+    used.update(*(client.functions for client in state.clients.values()))
     functions = state.functions.values()
     return [f.prefix.name for f in functions if (f in state.idle_functions) == (f in used)]
 
@@ -246,8 +249,8 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         for t in tasks_in(s)
         if s.functions.get(t.group.function.function_id) is not t.group.function
     ],
-    "function.n_tasks counts the tasks of a function": _miscounted_functions,
-    "a function is idle iff no task uses it": _unlike_idle_functions,
+    "function.n_tasks counts the tasks, and clients that keep it": _miscounted_functions,
+    "a function is idle iff no task uses it and no client keeps it": _unlike_idle_functions,
     "workers of a function are registered": lambda s: [
         ws for f in s.functions.values() for ws in f.workers if not _is_registered(s, ws)
     ],

@@ -12,8 +12,8 @@ from ...protocol.wire import messages as m
 from . import recipes
 from .peers import ClientHandle
 from .reporting import send_states
-from .tasks import ERRED, NO_WORKER, RELEASED, SchedulerTask
-from .transitions import activate, release_unneeded
+from .tasks import ERRED, NO_WORKER, RELEASED, Function, SchedulerTask
+from .transitions import activate, release_unneeded, retire_function
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -122,6 +122,8 @@ def _release(state: SchedulerState, client: ClientHandle, keys: list[str]) -> No
                 unneeded.append(task)
     unneeded.reverse()  # the work list is a stack: first released, first dropped
     release_unneeded(state, unneeded)
+    if client.functions:
+        drop_functions(state, client)
 
 
 def unwant(client: ClientHandle, task: SchedulerTask) -> None:
@@ -131,3 +133,21 @@ def unwant(client: ClientHandle, task: SchedulerTask) -> None:
         task.wanted_by = ()
     else:
         task.wanted_by = tuple(c for c in task.wanted_by if c is not client)
+
+
+def keep_function(client: ClientHandle, function: Function) -> None:
+    """Keep a function that the client has submitted with a row, and that the row's task lacks."""
+    if function not in client.functions:
+        client.functions[function] = None
+        function.n_tasks += 1
+
+
+def drop_functions(state: SchedulerState, client: ClientHandle) -> None:
+    """Drop the kept functions of a client that wants no task any more."""
+    if client.wants:
+        return
+    functions, client.functions = client.functions, {}
+    for function in functions:
+        function.n_tasks -= 1
+        if not function.n_tasks:
+            retire_function(state, function)

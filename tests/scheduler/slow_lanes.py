@@ -58,17 +58,17 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     known = []
     queued: dict[TaskClass, int] = {}
     for row, key in enumerate(message.keys):
-        task = state.tasks.get(key)
-        if task is not None:
-            known.append((task, row))
-            if task.state == ERRED or task.args is None:
-                submission._start_afresh(state, client, message, task, row, task.group, 0)
-            continue
         option = (message.options or [{}])[message.option_of[row] if message.option_of else 0]
         task_class = submission._task_class(state, option)
         function, retries = functions[message.function_of[row]], option.get("retries", 0)
         group = TaskGroup(function, task_class, state.generation, retries, client.number)
         classes.append(task_class)
+        task = state.tasks.get(key)
+        if task is not None:
+            known.append((task, row))
+            if task.state == ERRED or task.args is None:
+                submission._start_afresh(state, client, message, task, row, group, 0)
+            continue
         state.next_rank += 1
         base = base_priority(option.get("priority", 0), state.generation)
         priority = base | (message.ranks[row] if message.ranks else state.next_rank)
@@ -90,7 +90,7 @@ def slow_on_submit(state: SchedulerState, client: ClientHandle, message: m.Submi
     # The class takes its place among those that are ready once, after all rows.
     for task_class, level in queued.items():
         note_ready(state, task_class, level)
-    submission._on_known(state, client, message, known)
+    submission._on_known(state, client, message, functions, known)
     for function in functions:
         function.n_tasks -= 1
         if not function.n_tasks:

@@ -170,12 +170,14 @@ def test_a_function_above_the_limit_is_not_kept_and_nothing_is_left(as_payload):
     assert board.state.idle_functions_nbytes == 0
 
 
-def test_a_submission_that_makes_no_task_leaves_its_function_idle():
+def test_the_function_of_a_submission_that_makes_no_task_is_idle_when_its_client_wants_nothing():
     board = Board(max_idle_functions=64)
     client = board.client()
     board.send(client, graph("a"))
     board.send(client, graph("a", function="other"))
-    assert idle(board) == ["other"]
+    assert idle(board) == []
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert sorted(idle(board)) == ["inc", "other"]
     board.send(client, graph("b", function="other", blob=None))
     assert board.refused() == []
-    assert idle(board) == []
+    assert idle(board) == ["inc"]

@@ -126,12 +126,14 @@ def test_release_others_leaves_a_name_to_other_clients(board):
     assert [client.name for client in board.task("a").wanted_by] == ["bob"]
 
 
-def test_a_submission_of_known_keys_only_leaves_no_class_and_no_function_behind(board):
+def test_a_submission_of_known_keys_only_leaves_no_class_behind_and_its_function_for_a_while(board):
     client = board.client()
     board.send(client, graph("a"))
     board.send(client, graph("a", function="other", resources={"gpu": 1.0}))
-    assert list(board.state.functions) == [function_id("inc")]
+    assert list(board.state.functions) == [function_id("inc"), function_id("other")]
     assert list(board.state.classes) == [()]
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    assert board.state.functions == {}
 
 
 def test_an_unknown_dependency_fails_the_task_and_its_dependents(board):
@@ -507,3 +509,52 @@ def test_a_task_that_another_client_waits_for_runs_although_it_is_delivered_to_o
     board.send(alice, delivered("a"))
     board.send(bob, graph("a"))
     assert board.where("a") == worker
+
+
+# -- a key whose task has another function --------------------------------------------------------
+def call(key: str, *, known: bool = False) -> m.SubmitTasks:
+    return graph(key, function="call", blob=None if known else b"pickle")
+
+
+def test_a_function_is_kept_whose_row_found_a_constant_until_its_client_wants_nothing(board):
+    """A client counts on it from then on, and sends its blob no more."""
+    alice, bob, worker = board.client("alice"), board.client("bob"), board.worker()
+    board.send(bob, graph("a", function="constant"))
+    board.finish(worker, "a")
+    board.send(alice, call("a"))
+    board.send(alice, call("b", known=True))
+    assert board.refused() == []
+    assert board.where("b") == worker
+    board.finish(worker, "b")
+    board.send(alice, m.ReleaseKeys(keys=["b"]))
+    assert function_id("call") in board.state.functions
+    board.send(alice, m.ReleaseKeys(keys=["a"]))
+    assert list(board.state.functions) == [function_id("constant")]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "bye"])
+def test_a_kept_function_goes_with_the_last_want_of_its_client(board, end):
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(bob, graph("a", function="constant"))
+    board.send(alice, call("a"))
+    if end == "bye":
+        board.send(alice, m.Bye(reason="done"))
+    else:
+        board.send(bob, m.CancelKeys(keys=["a"], force=True, reason="no"))
+    assert function_id("call") not in board.state.functions
+
+
+def test_a_task_that_failed_for_want_of_an_input_runs_the_call_that_is_submitted_anew(board):
+    """Its arguments are those of the new function, and clients of the old one count on that."""
+    alice, bob, worker = board.client("alice"), board.client("bob"), board.worker()
+    board.send(alice, call("a"), graph("b", ":a -> c", function="constant"))
+    unlinked = graph(":lost -> d", function="call", blob=None)
+    board.send(alice, unlinked)
+    assert board.task("d").state == "erred"
+    board.send(bob, graph("d", function="constant"))
+    assert board.task("d").group.function.function_id == function_id("constant")
+    assert board.task("d").args == b"args of d"
+    board.send(alice, m.ReleaseKeys(keys=["a", "b", "c"]))
+    board.send(alice, call("e", known=True))
+    assert board.refused() == []
+    assert board.where("e") == worker

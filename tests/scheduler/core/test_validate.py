@@ -120,8 +120,12 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "functions of tasks are known": lambda b: setattr(
         b.task("aside").group, "function", Function(b"new", b"", b.function.prefix)
     ),
-    "function.n_tasks counts the tasks of a function": lambda b: setattr(b.function, "n_tasks", 9),
-    "a function is idle iff no task uses it": lambda b: b.state.idle_functions.clear(),
+    "function.n_tasks counts the tasks, and clients that keep it": lambda b: setattr(
+        b.function, "n_tasks", 9
+    ),
+    "a function is idle iff no task uses it and no client keeps it": lambda b: (
+        b.state.idle_functions.clear()
+    ),
     "workers of a function are registered": lambda b: b.function.workers.update({Broken().w: None}),
     "idle functions are known": lambda b: b.state.functions.pop(b.idle.function_id),
     "idle functions are few": lambda b: setattr(b.state, "max_idle_functions", 0),
