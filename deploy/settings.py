@@ -212,8 +212,10 @@ def parse_host_port(text: str, setting: str) -> tuple[str, int]:
     return bare or "127.0.0.1", int(port)
 
 
-def check_own_host(host: str, setting: str) -> None:
-    """Check that `host` is an address of this machine that others can connect to.
+def check_own_host(host: str, setting: str, *, may_be_every: bool = False) -> None:
+    """Check that `host` is an address of this machine, to which others can connect.
+
+    `may_be_every` allows the addresses that mean every interface.
 
     Raises:
         ConfigError: it is not.
@@ -221,7 +223,7 @@ def check_own_host(host: str, setting: str) -> None:
     try:
         infos = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
         for family, type_, protocol, _, address in infos:
-            if address[0] in ("0.0.0.0", "::"):
+            if address[0] in ("0.0.0.0", "::") and not may_be_every:
                 raise ConfigError(
                     f"{host} means every interface, which is no address to connect to; name one "
                     "of this machine",
@@ -231,9 +233,30 @@ def check_own_host(host: str, setting: str) -> None:
                 sock.bind(address)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
+        every = ", or 0.0.0.0 for every one" if may_be_every else ""
         raise ConfigError(
-            f"{host!r} is not an address of this machine ({reason}); name one that others reach",
+            f"{host!r} is not an address of this machine ({reason}); name one that others "
+            f"reach{every}",
             setting,
+        ) from None
+
+
+def check_free_port(host: str, port: int) -> None:
+    """Check that pages can be served at this address, before anything is started.
+
+    Raises:
+        ConfigError: they cannot: the port is taken, or the address is not of this machine.
+    """
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for family, type_, protocol, _, address in infos:
+            with socket.socket(family, type_, protocol) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(address)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot serve pages at {host}:{port}: {error.strerror or error}; "
+            "choose another --dashboard-address, or use --no-dashboard"
         ) from None
 
 

@@ -62,9 +62,11 @@ def seconds_of(value: object, setting: str, least: float = 0.0) -> float:
     if not seconds >= least:  # NaN is not
         is_read = not math.isnan(seconds)
         why = f"less than {least:g}{' s' * (least > 0)}" if is_read else "not a time"
+        # An option of the command line is a text.
+        comma, other = (" or", "") if setting.startswith("--") else (",", " or a timedelta")
         raise InvalidDuration(
-            f"{value!r:.80} is {why}; give seconds (30), a text with a unit "
-            "('500ms', '30s', '15 min', '2h', '7 days') or a timedelta",
+            f"{value!r:.80} is {why}; give seconds (30){comma} a text with a unit "
+            f"('500ms', '30s', '15 min', '2h', '7 days'){other}",
             setting,
         )
     return seconds

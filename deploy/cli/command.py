@@ -18,11 +18,11 @@ import click
 from ...protocol.errors import ConfigError, InternalError, WeftError
 from . import scheduler, token, worker  # noqa: F401 - each adds its command to the group
 from .group import fail, scheduler_options, weft
-from .hints import Command
+from .hints import Command, FilePath
 
 _connection_file_option = click.option(
     "--connection-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(path_type=Path, dir_okay=False),
     help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
 )
 

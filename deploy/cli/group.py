@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from ..child import LOG_FORMAT
-from .hints import CommandGroup
+from .hints import CommandGroup, FilePath
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def scheduler_options(function: F) -> F:
     """Add ADDRESS and --connection-file, which find a scheduler."""
     file = click.option(
         "--connection-file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FilePath(path_type=Path, dir_okay=False),
         help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run "
         "directory.",
     )

@@ -11,13 +11,24 @@ import click
 from ...protocol.durations import seconds_of
 from ...protocol.errors import ConfigError
 
+#: A name of this similarity may be meant, even if another one begins with the given text.
+_NEARLY_SAME: Final = 0.8
+#: {command of other programs: weft's own way}.
+_OTHER_COMMANDS: Final = {
+    "stop": "a scheduler and its workers end with Ctrl-C or SIGTERM, or with client.shutdown()",
+    "status": "'weft info' shows a running cluster",
+    "help": "see 'weft --help', and 'weft COMMAND --help'",
+}
 
-def _meant(name: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the name of which `name` is the beginning, if there is only one, or a similar one."""
+
+def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
+    """Return the names that may be meant: one that begins with `name`, or is similar; or both."""
     known = list(known)
     longer = [other for other in known if other.startswith(name)]
-    close = longer if len(longer) == 1 else difflib.get_close_matches(name, known, 1, cutoff)
-    return close[0] if close else None
+    if len(longer) != 1:
+        longer = []
+    similar = difflib.get_close_matches(name, known, 1, _NEARLY_SAME if longer else cutoff)
+    return " or ".join(f"'{other}'" for other in dict.fromkeys([*similar, *longer]))
 
 
 class CommandGroup(click.Group):
@@ -30,7 +41,9 @@ class CommandGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             meant = _meant(args[0], self.list_commands(ctx), 0.5)
-            hint = f"did you mean '{meant}'?" if meant else "see 'weft --help'"
+            hint = _OTHER_COMMANDS.get(args[0]) or (
+                f"did you mean {meant}?" if meant else "see 'weft --help'"
+            )
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
@@ -60,9 +73,15 @@ class Command(click.Command):
             options = [option for parameter in self.params for option in parameter.opts]
             meant = _meant(name, options, _SIMILAR)
             hint = _ELSEWHERE.get(name) or (
-                f"did you mean '{meant}'?" if meant else f"see '{ctx.command_path} --help'"
+                f"did you mean {meant}?" if meant else f"see '{ctx.command_path} --help'"
             )
             raise click.UsageError(f"there is no option {name}; {hint}", ctx) from error
+        except click.UsageError as error:
+            takes_port = any("--port" in parameter.opts for parameter in self.params)
+            if not takes_port or "unexpected extra argument" not in error.message:
+                raise
+            text = "; give a port with --port 8786, an address of this machine with --host"
+            raise click.UsageError(error.message + text, ctx) from error
 
 
 class Time(click.FloatRange):
@@ -72,6 +91,16 @@ class Time(click.FloatRange):
         return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
 
 
+class FilePath(click.Path):
+    """A path that is not empty: an empty one would be the current folder, or be ignored."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            text = "the path is empty; give one, or leave the option out for the default"
+            raise ConfigError(text, param.opts[0] if param is not None else "")
+        return super().convert(value, param, ctx)
+
+
 class NThreads(click.IntRange):
     """A number of threads; the error explains how to leave the choice to weft."""
 
@@ -79,5 +108,9 @@ class NThreads(click.IntRange):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            text = f"{value!r} is not a number from 1 to 4096; leave the option out for the cores "
+            try:
+                problem = f"{int(value)} is not between 1 and 4096"
+            except ValueError:
+                problem = f"{value!r} is not a number from 1 to 4096"
+            text = f"{problem}; leave the option out for the cores "
             raise ConfigError(text + "divided among the workers", "--nthreads") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .group import log_option, start_log, weft
-from .hints import Command, Time
+from .hints import Command, FilePath, Time
 
 if TYPE_CHECKING:
     from ...scheduler.server import SchedulerServer
@@ -42,13 +42,13 @@ DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
 )
 @click.option(
     "--connection-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(path_type=Path, dir_okay=False),
     help="File to write. Default: scheduler-PORT.json in your run directory "
     "($XDG_RUNTIME_DIR/weft or ~/.weft/run), where workers and clients look.",
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(path_type=Path, dir_okay=False),
     envvar="WEFT_TOKEN_FILE",
     help="Take the token from this file instead of making one. [env: WEFT_TOKEN_FILE]",
 )
@@ -84,7 +84,7 @@ DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
 )
 @click.option(
     "--state-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(path_type=Path, file_okay=False),
     help="Folder for what the next scheduler of this cluster needs: its secrets, port, last epoch "
     "and members. Default: NAME or PORT in $XDG_STATE_HOME/weft or ~/.local/state/weft; a "
     "temporary one with --port 0 and no --name.",
@@ -128,13 +128,17 @@ def scheduler(
     """
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from .. import restarting
-    from ..settings import parse_host_port
+    from ..settings import check_free_port, check_own_host, parse_host_port
     from ..starting import SchedulerOptions, SchedulerStart
 
     start_log(log_level)
     http_host, http_port = "", 0
     if not no_dashboard:
         http_host, http_port = parse_host_port(dashboard_address, "--dashboard-address")
+        if not _is_default(ctx, "dashboard_address"):
+            check_free_port(http_host, http_port)
+    if protocol != "unix":
+        check_own_host(host.strip("[]"), "--host", may_be_every=True)
     options = SchedulerOptions(
         host=host,
         port=None if _is_default(ctx, "port") else port,

@@ -10,7 +10,7 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import scheduler_options, weft
-from .hints import Command
+from .hints import Command, FilePath
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
@@ -29,7 +29,7 @@ ROLES: Final = ("admin", "client", "worker", "view")
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(path_type=Path, dir_okay=False),
     help="File to write, with mode 0600. Default: standard output.",
 )
 @click.option(
@@ -39,7 +39,7 @@ ROLES: Final = ("admin", "client", "worker", "view")
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(path_type=Path, dir_okay=False),
     help="Derive the token from the one in this file, without a scheduler; with --bare.",
 )
 def token(

@@ -21,7 +21,7 @@ from ...protocol.errors import (
     WrongVersion,
 )
 from .group import fail, log_option, scheduler_options, start_log, weft
-from .hints import Command, NThreads, Time
+from .hints import Command, FilePath, NThreads, Time
 
 if TYPE_CHECKING:
     from ...protocol.trust.security import Security
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--local-directory",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(path_type=Path, file_okay=False),
     help="Folder for files of the workers, and temporary ones of their tasks; they get a folder of "
     "their own there, which is removed with them. Default: the folder for temporary files.",
 )

@@ -83,7 +83,9 @@ async def connect(
         await within(timeout_s, connecting.run(connection, timeout_s))
     except TimeoutError:
         connecting.give_up(connection)
-        raise ConnectTimeout("no answer", address, timeout_s) from None
+        is_open = connecting.is_connected and target.is_tcp
+        text = f"no answer, though a process listens; {_TLS_MISMATCH}" if is_open else "no answer"
+        raise ConnectTimeout(text, address, timeout_s) from None
     except BaseException:
         connecting.give_up(connection)
         raise
@@ -106,6 +108,8 @@ class _Connecting:
         self._server_role = server_role
         self._security = security
         self._handler = handler
+        #: The transport below the handshake is open.
+        self.is_connected = False
         self._authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, connection: StreamConnection, timeout_s: float) -> None:
@@ -150,6 +154,7 @@ class _Connecting:
 
     def on_transport(self, connection: StreamConnection, transport: asyncio.Transport) -> None:
         """See `stream.Owner`."""
+        self.is_connected = True
         peer = transport.get_extra_info("peername")
         connection.peer_address = socket_address(self._target.scheme, peer)
         der = None

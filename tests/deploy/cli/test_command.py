@@ -43,8 +43,18 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
     ("arguments", "words"),
     [
         (["shceduler"], ["no command 'shceduler'", "did you mean 'scheduler'?"]),
+        (["stop"], ["no command 'stop'", "Ctrl-C", "client.shutdown()"]),
+        (["status"], ["no command 'status'", "'weft info'"]),
+        (["help"], ["no command 'help'", "'weft --help'"]),
+        (["scheduler", "8786"], ["(8786)", "--port 8786", "--host"]),
+        (["scheduler", "--state-dir", ""], ["--state-dir: the path is empty"]),
+        (["scheduler", "--host", "203.0.113.1"], ["--host: '203.0.113.1' is not an address of"]),
+        (["scheduler", "--host", "no.such.invalid"], ["--host: 'no.such.invalid' is not an"]),
         (["qqq"], ["no command 'qqq'", "weft --help"]),
-        (["scheduler", "--prot", "1"], ["no option --prot;", "did you mean '--protocol'?"]),
+        (
+            ["scheduler", "--prot", "1"],
+            ["no option --prot;", "did you mean '--port' or '--protocol'?"],
+        ),
         (["scheduler", "--prt", "1"], ["did you mean '--port'?"]),
         (["scheduler", "--port", "99999"], ["99999"]),
         (["worker", "--scheduler-file", "f"], ["no option --scheduler-file", "--connection-file"]),
@@ -56,7 +66,7 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--n-workers", "2"], ["did you mean '--nworkers'?"]),
         (["worker", "--quux"], ["no option --quux; see 'weft worker --help'"]),
         (["worker", "--nthreads", "auto"], ["--nthreads: 'auto' is not a number", "leave"]),
-        (["worker", "--nthreads", "0"], ["--nthreads: '0' is not a number from 1 to 4096"]),
+        (["worker", "--nthreads", "0"], ["--nthreads: 0 is not between 1 and 4096; leave"]),
         (["scheduler", "--dashboard-address", "nowhere"], ["'nowhere'", "127.0.0.1:8787"]),
         (["scheduler", "--host", "0.0.0.0", "--protocol", "tcp"], ["encrypt", "tls://"]),
         (["scheduler", "--name", "a/b"], ["'a/b'", "letters"]),
@@ -175,6 +185,15 @@ def test_the_default_port_falls_back_to_a_free_one(tmp_path):
         # At least one of them cannot have 8786, whichever other programs run on this machine.
         assert "port 8786 is taken" in one.err + two.err
         assert len({address_of(one), address_of(two), file_of(one), file_of(two)}) == 4
+
+
+def test_pages_whose_port_is_taken_are_an_error_before_the_scheduler_listens(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        pages = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("scheduler", "--port", "0", "--dashboard-address", pages, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"weft: cannot serve pages at {pages}: ")
 
 
 def test_pages_fall_back_to_a_free_port_and_the_log_names_it(tmp_path):
@@ -305,7 +324,7 @@ def test_a_worker_waits_no_longer_for_a_scheduler_than_configured(tmp_path):
         )
     assert done.returncode == EXIT_NO_SCHEDULER
     # An attempt of the usual length would have waited for 10 s, and its error would name that time.
-    assert "no scheduler answered within 0.2 s: no answer" in done.stderr
+    assert "within 0.2 s: no answer, though a process listens; is it a weft" in done.stderr
 
 
 def test_a_family_of_workers_logs_the_loss_of_the_scheduler_once_and_its_return_once(
