@@ -42,6 +42,7 @@ def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
     for function in ws.functions:
         del function.workers[ws]
     ws.functions.clear()
+    ws.lacking.clear()  # it asks again
     ws.inventory = Inventory(ws)
     ws.return_asked = False
     await_rows(state, ws)

@@ -17,10 +17,11 @@ from ...protocol.wire.failure import after_attempts
 from ...protocol.wire.payload import Blob
 from . import claims
 from .attempts import note_raised
+from .missing import answer, note_failed
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .reporting import report_results
-from .tasks import ERRED, MEMORY, WAITING, SchedulerTask
+from .tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask
 from .transitions import (
     drop_attempt,
     enqueue,
@@ -162,6 +163,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     again: dict[SchedulerTask, None] = {}
     if message.fetched_us:
         _note_fetched(ws, message)
+    if state.keeps_claims or WITHOUT_RECIPE in state.classes:
+        note_failed(state, ws, message)
     queued = message.queued_us or [0] * len(message.attempts)
     for attempt, failure, duration_us, queued_us in zip(
         message.attempts, message.failures, message.durations_us, queued, strict=True
@@ -197,6 +200,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     # A failure in the same message may have taken away the need for a retry.
     again = {task: None for task in again if task.worker is ws}
     take_back_from(state, ws, again)
+    if ws.lacking and not state.keeps_claims:
+        answer(state, ws)
 
 
 def on_ended(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsEnded) -> None:

@@ -185,6 +185,8 @@ def _locate_inputs(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask)
     there = [d for d in task.dependencies if d.state == MEMORY and ws not in d.replicas]
     if there:
         state.send(ws.peer, located(there, [d.replicas for d in there]))
+        for dependency in there:
+            ws.lacking.pop(dependency.key, None)
 
 
 def may_go_on(

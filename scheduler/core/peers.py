@@ -45,6 +45,7 @@ class WorkerHandle:
         "inventory",
         "is_away",
         "is_leaving",
+        "lacking",
         "last_asked",
         "last_progress",
         "memory_limit",
@@ -127,6 +128,9 @@ class WorkerHandle:
         #: {client: {key: None}}: away only; they could not get these from it, and wait for its
         #: return or its loss
         self.awaited: dict[ClientHandle, dict[str, None]] = {}
+        #: {key: None}: it waits for them, and no holder was known when it asked; answered when no
+        #: claims are kept any more
+        self.lacking: dict[str, None] = {}
         self.last_asked = float("-inf")
         #: when it last finished something, or was given something while idle
         self.last_progress = now

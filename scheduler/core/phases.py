@@ -21,6 +21,7 @@ from ...protocol.wording import counted
 from . import barrier, claims
 from .barrier import Recovery, plan_end, waits_for
 from .epochs import GiveWay, StartOver, is_from_the_future
+from .missing import answer_lacking
 from .recipes import forget_unknown
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def _end_claims(state: SchedulerState) -> None:
     state.keeps_claims = False
     state.claims_due = None
     claims.expire(state)
+    answer_lacking(state)
 
 
 def _end(state: SchedulerState) -> None:
@@ -115,6 +117,7 @@ def _end(state: SchedulerState) -> None:
     state.claims_due = state.call_after(state.client_lease_s, _end_claims)
     claims.take_all(state, [key for key in state.claims if key in state.tasks])
     n_lost = forget_unknown(state)
+    answer_lacking(state)
     counters = state.counters
     counters.recoveries += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)

@@ -11,14 +11,25 @@ from ...protocol.wire.messages import (
     AttemptsReturned,
     DropAttempts,
     DropFunctions,
+    KeysUnknown,
     ReturnAttempts,
     WorkerLeaving,
 )
 from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
-from .inputs import is_awaited, move_waiters, placeholder, unpin
+from .inputs import is_awaited, move_waiters, note_missing, placeholder, unpin
 from .ready import worst_first
 from .slots import take_back
-from .tasks import CANCELLED, EXECUTING, FORGOTTEN, MEMORY, READY, RELEASED, WAITING, WorkerTask
+from .tasks import (
+    CANCELLED,
+    EXECUTING,
+    FORGOTTEN,
+    MEMORY,
+    MISSING,
+    READY,
+    RELEASED,
+    WAITING,
+    WorkerTask,
+)
 from .transitions import UNFINISHED, move
 
 if TYPE_CHECKING:
@@ -49,8 +60,13 @@ def supersede(state: WorkerState, old: WorkerTask, new: WorkerTask) -> None:
 
 
 def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
-    """Drop attempts, and report those that had not finished when no thread runs them any more."""
+    """Drop attempts, and report those that had not finished when no thread runs them any more.
+
+    The scheduler drops the tasks that wait for an attempt with it, as far as it knows them. If
+    others are left, it is asked for what they wait for.
+    """
     by_key, by_attempt, forget = state.by_key, state.by_attempt, state.forget
+    awaited: list[str] = []
     for attempt in message.attempts:
         record = by_attempt.get(attempt)
         if record is None:
@@ -62,11 +78,17 @@ def on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
             forget.append(attempt)
             continue
         is_unfinished = record.state in UNFINISHED
+        if record.pins and is_unfinished:
+            awaited.append(record.key)
         drop(state, record)
         if record.state == CANCELLED:
             state.owed[attempt] = None
         elif is_unfinished:
             state.ended.append(attempt)
+    for key in awaited:
+        left = by_key.get(key)
+        if left is not None and left.state == MISSING:
+            note_missing(state, left)
 
 
 def on_drop_functions(state: WorkerState, message: DropFunctions) -> None:
@@ -101,6 +123,26 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
             ):
                 heapq.heappush(heap, (-record.priority, -record.attempt))
     state.to_scheduler.append(AttemptsReturned(attempts=returned))
+
+
+def on_keys_unknown(state: WorkerState, message: KeysUnknown) -> None:
+    """Give back the tasks that wait for keys which are nowhere, directly or not.
+
+    The scheduler does not know what they read: it has adopted them without their recipes.
+    """
+    lacking = [state.by_key[key] for key in message.keys if key in state.by_key]
+    stack = [record for record in lacking if record.state == MISSING]
+    tasks: dict[WorkerTask, None] = {}
+    while stack:
+        for task in stack.pop().waiters or ():
+            if task.state == WAITING and task not in tasks:
+                tasks[task] = None
+                stack.append(task)
+    for task in tasks:
+        drop(state, task)
+    if tasks:
+        returned = [task.attempt for task in tasks]
+        state.to_scheduler.append(AttemptsReturned(attempts=returned))
 
 
 def on_leave(state: WorkerState, event: Leave) -> None:

@@ -179,6 +179,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.ReturnAttempts: drops.on_return_attempts,
     m.LocatedKeys: copies.on_located_keys,
     m.HoldersGone: copies.on_holders_gone,
+    m.KeysUnknown: drops.on_keys_unknown,
     m.DropFunctions: drops.on_drop_functions,
 }
 

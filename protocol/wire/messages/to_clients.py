@@ -51,7 +51,11 @@ class KeysCancelled(Message):
 
 @message(37, columns=("keys",))
 class KeysUnknown(Message):
-    """Report keys of which the scheduler has no task."""
+    """Report keys of which the scheduler has no task.
+
+    To a worker: keys that it will not be sent a holder of, unless it is assigned a task that reads
+    them. It gives back the tasks that wait for them.
+    """
 
     keys: Keys
 

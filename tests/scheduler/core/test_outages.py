@@ -220,3 +220,57 @@ def test_messages_of_an_earlier_session_of_a_worker_change_nothing(board):
     late: list[Message] = [finished([attempt])]
     assert board.send(worker, *late) == {}
     assert (board.where("a"), board.attempt("a")) == (back, attempt)
+
+
+# -- tasks that go on without their recipes -------------------------------------------------------
+def answers(out: dict[int, list[Message]], worker: int) -> list[Message]:
+    kinds = (m.KeysUnknown, m.LocatedKeys)
+    return [message for message in out.get(worker, []) if isinstance(message, kinds)]
+
+
+def pass_lease(board: Board, worker: int) -> list[Message]:
+    """Let the claims of clients that do not come back end; return what the worker is answered."""
+    found = []
+    for _ in range(40):
+        board.send(worker, m.Heartbeat())
+        found += answers(board.tick(2.0), worker)
+    return found
+
+
+@pytest.mark.parametrize("was", ["nowhere", "failed", "running"])
+def test_an_attempt_whose_input_no_client_submits_is_given_back_and_fails(new, was):
+    bob = new.client("bob", last_epoch=BEFORE)
+    new.send(bob, m.WantKeys(keys=["b"]), m.Resubmitted())
+    rows = {} if was == "nowhere" else {was: {"a": 3}}
+    worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4}, **rows)
+    if was != "running":
+        new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
+    else:
+        failure = ["exception", "a", "E"]
+        new.send(worker, m.AttemptsErred(attempts=[3], durations_us=[1], failures=[failure]))
+    assert answers(new.tick(5.0), worker) == []  # a client may still submit it
+    assert (new.state.recovery, new.where("b"), new.attempt("b")) == (None, worker, 4)
+    assert pass_lease(new, worker) == [m.KeysUnknown(keys=["a"])]
+    out = new.send(worker, m.AttemptsReturned(attempts=[4]))
+    out = out if bob in out else new.tick()
+    assert sent_keys(out, bob, m.KeysErred) == ["b"]
+
+
+def test_an_attempt_without_recipe_gets_its_input_from_a_worker_that_comes_back_later(new):
+    bob = new.client("bob", last_epoch=BEFORE)
+    new.send(bob, m.WantKeys(keys=["b", "a"]), m.Resubmitted())
+    worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
+    new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://w"))
+    new.come_back("holder", last_epoch=BEFORE, held={"a": 3})
+    located = m.LocatedKeys(keys=["a"], attempts=[3], nbytes=[8], holders=[["tcp://holder"]])
+    assert answers(new.tick(5.0), worker) == [located]
+
+
+def test_an_input_that_is_lost_later_is_answered_at_once(new):
+    bob = new.client("bob", last_epoch=BEFORE)
+    new.send(bob, m.WantKeys(keys=["b"]), m.Resubmitted())
+    worker = new.come_back(last_epoch=BEFORE, assigned={"b": 4})
+    new.tick(5.0)
+    assert pass_lease(new, worker) == []
+    out = new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://other"))
+    assert answers(out, worker) == [m.KeysUnknown(keys=["a"])]

@@ -146,3 +146,36 @@ def test_a_copy_has_the_hash_of_its_task(by):
     held, *_ = come_back(worker)
     assert isinstance(held, m.InventoryHeld)
     assert dict(zip(held.keys, held.spec_hashes, strict=True)) == {"x": b"x" * 16, "y": m.NO_HASH}
+
+
+# -- tasks whose inputs the scheduler does not know -----------------------------------------------
+def unknown(*keys: str) -> m.KeysUnknown:
+    return m.KeysUnknown(keys=list(keys))
+
+
+def test_tasks_that_wait_for_a_dropped_attempt_are_given_back_if_it_is_unknown():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.receive(assign("2 b <- x", "3 c <- b", "4 d <- b c", "5 e"))
+    assert worker.receive(drop(2)) == [
+        m.KeysMissing(keys=["b"], holder="tcp://me"),
+        m.AttemptsEnded(attempts=[2]),
+    ]
+    (returned,) = worker.receive(unknown("b"))
+    assert isinstance(returned, m.AttemptsReturned)
+    assert sorted(returned.attempts) == [3, 4]
+    assert sorted(worker.state.by_key) == ["a", "e"]
+
+
+def test_the_scheduler_is_not_asked_for_an_attempt_that_is_dropped_with_its_readers():
+    worker = Hands()
+    worker.receive(assign("1 a <- x", "2 b <- a"))
+    assert worker.receive(drop(1, 2)) == [m.AttemptsEnded(attempts=[1, 2])]
+
+
+def test_nothing_is_given_back_for_what_is_here_or_on_its_way():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b <- a x", located=[("x", 60, 10, [A])]))
+    assert worker.receive(unknown("a", "x", "z")) == []
+    assert sorted(worker.state.by_key) == ["a", "b", "x"]
