@@ -28,6 +28,7 @@ from ..protocol.trust.security import Security, needs_tls
 from ..protocol.wire.address import Address, parse_address
 from ..protocol.wire.levels import Level
 from ..scheduler.config import SchedulerConfig
+from ..scheduler.core.info import describe_unfinished
 from ..scheduler.server import SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent
@@ -90,6 +91,9 @@ class _Daemon:
             self._tasks.append(loop.create_task(self._stop_when_told(self.config.wait_stop())))
 
     def _on_signal(self, number: int) -> None:
+        unfinished = describe_unfinished(self._server.state)
+        if unfinished and not self._server.stopping:
+            _log.info("%s; clients wait for the next scheduler of this cluster", unfinished)
         self._tasks.append(
             asyncio.get_running_loop().create_task(self._server.stop(signal.Signals(number).name))
         )

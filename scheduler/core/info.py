@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.message import MAX_NUMBER
+from ...protocol.wording import counted
 from .barrier import waits_for
 from .counters import COUNTED, Metric, totals
 from .refusals import describe_refusals
+from .tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
 if TYPE_CHECKING:
     from .peers import ClientHandle, WorkerHandle
@@ -35,6 +37,20 @@ def task_counts(state: SchedulerState) -> dict[str, int]:
         "memory": counters.n_memory,
         "erred": counters.n_erred,
     }
+
+
+def describe_unfinished(state: SchedulerState) -> str:
+    """Describe which clients wait for tasks, "" if none does. O(wanted tasks)."""
+    unfinished = (WAITING, QUEUED, NO_WORKER, PROCESSING)
+    n_clients = sum(
+        any(task.state in unfinished for task in client.wants) for client in state.clients.values()
+    )
+    if not n_clients:
+        return ""
+    counts = task_counts(state)
+    n_tasks = sum(counts[name] for name in unfinished)
+    has = "has" if n_clients == 1 else "have"
+    return f"{counted(n_clients, 'client')} {has} {counted(n_tasks, 'unfinished task')}"
 
 
 def describe_cluster(state: SchedulerState) -> dict[str, Any]:

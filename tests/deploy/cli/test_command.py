@@ -12,6 +12,7 @@ import pytest
 
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, gone, run, scheduler
+from tests.leaks import wait_until
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import new_token
 from weft.protocol.wire.failure import MAX_RELAYED_BYTES
@@ -158,6 +159,18 @@ def test_a_scheduler_prints_how_to_connect_and_leaves_no_file_behind(number, tmp
         assert gone(family)
         assert "WARNING" not in started.err
         assert "ERROR" not in started.err
+
+
+def test_a_scheduler_that_is_stopped_names_the_tasks_that_clients_wait_for(tmp_path):
+    unfinished = "1 client has 3 unfinished tasks; clients wait for the next scheduler"
+    with scheduler(folder=tmp_path) as started:
+        with weft.Client(connection_file=file_of(started)) as client:
+            futures = client.map(abs, [-1, -2, -3])
+            wait_until(lambda: len(client.story(futures[2])) > 0, 30, "the tasks")
+            assert started.stop(signal.SIGINT) == 0
+        lines = started.err.splitlines()
+    (line,) = [n for n, line in enumerate(lines) if unfinished in line]
+    assert "scheduler stops: SIGINT" in lines[line + 1]
 
 
 def test_an_explicit_port_that_is_taken_is_an_error(tmp_path):
