@@ -17,19 +17,13 @@ import click
 
 from ...protocol.errors import ConfigError, InternalError, WeftError
 from . import scheduler, token, worker  # noqa: F401 - each adds its command to the group
-from .group import fail, scheduler_options, weft
-from .hints import Command, FilePath
-
-_connection_file_option = click.option(
-    "--connection-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run directory.",
-)
+from .group import connection_file_option, fail, scheduler_options, weft
+from .hints import Command
 
 
 @weft.command(cls=Command, short_help="Show a running cluster, or one task.")
 @click.argument("arguments", nargs=-1, metavar="[ADDRESS] [KEY]")
-@_connection_file_option
+@connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
 def info(arguments: tuple[str, ...], connection_file: Path | None, as_json: bool) -> None:
     """Show a running cluster: its workers, clients and tasks.

@@ -67,15 +67,19 @@ def log_option(function: F) -> F:
     )(function)
 
 
-def scheduler_options(function: F) -> F:
-    """Add ADDRESS and --connection-file, which find a scheduler."""
-    file = click.option(
+def connection_file_option(function: F) -> F:
+    """Add the option --connection-file of commands that read the file."""
+    return click.option(
         "--connection-file",
         type=FilePath(path_type=Path, dir_okay=False),
         help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run "
         "directory.",
-    )
-    return click.argument("address", required=False)(file(function))
+    )(function)
+
+
+def scheduler_options(function: F) -> F:
+    """Add ADDRESS and --connection-file, which find a scheduler."""
+    return click.argument("address", required=False)(connection_file_option(function))
 
 
 def start_log(level: str) -> None:
