@@ -458,7 +458,15 @@ class ClientNode:
                 borrowed = borrowed or any(key in sim.borrowing for key in spec.ancestors)
                 # An input that another client cancelled by force may be gone when it is read.
                 forced = any(key in sim.forced for key in spec.ancestors)
-                assert forgot or forced or (borrowed and released), why
+                # A client submits no call again that has failed for it, so a new scheduler has no
+                # more of it than a failure that a worker has kept.
+                failed = sim.scheduler.core.has_recovered and any(
+                    f.state.status in FAILED and not f.is_borrowed and f.spec.key in spec.ancestors
+                    for client in sim.clients
+                    for f in client.futures
+                    if client is not self
+                )
+                assert forgot or forced or (borrowed and (released or failed)), why
         else:
             raise AssertionError(why)
 

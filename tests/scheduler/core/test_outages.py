@@ -274,3 +274,13 @@ def test_an_input_that_is_lost_later_is_answered_at_once(new):
     assert pass_lease(new, worker) == []
     out = new.send(worker, m.KeysMissing(keys=["a"], holder="tcp://other"))
     assert answers(out, worker) == [m.KeysUnknown(keys=["a"])]
+
+
+def test_a_client_that_asks_for_calls_that_failed_before_gets_the_failures_that_were_kept(new):
+    new.send(new.client("alice", last_epoch=BEFORE), m.Resubmitted())  # her calls have failed
+    bob = new.client("bob", last_epoch=BEFORE)
+    new.send(bob, m.WantKeys(keys=["a", "b"]), m.Resubmitted())
+    new.come_back(last_epoch=BEFORE, failed={"a": 3})
+    out = new.tick(5.0)
+    assert sent_keys(out, bob, m.KeysErred) == ["a"]
+    assert sent_keys(out, bob, m.KeysUnknown) == ["b"]
