@@ -50,6 +50,16 @@ _lock = threading.RLock()
 _entries: list[_ConfiguredClient] = []
 
 
+def _renew_lock() -> None:
+    """Take another lock in a forked child: the thread that holds this one may not be there."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 def _no_client() -> None:
     """Stand for the reference to a client in a copy that came in a pickle."""
 

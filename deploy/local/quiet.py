@@ -7,14 +7,25 @@ where a plain `logging.basicConfig(level=logging.INFO)` would show each step of 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
 _logger: Final = logging.getLogger("weft")
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 #: The levels that living clusters ask for.
 _levels: Final[list[int]] = []
+
+
+def _renew_lock() -> None:
+    """Take another lock in a forked child: the thread that holds this one may not be there."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class QuietLogs:

@@ -153,23 +153,56 @@ def errors_in(caplog):
 
 
 FORKING = """
-import os, weft
+import faulthandler, os, weft
 
 with weft.Client(n_workers=1) as client:
     cluster = client.cluster
     pid = os.fork()
     if not pid:
+        faulthandler.dump_traceback_later(60, exit=True)
         address, security = cluster.scheduler_address, cluster.security
         with weft.Client(address, security=security, set_as_default=False) as own:
-            os._exit(own.submit(int, "3").result(30))
+            code = own.submit(int, "3").result(30)
+        os._exit(code)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), client.submit(abs, -2).result(30))
 """
 
 
+#: A thread holds weft's locks of the module level, as it does for moments while it opens a client.
+FORKING_WHILE_HELD = """
+import faulthandler, os, threading, weft
+from weft.client import dask_default
+from weft.deploy.local import quiet
+from weft.graphs.drivers import thread_pools
+
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with dask_default._lock, quiet._lock, thread_pools._lock:
+        held.set()
+        done.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+pid = os.fork()
+if not pid:
+    faulthandler.dump_traceback_later(60, exit=True)
+    with weft.Client(processes=False, n_workers=1) as own:
+        code = own.submit(int, "3").result(30)
+    os._exit(code + sum(weft.threaded.get({"x": (int, "0"), "y": (int, "0")}, ["x", "y"])))
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+done.set()
+thread.join()
+print(code, 2)
+"""
+
+
 @pytest.mark.slow
-def test_a_forked_child_makes_a_client_of_its_own():
+@pytest.mark.parametrize("program", [FORKING, FORKING_WHILE_HELD], ids=["idle", "held"])
+def test_a_forked_child_makes_a_client_of_its_own(program):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
         capture_output=True,
         text=True,
         timeout=120,

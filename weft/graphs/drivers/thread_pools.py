@@ -6,6 +6,7 @@ that is free is used again.
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import Executor
 from weakref import WeakSet
@@ -19,6 +20,16 @@ _lock = threading.Lock()
 #: Pools that no run uses.
 _free: list[ThreadPool] = []
 _all: WeakSet[ThreadPool] = WeakSet()
+
+
+def _renew_lock() -> None:
+    """Take another lock in a forked child: the thread that holds this one may not be there."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def is_own(executor: Executor) -> bool:
