@@ -17,12 +17,13 @@ from weft.worker.core import assignment, copies, slots
 from weft.worker.core import state as state_module
 from weft.worker.core.drops import drop
 from weft.worker.core.events import ChunkDone, Event, ForgetFunctions
-from weft.worker.core.inputs import placeholder, unpin
+from weft.worker.core.inputs import note_missing, placeholder, unpin
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import (
     CANCELLED,
     EXECUTING,
     MEMORY,
+    MISSING,
     READY,
     WAITING,
     Slot,
@@ -118,15 +119,22 @@ def slow_finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
 
 
 def slow_on_drop_attempts(state: WorkerState, message: DropAttempts) -> None:
+    awaited = []
     for attempt in message.attempts:
         record = state.by_attempt.get(attempt)
         if record is not None:
             is_unfinished = record.state in UNFINISHED
+            if is_unfinished and record.pins:
+                awaited.append(record.key)
             drop(state, record)
             if record.state == CANCELLED:
                 state.owed[attempt] = None
             elif is_unfinished:
                 state.ended.append(attempt)
+    for key in awaited:
+        left = state.by_key.get(key)
+        if left is not None and left.state == MISSING:
+            note_missing(state, left)
 
 
 @contextmanager
