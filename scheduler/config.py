@@ -1,4 +1,4 @@
-"""What a scheduler is started with: addresses, secrets, limits, and what came before it."""
+"""The configuration of a scheduler: addresses, secrets, limits, and its predecessor's members."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def attempts_of_unsendable(messages: Iterable[Message]) -> list[int]:
             reported += attempts
             try:
                 WireState().encode([row])
-            except Exception:
+            except Exception:  # whatever it was: its caller reports it, this finds the rows
                 failing += attempts
     return failing or reported
 

@@ -1,4 +1,4 @@
-"""What the recovery of a new scheduler waits for, and when it ends at the latest: the barrier.
+"""The barrier: a new scheduler waits for the members of the last epoch, up to a limit.
 
 The members of the last epoch are counted as they come back, so that neither a peer that registers
 nor the wait itself costs more with more members. A peer that nobody expects and that has never met

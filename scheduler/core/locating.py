@@ -1,4 +1,4 @@
-"""What workers are sent about inputs that others hold: attempts, sizes, holders and spec hashes."""
+"""The columns that tell workers about inputs elsewhere: attempts, sizes, holders, spec hashes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_data_changed_in_place_reaches_the_next_call(client, call):
 
 
 def test_data_frame_changed_in_place_reaches_the_next_call(client):
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
     frame = pandas.DataFrame({"a": np.zeros(100_000)})
 
     def mean(tag):
