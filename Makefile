@@ -20,7 +20,8 @@ find_python = \
 		echo "If you have one under another name: make PYTHON=/path/to/python ..." >&2; exit 1; \
 	fi
 
-.PHONY: help demo test lint types bench conformance wheel clean
+# Built once, outside the checkout: $WEFT_TOOLS or ~/.cache/weft-tools (tests/tools).
+.PHONY: help demo test tools lint types bench conformance wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +31,9 @@ demo: $(VENV)/.ready ## run the demo: a report on the standard library's sources
 
 test: $(VENV)/.ready ## run the tests; ARGS='-k name' and the like are passed on
 	@$(BIN)/python -m pytest $(ARGS)
+
+tools: $(VENV)/.ready ## install the programs that some tests need; ARGS='helm kwok', ARGS=--list
+	@$(BIN)/python -m tests.tools.install $(ARGS)
 
 lint: $(VENV)/.ready ## check style, format and who imports whom
 	@$(BIN)/ruff check
