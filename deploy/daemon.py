@@ -48,6 +48,7 @@ class DaemonConfig:
         scheduler: the server's own configuration.
         dashboard_host: host of the HTTP pages, "" = no pages.
         dashboard_port: 0 = any free one.
+        dashboard_host_names: of the pages, beside those that this machine knows.
         dashboard_fallback: take any free port if that one is taken.
         dashboard_patience_s: time in which a port that is taken may become free.
         connection_file: returns the path of the file to write, None = no file.
@@ -60,6 +61,7 @@ class DaemonConfig:
     scheduler: SchedulerConfig
     dashboard_host: str = ""
     dashboard_port: int = 0
+    dashboard_host_names: tuple[str, ...] = ()
     dashboard_fallback: bool = False
     dashboard_patience_s: float = 0.0
     connection_file: Callable[[SchedulerServer], Path] | None = None
@@ -181,6 +183,7 @@ class _Daemon:
             {
                 "host": self.config.dashboard_host,
                 "port": self.config.dashboard_port,
+                "host_names": list(self.config.dashboard_host_names),
                 "scheduler_address": self._server.addresses[0],
                 "security": security.to_plain(with_private_key=True),
             }

@@ -66,6 +66,7 @@ class SchedulerOptions:
         protocol: tcp, tls or unix; None = tcp on this machine, tls beyond.
         state_directory: None = the default one.
         dashboard_host: "" = no pages.
+        dashboard_host_names: of the pages, beside those that this machine knows.
         dashboard_fallback: take any free port for the pages if theirs is taken.
     """
 
@@ -81,6 +82,7 @@ class SchedulerOptions:
     dashboard_fallback: bool
     client_lease_s: float
     heartbeat_s: float
+    dashboard_host_names: tuple[str, ...] = ()
 
     @property
     def uses_tls(self) -> bool:
@@ -332,6 +334,7 @@ class SchedulerStart:
                 scheduler=config,
                 dashboard_host=options.dashboard_host,
                 dashboard_port=previous["dashboard_port"] if previous else options.dashboard_port,
+                dashboard_host_names=options.dashboard_host_names,
                 dashboard_fallback=options.dashboard_fallback and not previous,
                 dashboard_patience_s=_PORT_PATIENCE_S if previous else 0.0,
                 connection_file=options.path_of_file,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import click
 
 from ...protocol.durations import seconds_of
 from ...protocol.errors import ConfigError
 
+_HOST_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 #: A name of this similarity may be meant, even if another one begins with the given text.
 _NEARLY_SAME: Final = 0.8
 #: {command of other programs: weft's own way}.
@@ -89,6 +91,21 @@ class Time(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
+
+
+class HostName(click.types.StringParamType):
+    """The name of a host, without scheme, port and path; several in a variable have commas."""
+
+    envvar_list_splitter: ClassVar[str | None] = ","
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name = str(value).strip().rstrip(".").lower()
+        if not _HOST_NAME.fullmatch(name):
+            text = f"{value!r} is not the name of a host; write for example weft.example.com, "
+            raise ConfigError(
+                text + "without http://, port and path", param.opts[0] if param is not None else ""
+            )
+        return name
 
 
 class FilePath(click.Path):

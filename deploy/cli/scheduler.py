@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .group import log_option, start_log, weft
-from .hints import Command, FilePath, Time
+from .hints import Command, FilePath, HostName, Time
 
 if TYPE_CHECKING:
     from ...scheduler.server import SchedulerServer
@@ -64,6 +64,17 @@ DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
     metavar="HOST:PORT",
     help="Address of the HTTP pages: /healthz, /readyz, /metrics. HTTPS beyond this machine.",
 )
+@click.option(
+    "--dashboard-host-name",
+    "dashboard_host_names",
+    type=HostName(),
+    multiple=True,
+    envvar="WEFT_DASHBOARD_HOST_NAMES",
+    metavar="NAME",
+    help="A name by which browsers reach the HTTP pages, beside localhost and the name of this "
+    "machine: that of a service or a proxy before them. Requests for other names are refused. "
+    "Repeatable. [env: WEFT_DASHBOARD_HOST_NAMES, with commas]",
+)
 @click.option("--no-dashboard", is_flag=True, help="Serve no HTTP pages.")
 @click.option(
     "--client-lease",
@@ -106,6 +117,7 @@ def scheduler(
     token_file: Path | None,
     name: str | None,
     dashboard_address: str,
+    dashboard_host_names: tuple[str, ...],
     no_dashboard: bool,
     client_lease: float,
     liveness_timeout: float,
@@ -149,6 +161,7 @@ def scheduler(
         state_directory=state_dir,
         dashboard_host=http_host,
         dashboard_port=http_port,
+        dashboard_host_names=dashboard_host_names,
         dashboard_fallback=_is_default(ctx, "dashboard_address"),
         client_lease_s=client_lease,
         heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,

@@ -22,7 +22,7 @@ import json
 import logging
 import platform
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Any, Final
 
 import tornado.web
@@ -35,6 +35,11 @@ from .viewer import AcceptanceCheck, Viewer, describe_cluster
 
 _log = logging.getLogger("weft.http")
 
+_FOREIGN_NAME: Final = (
+    "421 Misdirected Request: the name in the address is not one of this server: use localhost or "
+    "the server's address, or start the scheduler with --dashboard-host-name NAME (or the variable "
+    "WEFT_DASHBOARD_HOST_NAMES)"
+)
 _LOCAL_NAMES: Final = ("localhost",)
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -57,7 +62,7 @@ class _Page(tornado.web.RequestHandler):
 
     def prepare(self) -> None:
         if not self.site.knows_host(self.request.host_name):
-            raise tornado.web.HTTPError(421, reason="not a name of this server")
+            self.text(_FOREIGN_NAME, 421)
 
     def demand_token(self) -> None:
         """Answer 401 unless the request proves that it holds the view token."""
@@ -172,7 +177,11 @@ class Site:
     """The pages and what they need."""
 
     def __init__(
-        self, viewer: Viewer, acceptance: AcceptanceCheck, security: Security, host: str
+        self,
+        viewer: Viewer,
+        acceptance: AcceptanceCheck,
+        security: Security,
+        names: Iterable[str],
     ) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
@@ -180,7 +189,7 @@ class Site:
         self.acceptance = acceptance
         self.token = security.token
         #: The names of this server; an address is always accepted, a rebinding attack needs a name.
-        self._names = {*_LOCAL_NAMES, host.lower(), socket.gethostname().lower()}
+        self._names = {*_LOCAL_NAMES, socket.gethostname().lower(), *(n.lower() for n in names)}
         try:
             weft_version = version("weft")
         except PackageNotFoundError:  # from a checkout that was never installed
@@ -189,7 +198,7 @@ class Site:
 
     def knows_host(self, host: str) -> bool:
         """Return whether a request's Host, without its port, means this server."""
-        bare = host.strip("[]").lower()
+        bare = host.strip("[]").rstrip(".").lower()
         if bare in self._names:
             return True
         try:

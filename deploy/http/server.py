@@ -30,6 +30,7 @@ class HttpConfig:
         host: to listen at.
         port: 0 = any free one.
         scheduler_address: the scheduler's address.
+        host_names: of this server, beside those that this machine knows.
         security: the cluster's; with certificate and key if `host` needs TLS.
         idle_timeout_s: a connection without a whole request for this long is closed.
     """
@@ -39,6 +40,7 @@ class HttpConfig:
     scheduler_address: str
     security: Security
     idle_timeout_s: float = 10.0
+    host_names: tuple[str, ...] = ()
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> HttpConfig:
@@ -48,6 +50,7 @@ class HttpConfig:
             port=plain["port"],
             scheduler_address=plain["scheduler_address"],
             security=Security.from_plain(plain["security"]),
+            host_names=tuple(plain["host_names"]),
         )
 
 
@@ -73,7 +76,7 @@ async def serve(
     acceptance = AcceptanceCheck(config.scheduler_address, config.security)
     try:
         await viewer.open(config.scheduler_address, config.security)
-        site = Site(viewer, acceptance, config.security, config.host)
+        site = Site(viewer, acceptance, config.security, (config.host, *config.host_names))
         server = tornado.httpserver.HTTPServer(
             site.application(),
             ssl_options=context,

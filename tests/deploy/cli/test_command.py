@@ -69,6 +69,10 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--nthreads", "auto"], ["--nthreads: 'auto' is not a number", "leave"]),
         (["worker", "--nthreads", "0"], ["--nthreads: 0 is not between 1 and 4096; leave"]),
         (["scheduler", "--dashboard-address", "nowhere"], ["'nowhere'", "127.0.0.1:8787"]),
+        (
+            ["scheduler", "--dashboard-host-name", "http://weft.example"],
+            ["--dashboard-host-name: 'http://weft.example' is not the name of a host", "port"],
+        ),
         (["scheduler", "--host", "0.0.0.0", "--protocol", "tcp"], ["encrypt", "tls://"]),
         (["scheduler", "--name", "a/b"], ["'a/b'", "letters"]),
         (["scheduler", "--protocol", "unix", "--name", "../b"], ["'../b'", "letters"]),

@@ -127,8 +127,11 @@ def test_pages_refuse_a_token_that_can_do_more_and_name_the_one_to_use(cluster, 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/"])
 def test_a_name_that_is_not_ours_is_refused(pages, path, host):
     answer, text = pages.ask(path, Host=host, authorized=True)
-    assert answer.status in (400, 421)
-    assert "weft" not in text
+    assert answer.status == 421
+    assert text.count("\n") == 1
+    assert "--dashboard-host-name NAME" in text
+    assert "example" not in text
+    assert "evil" not in text
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,16 @@ def test_a_name_that_is_not_ours_is_refused(pages, path, host):
 )
 def test_our_names_and_all_addresses_are_answered(pages, host):
     assert pages.ask("/healthz", Host=host)[0].status == 200
+
+
+async def test_names_that_were_given_are_answered_as_well():
+    async with pages_in_this_loop(host_names=("pages.example", "WEFT")) as (_started, port, token):
+        pages = Pages(f"http://127.0.0.1:{port}/", token)
+        for host in ("pages.example", "Pages.Example.:80", "weft:1", "localhost"):
+            answer, _ = await asyncio.to_thread(pages.ask, "/healthz", Host=host)
+            assert answer.status == 200, host
+        answer, _ = await asyncio.to_thread(pages.ask, "/healthz", Host="www.pages.example")
+        assert answer.status == 421
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
@@ -270,6 +283,23 @@ def test_pages_beyond_this_machine_are_https(tmp_path):
         pages = Pages(f"https://127.0.0.1:{urlsplit(found.dashboard).port}/", view_token(found))
         assert pages.ask("/healthz")[1] == "ok\n"
         assert "weft_build_info" in pages.ask("/metrics", authorized=True)[1]
+
+
+def test_names_of_the_pages_come_from_options_and_the_environment(tmp_path):
+    options = ("--dashboard-address", "127.0.0.1:0", "--dashboard-host-name")
+    with scheduler(*options, "Proxy.example", folder=tmp_path) as started:
+        found = ConnectionFile.read(file_of(started))
+        pages = Pages(found.dashboard, view_token(found))
+        assert pages.ask("/healthz", Host="proxy.example")[0].status == 200
+        assert pages.ask("/healthz", Host="weft.default.svc")[0].status == 421
+    names = "weft.default.svc, weft"
+    options = options[:2]
+    with scheduler(*options, folder=tmp_path, WEFT_DASHBOARD_HOST_NAMES=names) as started:
+        found = ConnectionFile.read(file_of(started))
+        pages = Pages(found.dashboard, view_token(found))
+        for host in ("weft.default.svc:80", "weft"):
+            assert pages.ask("/healthz", Host=host)[0].status == 200, host
+        assert pages.ask("/healthz", Host="proxy.example")[0].status == 421
 
 
 def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wait_until):
