@@ -23,13 +23,15 @@ from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.net.session import Finder
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
-from . import absent, cluster_info, tables
+from . import absent, cluster_info
 from .annotations import options_of_call
 from .call_options import unexpected
 from .calling import submit_call, submit_rows
 from .core.events import Cancel
 from .core.recipes import LIMIT_NBYTES
 from .core.tasks import FutureState, SubmitOptions
+from .display import describing
+from .display.notebook import in_notebook
 from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
@@ -104,6 +106,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         self._encoder = Encoder(self.id[:12])
         self._loop_thread: LoopThread | None = None
         self._engine: Engine | None = None
+        self._glimpse = describing.Glimpse()
         self._location = Location(address, connection_file, security, cluster_options)
         self._holdings = Holdings(self.name, self._location)
         if not asynchronous:
@@ -168,6 +171,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
             n_expected = self._location.take_n_expected()
             if n_expected:
                 await cluster_info.expect_workers(engine, n_expected, self._timeout_s)
+            if in_notebook():
+                await self._glimpse.refresh(engine)
         except BaseException:
             await engine.close()
             raise
@@ -176,6 +181,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         self.status = "running"
         self._holdings.engine = self._engine
         opened(self, self._holdings, self._timeout_s, as_default=self._set_as_default)
+        describing.show_lists_of_futures()
 
     def close(self, timeout: Duration | None = None) -> Any:
         """Leave the cluster. Pending futures are cancelled; a cluster that the client started ends.
@@ -556,13 +562,15 @@ class Client(Openable, ClusterClient, ClusterInspection):
         core = self._engine.core
         if core.end is not None:
             return f"<{type(self).__name__}: {self.scheduler_address!r} has ended: make a new one>"
+        n_expected = describing.n_expected(self.cluster, core.n_workers)
+        of = f" of {n_expected}" if core.n_workers < n_expected else ""
         return (
-            f"<{type(self).__name__}: {self.scheduler_address!r} workers={core.n_workers} "
+            f"<{type(self).__name__}: {self.scheduler_address!r} workers={core.n_workers}{of} "
             f"threads={core.nthreads}>"
         )
 
     def _repr_html_(self) -> str:
-        return tables.of_client(self)
+        return describing.of_client(self)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for(absent.CLIENT, "Client")

@@ -10,6 +10,7 @@ from ..protocol.errors import NotPermitted, WorkerStartTimeout
 from ..protocol.wire.messages import Denied
 from .asking import ask, error_of_end
 from .core.events import ShutDown, WatchCluster
+from .display.describing import DescribedWorkers
 from .shell.engine import Engine
 from .shell.watchers import AsyncWaiter, ThreadWaiter
 
@@ -72,7 +73,7 @@ async def scheduler_info(engine: Engine, n_workers: int = -1) -> dict[str, Any]:
 
 async def describe_workers(engine: Engine, n_workers: int = -1) -> dict[str, dict[str, Any]]:
     """Return `{address: description}` of the first `n_workers`; -1 = of all."""
-    workers: dict[str, dict[str, Any]] = {}
+    workers = DescribedWorkers()
     if n_workers == 0:
         return workers
     async for page in ask(engine, "workers"):

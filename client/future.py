@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from .absent import FUTURE, answer_by_name
 from .core.events import Cancel, Loaded, Watch
 from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
+from .display import describing
 from .failures import exception_of, last_notice, unreadable
 from .shell.watchers import unready
 
@@ -258,8 +258,7 @@ class Future:
         return f"<Future: {self._state.status}, key: {self._state.key}>"
 
     def _repr_html_(self) -> str:
-        key, status = html.escape(self._state.key), html.escape(self._state.status)
-        return f"<b>Future</b> <code>{key}</code> · {status}"
+        return describing.of_future(self)
 
 
 answer_by_name(Future, FUTURE)

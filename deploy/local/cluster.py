@@ -26,7 +26,8 @@ import weakref
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...client import absent, tables
+from ...client import absent
+from ...client.display import describing
 from ...client.openable import Openable
 from ...protocol.durations import seconds_of, seconds_or_none
 from ...protocol.host.exits import describe_exit
@@ -432,14 +433,14 @@ class LocalCluster(Openable):
 
     def __repr__(self) -> str:
         where = f" {self.scheduler_address!r}" if self.scheduler_address else ""
-        status = tables.status_of(self)
+        status = describing.cluster_status(self)
         return (
             f"<LocalCluster {self.name!r}{where}: {status}, workers={self.n_workers} "
             f"threads={self.n_workers * self.threads_per_worker}>"
         )
 
     def _repr_html_(self) -> str:
-        return tables.of_cluster(self)
+        return describing.of_cluster(self)
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")

@@ -1,0 +1,3 @@
+"""What clients, clusters and futures look like in notebooks and terminals."""
+
+from __future__ import annotations

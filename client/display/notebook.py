@@ -1,0 +1,20 @@
+"""The program's IPython shell and notebook, if it runs in one; weft never imports IPython first."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["in_notebook", "shell_of_program"]
+
+
+def shell_of_program() -> Any:
+    """Return the IPython shell that the program runs in; None if there is none."""
+    ipython = sys.modules.get("IPython")
+    get = getattr(ipython, "get_ipython", None)
+    return get() if callable(get) else None
+
+
+def in_notebook() -> bool:
+    """Return whether the program is a kernel, whose outputs a front end shows."""
+    return getattr(shell_of_program(), "kernel", None) is not None
