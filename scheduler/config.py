@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..protocol.trust.security import Security
+from .core.desired import TARGET_S
 from .core.epochs import Members
 
 
@@ -41,6 +42,8 @@ class SchedulerConfig:
         max_outbox_nbytes: approximate size of the messages that may wait for a peer that does not
             read, beside those that its connection has taken; then it is cut off.
         away_s: time that a worker whose connection has ended has to come back, seconds.
+        target_duration_s: seconds in which as many workers as are desired would finish the work
+            that is there.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
         expected: the workers and clients of that epoch.
@@ -57,6 +60,7 @@ class SchedulerConfig:
     max_outbox_nbytes: int = 256 << 20
     allowed_deaths: int = 3
     away_s: float = 5.0
+    target_duration_s: float = TARGET_S
     facts: dict[str, Any] = field(default_factory=dict)
     last_epoch: int = 0
     expected: Members = field(default_factory=Members)

@@ -118,6 +118,7 @@ class SchedulerServer:
             allowed_deaths=config.allowed_deaths,
             max_outbox_nbytes=config.max_outbox_nbytes,
             away_s=config.away_s,
+            target_s=config.target_duration_s,
         )
         state.facts.update(config.facts)
         return state

@@ -13,6 +13,7 @@ from ...protocol.wire.message import MAX_NUMBER
 from ...protocol.wording import counted
 from .barrier import waits_for
 from .counters import COUNTED, Metric, totals
+from .desired import desired_workers
 from .refusals import describe_refusals
 from .tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
 
@@ -186,6 +187,11 @@ _SHOWN: Final = (
         "Memory of all workers: of the values in their stores, and of their processes.",
         "kind",
         _memory_of_workers,
+    ),
+    _Shown(
+        "desired_workers",
+        "Workers that would finish the present work in about the target time.",
+        read=lambda state: desired_workers(state).n_workers,
     ),
     _Shown(
         "worker_threads",

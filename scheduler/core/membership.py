@@ -254,6 +254,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     )
     state.staying[ws.name] = ws
     state.nthreads += ws.nthreads
+    state.aim.note_worker(ws)
     join_classes(state, ws)
     _note_size(state)
 

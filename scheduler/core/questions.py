@@ -17,6 +17,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from .asked import BadArgument, Info, Page, position_of
+from .desired import MAX_TARGET_S, desired_workers
 from .info import describe_client, describe_cluster, describe_worker
 from .passing import on_ask_other
 from .peers import ClientHandle
@@ -91,6 +92,14 @@ def ask_cluster(state: SchedulerState, arguments: Info, page: str) -> Page:
     return describe_cluster(state), ""
 
 
+def ask_desired(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return how many workers the present work is worth, for autoscalers."""
+    target_s = arguments.get("target_s", 0.0)
+    if type(target_s) not in (int, float) or not 0 <= target_s < MAX_TARGET_S:
+        raise BadArgument(f"target_s= is a number of seconds, not {str(target_s)[:40]!r}")
+    return desired_workers(state, target_s).to_plain(), ""
+
+
 def ask_workers(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Describe the workers, in the order in which they connected."""
     after = position_of(page)
@@ -123,6 +132,7 @@ def ask_clients(state: SchedulerState, arguments: Info, page: str) -> Page:
 #: {name: question}
 QUESTIONS: Final[dict[str, Question]] = {
     "cluster": Question(ask_cluster),
+    "desired": Question(ask_desired),
     "workers": Question(ask_workers),
     "clients": Question(ask_clients),
     "tasks": Question(ask_tasks),

@@ -61,6 +61,7 @@ from . import (
 from .barrier import Recovery
 from .counters import Counters
 from .deadlines import Deadline, Deadlines
+from .desired import TARGET_S, Aim
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .failures import Failures
 from .info import metrics
@@ -200,6 +201,7 @@ class SchedulerState:
         expected: Members | None = None,
         epoch_key: bytes = b"",
         away_s: float = 5.0,
+        target_s: float = TARGET_S,
     ) -> None:
         self.epoch = epoch
         #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
@@ -219,18 +221,17 @@ class SchedulerState:
         #: a task under which more workers than this died is erred
         self.allowed_deaths = allowed_deaths
         self.unrunnable_after_s = unrunnable_after_s
+        self.aim = Aim(target_s)  #: for the number of workers that is desired
 
         #: {key: task}, all tasks that are not forgotten
         self.tasks: dict[str, SchedulerTask] = {}
         #: {function: None}: those of `functions` that no task uses, longest unused first
         self.idle_functions: dict[Function, None] = {}
-        #: sum of their blobs' sizes, exact
-        self.idle_functions_nbytes = 0
+        self.idle_functions_nbytes = 0  #: sum of their blobs' sizes, exact
         self.max_idle_functions = max_idle_functions
         #: {function id: function} of all tasks, and of idle ones
         self.functions: dict[bytes, Function] = {}
-        #: what was learned, by function name
-        self.prefixes: Prefixes = Prefixes()
+        self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
         self.default_class = TaskClass((), (), False, ())
         #: {(workers, allow_other_workers, resources): class}
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
@@ -353,8 +354,7 @@ class SchedulerState:
         #: to be done when those messages are sent, or are kept for a peer that does not read
         self.after: list[Action] = []
         self.counters = Counters()
-        #: those of all erred tasks
-        self.failures = Failures()
+        self.failures = Failures()  #: those of all erred tasks
         self.measurements: dict[str, Any] = {}
         self.story = Story()
         #: {code: None} of messages that a peer did not know, each of which was logged

@@ -214,6 +214,7 @@ def test_the_names_that_dashboards_use_stay():
         "clients_joined_total",
         "connections",
         "denied_total",
+        "desired_workers",
         "epoch_timestamp_seconds",
         "memory_managed_bytes",
         "protocol_errors_total",

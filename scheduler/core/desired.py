@@ -1,0 +1,200 @@
+"""How many workers the present work is worth: what an autoscaler should aim at.
+
+A task needs a part of a thread: its expected duration as a fraction of the target, but never more
+than one whole thread. The parts of all tasks that run, or could run now, are added up and divided
+by the tasks that one worker runs at a time. So ten thousand tasks of 1 ms ask for two threads if
+the target is 5 s, and ten tasks of an hour for ten.
+
+Durations are the measured ones. A function that has finished nothing yet counts as long as the
+oldest of its tasks has been running, so a map of long tasks asks for more workers the longer the
+first ones take. Queued tasks are not all looked at: a sample of each class gives the mean.
+
+The data that workers hold asks for workers, too: for so many that it fills `FULL` of their memory.
+
+A pure function of the state, O(classes + workers); there is no bookkeeping per task. The wait
+before a cluster grows or shrinks is the business of the process that scales it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+from .prefixes import UNKNOWN_DURATION_NS, Prefix
+from .tasks import SchedulerTask, TaskClass
+
+if TYPE_CHECKING:
+    from .peers import WorkerHandle
+    from .state import SchedulerState
+
+#: Seconds in which the work that is there should be done.
+TARGET_S: Final = 5.0
+#: A longer target is refused: it would hide all work.
+MAX_TARGET_S: Final = 1e6
+#: Part of the workers' memory that their results may fill before more workers are desired.
+FULL: Final = 0.6
+#: Results of less than this in all, in bytes, keep no worker: most of them are with their clients.
+SMALL_NBYTES: Final = 1 << 20
+#: Queued tasks that are looked at, in one class, and in all.
+MAX_SAMPLE: Final = 16
+MAX_SAMPLES: Final = 512
+#: Lanes of one class from which the sample is taken.
+MAX_LANES: Final = 8
+#: Running tasks of one worker that are looked at.
+MAX_RUNNING: Final = 8
+
+
+@dataclass(slots=True)
+class WorkerKind:
+    """The sort of workers that this cluster has: the next one is expected to be the same."""
+
+    nthreads: int = 1
+    memory_limit: int = 0
+    resources: dict[str, float] = field(default_factory=dict)
+
+    def n_at_once(self, task_class: TaskClass) -> int:
+        """Return how many tasks of a class one such worker runs at a time, at least one."""
+        n: float = self.nthreads
+        for name, amount in task_class.resources:
+            if amount > 0:
+                n = min(n, self.resources.get(name, 0.0) // amount)
+        return max(1, int(n))
+
+
+@dataclass(slots=True)
+class Aim:
+    """The configured target, and the sort of worker that joined last."""
+
+    target_s: float = TARGET_S
+    kind: WorkerKind = field(default_factory=WorkerKind)
+
+    def note_worker(self, ws: WorkerHandle) -> None:
+        """Note a worker that joins."""
+        self.kind = WorkerKind(ws.nthreads, ws.memory_limit, ws.resources)
+
+
+@dataclass(slots=True)
+class Desired:
+    """The answer, and its causes."""
+
+    n_workers: int
+    #: for the work alone, and for the data alone
+    n_for_work: int
+    n_for_data: int
+    #: tasks that run or could run now; of them, those that no connected worker may run
+    n_runnable: int
+    n_unrunnable: int
+    target_s: float
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as a map for an answer."""
+        return {
+            "desired_workers": self.n_workers,
+            "for_work": self.n_for_work,
+            "for_data": self.n_for_data,
+            "n_runnable": self.n_runnable,
+            "n_unrunnable": self.n_unrunnable,
+            "target_s": self.target_s,
+        }
+
+
+def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
+    """Return how many workers would finish the present work in about the target time.
+
+    Args:
+        state: of the scheduler.
+        target_s: seconds; 0 = as the scheduler was configured.
+    """
+    target_s = target_s or state.aim.target_s
+    target_ns = target_s * 1e9
+    kind = state.aim.kind
+    running_ns: dict[Prefix, float] = {}
+    n_runnable = n_unrunnable = 0
+    n_workers = 0.0
+    long_since = state.now - UNKNOWN_DURATION_NS / 1e9
+    for ws in state.workers.values():
+        n = len(ws.processing)
+        if n:
+            n_runnable += n
+            threads = min(n, ws.occupancy_ns / target_ns)
+            if ws.last_progress < long_since:
+                threads = max(threads, _threads_busy(ws, target_ns, state.now, running_ns))
+            n_workers += threads / ws.nthreads
+    n_left = MAX_SAMPLES
+    for task_class in state.classes.values():
+        tasks: Iterable[SchedulerTask] = ()
+        n = 0
+        if task_class.queue.n:
+            n = task_class.queue.n
+            tasks = islice(_sample(task_class), max(1, min(MAX_SAMPLE, n_left)))
+        elif task_class.unrunnable:
+            n_unrunnable += len(task_class.unrunnable)
+            if state.staying:
+                continue  # one more of the same kind could not run them either
+            n = len(task_class.unrunnable)
+            tasks = islice(task_class.unrunnable, max(1, min(MAX_SAMPLE, n_left)))
+        if n:
+            n_runnable += n
+            parts = [_part_of(task, target_ns, running_ns) for task in tasks]
+            n_left -= len(parts)
+            n_workers += n * sum(parts) / len(parts) / kind.n_at_once(task_class)
+    n_for_work = ceil(round(n_workers, 6))
+    if n_runnable or n_unrunnable:
+        n_for_work = max(n_for_work, 1)
+    if state.recovery is not None:  # the work is not known before its workers are back
+        n_for_work = max(n_for_work, len(state.staying), len(state.expected.worker_ids))
+    n_for_data = _workers_for_data(state, kind)
+    n_desired = max(n_for_work, n_for_data)
+    return Desired(n_desired, n_for_work, n_for_data, n_runnable, n_unrunnable, target_s)
+
+
+def _threads_busy(
+    ws: WorkerHandle, target_ns: float, now: float, running_ns: dict[Prefix, float]
+) -> float:
+    """Return how many threads the tasks of a worker need that has not finished any for a while.
+
+    A thread that is busy for longer than expected counts for as long as it has been. So do tasks
+    behind it of a function of unknown duration, and those elsewhere, by the notes made here.
+    """
+    n_like = min(len(ws.processing), ws.nthreads)
+    busy_ns = (now - ws.last_progress) * 1e9
+    for task in islice(ws.processing.values(), min(n_like, MAX_RUNNING)):
+        prefix = task.group.prefix
+        if not prefix.n_finished:
+            running_ns[prefix] = max(busy_ns, running_ns.get(prefix, 0.0))
+            n_like = len(ws.processing)
+    return n_like * min(1.0, busy_ns / target_ns)
+
+
+def _part_of(task: SchedulerTask, target_ns: float, running_ns: dict[Prefix, float]) -> float:
+    prefix = task.group.prefix
+    return min(1.0, max(prefix.estimate_ns, running_ns.get(prefix, 0.0)) / target_ns)
+
+
+def _sample(task_class: TaskClass) -> Iterator[SchedulerTask]:
+    """Return some of the queued tasks of a class, at least one, from all over its lanes."""
+    lanes = task_class.queue.rotation.lanes.values()
+    full = list(islice((lane for lane in lanes if lane.n), MAX_LANES))
+    n_each = max(1, MAX_SAMPLE // len(full))
+    found = False
+    for lane in full:
+        for entries in (lane.run, lane.heap):
+            n = len(entries)
+            # An odd step, so that functions that alternate are both met.
+            for i in range(0, n, max(1, (n // n_each) | 1)):
+                entry = entries[i]
+                if entry[2].ticket == entry[1]:
+                    found = True
+                    yield entry[2]
+    if not found:  # all that were looked at had been taken out
+        yield next(e[2] for lane in full for e in (*lane.run, *lane.heap) if e[2].ticket == e[1])
+
+
+def _workers_for_data(state: SchedulerState, kind: WorkerKind) -> int:
+    nbytes = sum(ws.nbytes for ws in state.workers.values())
+    if nbytes < SMALL_NBYTES:
+        return 0
+    return ceil(nbytes / (FULL * kind.memory_limit)) if kind.memory_limit else 1
