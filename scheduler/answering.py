@@ -1,6 +1,6 @@
-"""Answers questions about the scheduler's own process: its log, its versions. A part of the shell.
+"""Answers questions about the scheduler's own process: log, versions, limits. A part of the shell.
 
-Nothing here takes long: `versions` reads files, so it runs in a thread of its own.
+Nothing here takes long: what reads files runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -9,22 +9,28 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import Any, Final
 
+from ..protocol.host.condition import process_condition
 from ..protocol.host.log_ring import page_of_latest
 from ..protocol.host.versions import versions_for
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT
 
+#: {question that reads files: its answer}
+_READING: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "versions": versions_for,
+    "process": lambda arguments: process_condition(),
+}
+
 
 def answer_of_process(question: Ask, send: Callable[[Message], None]) -> None:
     """Answer a question with `send`, which is called in this loop, now or later."""
-    if question.name == "versions":
+    if question.name in _READING:
         loop = asyncio.get_running_loop()
-        thread = threading.Thread(
-            target=_read_versions, args=(question, loop, send), name="weft-versions", daemon=True
-        )
-        thread.start()
+        name = f"weft-{question.name}"
+        threading.Thread(target=_read, args=(question, loop, send), name=name, daemon=True).start()
         return
     try:
         info, next_page = page_of_latest(question.arguments, question.page)
@@ -35,12 +41,10 @@ def answer_of_process(question: Ask, send: Callable[[Message], None]) -> None:
         send(Answer(request=question.request, info=info, next_page=next_page))
 
 
-def _read_versions(
-    question: Ask, loop: asyncio.AbstractEventLoop, send: Callable[[Message], None]
-) -> None:
+def _read(question: Ask, loop: asyncio.AbstractEventLoop, send: Callable[[Message], None]) -> None:
     answer: Message
     try:
-        answer = Answer(request=question.request, info=versions_for(question.arguments))
+        answer = Answer(request=question.request, info=_READING[question.name](question.arguments))
     except ValueError as error:
         text = f"question {question.name!r}: {error}"
         answer = AskFailed(request=question.request, kind=BAD_ARGUMENT, text=text)

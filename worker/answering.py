@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..protocol.errors import LocalProtocolError
+from ..protocol.host.condition import process_condition
 from ..protocol.host.log_ring import page_of_latest
 from ..protocol.host.versions import versions_for
 from ..protocol.net.connection import Connection
@@ -170,6 +171,10 @@ class Answering:
         with _checked():
             return versions_for(question.arguments), "", []
 
+    def process(self, question: Ask) -> _Found:
+        """Return the clock, limits and memory of this process and its machine."""
+        return process_condition(), "", []
+
     def run(self, question: Ask) -> _Found:
         """Call a function; return its result, or its exception."""
         if len(question.blobs) != 1 or question.blobs[0] is None:
@@ -225,6 +230,7 @@ _QUESTIONS: Final[dict[str, _Answer]] = {
     "call_stack": Answering.call_stack,
     "logs": Answering.logs,
     "versions": Answering.versions,
+    "process": Answering.process,
     "run": Answering.run,
 }
 

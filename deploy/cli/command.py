@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from ...protocol.errors import ConfigError, InternalError, WeftError
-from . import scheduler, token, worker  # noqa: F401 - each adds its command to the group
+from . import doctor, scheduler, token, worker  # noqa: F401 - each adds its command to the group
 from .group import connection_file_option, fail, scheduler_options, weft
 from .hints import Command
 

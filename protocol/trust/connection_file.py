@@ -48,8 +48,10 @@ __all__ = [
     "check_destination",
     "default_path",
     "find",
+    "known_files",
     "read_token_file",
     "remove_stale_files",
+    "run_directories",
     "run_directory",
     "with_port",
 ]
@@ -265,7 +267,7 @@ def _parse(content: object, where: str) -> ConnectionFile:
 # --- Places ---------------------------------------------------------------------------------------
 
 
-def _run_directories(environ: Mapping[str, str]) -> list[Path]:
+def run_directories(environ: Mapping[str, str]) -> list[Path]:
     """Return the directories for connection files, new ones go to the first. None need exist.
 
     Both are searched: a scheduler started in a login session has $XDG_RUNTIME_DIR, a worker
@@ -291,7 +293,7 @@ def run_directory(environ: Mapping[str, str] = os.environ) -> Path:
     Raises:
         ConfigError: it cannot be made, or other users can use it.
     """
-    path = _run_directories(environ)[0]
+    path = run_directories(environ)[0]
     make_directory(path)
     if POSIX:
         try:
@@ -321,6 +323,14 @@ def remove_stale_files(environ: Mapping[str, str] = os.environ) -> None:
     """Remove the connection files that killed schedulers of this host left in the run directory."""
     for file in _Search([]).stale_files(environ):
         file.remove(file.source)
+
+
+def known_files(
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[list[ConnectionFile], list[str]]:
+    """Return the files of the run directories whose schedulers may run, and notes of the others."""
+    search = _Search([])
+    return search.scan(environ), search.notes
 
 
 def _is_alive(file: ConnectionFile) -> bool:
@@ -355,7 +365,7 @@ class _Search:
     def scan(self, environ: Mapping[str, str]) -> list[ConnectionFile]:
         """Return the usable files of the run directories; note why others were skipped."""
         usable = []
-        for directory in _run_directories(environ):
+        for directory in run_directories(environ):
             try:
                 paths = sorted(path for path in directory.iterdir() if path.suffix == ".json")
             except FileNotFoundError:

@@ -35,6 +35,7 @@ _TOO_DEEP: Final = f"maps and lists are nested in more than {MAX_DEPTH} others"
 PASSED: Final[dict[str, Level]] = {
     "held": Level.VIEW,
     "versions": Level.VIEW,
+    "process": Level.VIEW,
     "call_stack": Level.CLIENT,
     "logs": Level.CLIENT,
     "run": Level.CLIENT,

@@ -148,4 +148,5 @@ QUESTIONS: Final[dict[str, Question]] = {
 SHELL_QUESTIONS: Final[dict[str, Level]] = {
     "logs": Level.CLIENT,
     "versions": Level.VIEW,
+    "process": Level.VIEW,
 }

@@ -1,0 +1,68 @@
+"""`weft doctor`: looks for what may keep a cluster from working."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from .group import scheduler_options, weft
+from .hints import Command
+
+
+@weft.command(cls=Command, short_help="Look for what keeps a cluster from working.")
+@scheduler_options
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON, for programs.")
+@click.option("--security", is_flag=True, help="Print the effective security settings instead.")
+def doctor(
+    address: str | None, connection_file: Path | None, as_json: bool, security: bool
+) -> None:
+    """Look for what may keep a cluster from working, and say what to do about it.
+
+    It looks at this machine (memory, limits of open files, space), at the way to the scheduler
+    (connection file, name, port, TLS, token), and at the cluster (workers, versions, clocks, the
+    scheduler's loop). A token of role view is enough. It changes nothing, and works if no scheduler
+    runs.
+
+    \b
+    Examples:
+      weft doctor
+      weft doctor tls://node1:8786 --json
+      weft doctor --security
+
+    Exit codes: 0 = all is well, or there are warnings; 1 = a check has failed; 2 = wrong options.
+    """
+    import json
+
+    path = None if connection_file is None else str(connection_file)
+    if security:
+        _print_security(path, address, as_json)
+        return
+    from ..doctor.checks import FAILED, report, summary, worst
+    from ..doctor.gathering import examine
+
+    checks = examine(path, address)
+    click.echo(json.dumps(summary(checks), indent=2) if as_json else report(checks))
+    if worst(checks) == FAILED:
+        sys.exit(1)
+
+
+def _print_security(path: str | None, address: str | None, as_json: bool) -> None:
+    import json
+
+    from ...protocol.trust.connection_file import NoSchedulerFound
+    from ..doctor.security import ALWAYS, default_settings, list_settings, settings_of
+    from .finding import find_scheduler
+
+    settings = [*ALWAYS, *default_settings()]
+    try:
+        settings += settings_of(find_scheduler(path, address))
+    except NoSchedulerFound:
+        if path is not None or address is not None:
+            raise
+        click.echo("no running scheduler was found; these are the defaults", err=True)
+    if as_json:
+        click.echo(json.dumps([setting._asdict() for setting in settings], indent=2))
+    else:
+        click.echo(list_settings(settings))

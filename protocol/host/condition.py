@@ -1,0 +1,67 @@
+"""The condition of this process and its machine: clock, open files, memory, space for files.
+
+`weft doctor` asks each kind of process for it. The answer takes some reads of small files, and one
+list of the open files, so it is made on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from .machine import memory_limit, n_cores
+
+__all__ = ["process_condition"]
+
+_SHARED_MEMORY: Final = Path("/dev/shm")
+
+
+def process_condition() -> dict[str, Any]:
+    """Return plain numbers: bytes, counts, seconds since 1970; 0 = not known, or no limit."""
+    import psutil
+
+    process = psutil.Process()
+    machine = psutil.virtual_memory()
+    limit = memory_limit() or 0
+    soft, hard = _file_limits()
+    shm_free, shm_total = _space(_SHARED_MEMORY)
+    temporary_free, _ = _space(Path(tempfile.gettempdir()))
+    return {
+        "pid": process.pid,
+        "cores": n_cores(),
+        "load": round(os.getloadavg()[0], 2),
+        "open_files": process.num_fds(),
+        "max_open_files": soft,
+        "hard_max_open_files": hard,
+        "rss": process.memory_info().rss,
+        "machine_memory": machine.total,
+        "available_memory": machine.available,
+        "memory_limit": limit if limit < machine.total else 0,
+        "shm_free": shm_free,
+        "shm_total": shm_total,
+        "temporary_free": temporary_free,
+        # Read last: the peer that asks compares it with the middle of the time that it waited.
+        "time_s": time.time(),
+    }
+
+
+def _file_limits() -> tuple[int, int]:
+    """Return the soft and the hard limit of open files, 0 = none."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (0 if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    return soft, hard
+
+
+def _space(folder: Path) -> tuple[int, int]:
+    """Return the free and all bytes of the file system of a folder; 0 if there is none."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return 0, 0
+    return usage.free, usage.total

@@ -1,0 +1,116 @@
+"""`weft doctor` as a user runs it: without a scheduler, with one, and in the ways it may fail."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.security import new_token
+
+pytestmark = pytest.mark.slow
+
+
+def failed(done: Any) -> list[dict[str, str]]:
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["worst"] == "failed"
+    return [check for check in found["checks"] if check["level"] == "failed"]
+
+
+def write(path: Path, address: str, **fields: Any) -> Path:
+    """Write a connection file of a scheduler on another machine."""
+    file = ConnectionFile("c" * 32, (address,), new_token(), pid=1, host="elsewhere", **fields)
+    path.write_text(file.to_text())
+    path.chmod(0o600)
+    return path
+
+
+def test_without_a_scheduler_it_names_the_command_that_starts_one(tmp_path):
+    done = run("doctor", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "no running scheduler was found" in done.stdout
+    assert "-> start one with 'weft scheduler'" in done.stdout
+    assert "this machine\n  ok" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "words"),
+    [
+        ("tcp://no.such.invalid:1", "name", ["no.such.invalid does not resolve", "/etc/hosts"]),
+        ("tcp://127.0.0.1:1", "port", ["no process listens at", "weft scheduler"]),
+        ("unix:///no/such.sock", "port", ["/no/such.sock", "weft scheduler"]),
+    ],
+)
+def test_the_step_on_the_way_that_fails_is_named(address, name, words, tmp_path):
+    file = write(tmp_path / "f.json", address)
+    (check,) = failed(run("doctor", "--connection-file", str(file), "--json", folder=tmp_path))
+    assert check["name"] == name
+    assert [word for word in words if word not in check["text"] + check["advice"]] == []
+
+
+def test_a_port_without_tls_is_recognised(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tls://127.0.0.1:{silent.getsockname()[1]}"
+        file = write(tmp_path / "f.json", address)
+        (check,) = failed(run("doctor", "--connection-file", str(file), "--json", folder=tmp_path))
+    assert check["name"] == "tls"
+
+
+def test_a_file_that_others_can_read_is_named_with_the_command_that_mends_it(tmp_path):
+    file = write(tmp_path / "f.json", "tcp://127.0.0.1:1")
+    file.chmod(0o644)
+    (check,) = failed(run("doctor", "--connection-file", str(file), "--json", folder=tmp_path))
+    assert check["name"] == "file"
+    assert "chmod 600" in check["text"] + check["advice"]
+
+
+def test_a_cluster_that_is_well_has_all_checks_with_a_token_that_only_reads(tmp_path):
+    with (
+        scheduler("--protocol", "tls", folder=tmp_path) as started,
+        daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=tmp_path) as workers,
+    ):
+        workers.wait_for("registered", 2)
+        view = str(tmp_path / "view.json")
+        assert run("token", "--role", "view", "--output", view, folder=tmp_path).returncode == 0
+        done = run("doctor", "--connection-file", view, "--json", folder=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        checks = json.loads(done.stdout)["checks"]
+        names = {(check["place"], check["name"]) for check in checks}
+        way = "the way to the scheduler"
+        machine = {place for place, _ in names if place.startswith("machine ")}.pop()
+        assert names >= {
+            *[(way, name) for name in ("file", "name", "port", "tls", "token")],
+            *[("scheduler", name) for name in ("workers", "clock", "files", "round trip")],
+            *[(machine, name) for name in ("clock", "memory", "limits", "/dev/shm", "disk")],
+            *[("versions", name) for name in ("python", "packages")],
+        }
+        (python,) = [check for check in checks if check["name"] == "python"]
+        assert python["level"] == "ok"
+        # A token of another cluster.
+        other = json.loads(file_of(started).read_text())
+        other["token"] = new_token()
+        path = tmp_path / "other.json"
+        path.write_text(json.dumps(other))
+        path.chmod(0o600)
+        done = run("doctor", "--connection-file", str(path), "--json", folder=tmp_path)
+        (check,) = failed(done)
+        assert check["name"] == "token"
+        assert "weft token" in check["advice"]
+        listed = run("doctor", "--security", address_of(started), folder=tmp_path)
+        assert listed.returncode == 0
+        assert "TLS 1.3" in listed.stdout
+        assert other["token"] not in listed.stdout
+
+
+def test_a_scheduler_without_workers_is_a_warning(tmp_path):
+    with scheduler(folder=tmp_path):
+        done = run("doctor", folder=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "none is connected" in done.stdout
+    assert "start some with 'weft worker'" in done.stdout

@@ -1,0 +1,201 @@
+"""The judgements of `weft doctor`, on plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.deploy.doctor.checks import FAILED, OK, WARNING, Check, report, summary, worst
+from weft.deploy.doctor.gathering import choose_asked
+from weft.deploy.doctor.judging import (
+    judge_certificate,
+    judge_clock,
+    judge_files,
+    judge_health,
+    judge_loop,
+    judge_machine,
+    judge_memory_limits,
+    judge_round_trip,
+    judge_versions,
+    judge_workers,
+    skew_of,
+)
+
+GB = 10**9
+FACTS: dict[str, Any] = {
+    "open_files": 20,
+    "max_open_files": 4096,
+    "hard_max_open_files": 1 << 20,
+    "rss": GB // 10,
+    "machine_memory": 16 * GB,
+    "available_memory": 8 * GB,
+    "memory_limit": 0,
+    "shm_free": 4 * GB,
+    "shm_total": 8 * GB,
+    "temporary_free": 100 * GB,
+}
+
+
+def levels(checks: list[Check]) -> list[str]:
+    return [check.level for check in checks]
+
+
+def test_a_machine_with_room_is_all_right():
+    checks = judge_machine("m", FACTS)
+    assert levels(checks) == [OK] * 4
+    assert [check.name for check in checks] == ["memory", "files", "/dev/shm", "disk"]
+    assert not any(check.advice for check in checks)
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "words"),
+    [
+        ({"available_memory": GB}, "memory", ["1 GB of 16 GB", "--memory-limit"]),
+        ({"memory_limit": GB, "rss": 0.95 * GB}, "memory", ["control group", "1 GB", "raise"]),
+        ({"max_open_files": 256}, "files", ["20 of at most 256", "ulimit -n 65536"]),
+        ({"open_files": 4000}, "files", ["4000 of at most 4096", "refused", "LimitNOFILE"]),
+        ({"shm_total": 0, "shm_free": 0}, "/dev/shm", ["there is none", "tmpfs"]),
+        ({"shm_free": 60 << 20}, "/dev/shm", ["62.9 MB", "--shm-size", "medium: Memory"]),
+        ({"temporary_free": 10**6}, "disk", ["1 MB are free", "--local-directory"]),
+    ],
+)
+def test_a_shortage_is_named_with_its_remedy(change, name, words):
+    (bad,) = [check for check in judge_machine("m", {**FACTS, **change}) if check.level != OK]
+    assert bad.name == name
+    text = f"{bad.text} {bad.advice}"
+    assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("n_peers", "soft", "hard", "expected"),
+    [
+        (1000, 4096, 4096, OK),
+        (1000, 1024, 1 << 20, WARNING),
+        (5000, 4096, 1 << 20, FAILED),
+        (5000, 0, 0, OK),
+    ],
+)
+def test_the_limit_of_files_is_judged_by_the_number_of_peers(n_peers, soft, hard, expected):
+    facts = {**FACTS, "max_open_files": soft, "hard_max_open_files": hard}
+    assert judge_files("scheduler", facts, n_peers).level == expected
+
+
+def test_a_hard_limit_is_not_proposed_beyond_itself():
+    facts = {**FACTS, "max_open_files": 1024, "hard_max_open_files": 1024}
+    assert "limits.conf" in judge_files("scheduler", facts, 2000).advice
+    facts["hard_max_open_files"] = 4096
+    assert "ulimit -n 4096" in judge_files("scheduler", facts, 2000).advice
+
+
+def test_the_difference_of_clocks_is_taken_from_the_middle_of_the_wait():
+    assert skew_of(100.0, 160.5, 101.0) == (60.0, 0.5)
+    assert judge_clock("w", 0.9, 0.001).level == OK
+    # A long wait shows nothing of the clock.
+    assert judge_clock("w", 1.5, 1.0).level == OK
+    slow = judge_clock("w", -60.0, 0.1)
+    assert slow.level == WARNING
+    assert slow.text == "60.000 s behind this machine's (± 0.100 s)"
+    assert "NTP" in slow.advice
+    assert judge_clock("w", 7200.0, 0.1).level == FAILED
+
+
+def test_times_of_the_scheduler_are_judged():
+    assert judge_round_trip("s", 0.001).level == OK
+    assert judge_round_trip("s", 0.2).level == WARNING
+    assert [judge_loop("s", lag).level for lag in (0.01, 1.0, 9.0)] == [OK, WARNING, FAILED]
+
+
+def test_another_minor_version_of_python_fails_and_names_the_workers():
+    of = {"python": "3.11.7", "weft": "0.1", "numpy": "2.1"}
+    versions = {
+        "this process": of,
+        "scheduler": {**of, "python": "3.12.1", "numpy": None},
+        **{f"w-{i}": {**of, "python": "3.10.2"} for i in range(6)},
+    }
+    python, packages = judge_versions(versions)
+    assert python.level == FAILED
+    assert python.text == "3.11 here, 3.10 on w-0, w-1, w-2, w-3 and 2 more"
+    assert packages == Check(OK, "versions", "packages", "the same everywhere: weft 0.1, numpy 2.1")
+
+
+def test_other_versions_of_packages_are_warnings():
+    of = {"python": "3.11.7", "weft": "0.1", "numpy": "2.1"}
+    versions = {
+        "this process": of,
+        "scheduler": {**of, "weft": "0.2"},
+        "w": {**of, "python": "3.11.9", "numpy": None},
+    }
+    python, *packages = judge_versions(versions)
+    assert python.level == OK
+    assert levels(packages) == [WARNING, WARNING]
+    assert packages[0].text == "weft: 0.1 on this process, w; 0.2 on scheduler"
+    assert packages[1].text == "numpy: 2.1 on this process; none on w"
+
+
+def test_a_cluster_without_workers_or_with_refused_ones_is_a_warning():
+    (check,) = judge_workers("scheduler", {"n_workers": 0, "nthreads": 0})
+    assert (check.level, "weft worker" in check.advice) == (WARNING, True)
+    refused = [{"name": "w", "host": "h", "why": "Python 3.12, the cluster has 3.11"}]
+    cluster = {"n_workers": 2, "nthreads": 2, "refused_workers": refused}
+    good, bad = judge_workers("scheduler", cluster)
+    assert (good.level, good.text) == (OK, "2 with 2 threads")
+    assert bad.text == "w on h was refused: Python 3.12, the cluster has 3.11"
+
+
+def test_limits_of_workers_are_compared_with_the_memory_of_their_machine():
+    workers = [{"memory_limit": 8 * GB}, {"memory_limit": 8 * GB}]
+    assert judge_memory_limits("m", workers, FACTS).level == OK
+    tight = judge_memory_limits("m", workers, {**FACTS, "memory_limit": 8 * GB})
+    assert tight.level == WARNING
+    assert tight.text == "2 workers may use 16 GB of its control group's 8 GB"
+    assert judge_memory_limits("m", [{"memory_limit": 0}], FACTS).level == WARNING
+
+
+def test_lines_of_the_scheduler_s_health_are_passed_on_unless_all_is_well():
+    lines = [
+        {"level": "ok", "code": "fine", "text": "all is well"},
+        {"level": "warning", "code": "full", "text": "w-0 uses 95 % of its memory"},
+        {"level": "error", "code": "none", "text": "no workers for 5 minutes"},
+    ]
+    assert levels(judge_health("scheduler", {"health": lines})) == [WARNING, FAILED]
+    assert judge_health("scheduler", {}) == []
+
+
+def test_a_certificate_is_judged_by_the_time_that_is_left():
+    days = [judge_certificate("way", n * 86400.0, "TLSv1.3, pinned") for n in (3000, 10, -2)]
+    assert levels(days) == [OK, WARNING, FAILED]
+    assert days[0].text == "TLSv1.3, pinned, valid for 3000 days"
+    assert "expired 2 days ago" in days[2].text
+
+
+def test_of_many_workers_one_of_each_machine_is_asked_first():
+    workers = [{"name": f"{host}{i}", "host": host} for host in "ab" for i in range(3)]
+    chosen = choose_asked([*workers, {"name": "c0", "host": "c"}], 4)
+    assert [worker["name"] for worker in chosen] == ["a0", "b0", "c0", "a1"]
+
+
+def test_the_report_is_by_place_and_ends_with_a_count():
+    checks = [
+        Check(OK, "this machine", "memory", "8 GB"),
+        Check(FAILED, "scheduler", "loop", "it is late", "give it a core of its own"),
+        Check(WARNING, "this machine", "disk", "full " * 30, "make room"),
+    ]
+    text = report(checks)
+    lines = text.splitlines()
+    assert lines[0] == "this machine"
+    assert lines[1] == "  ok        memory      8 GB"
+    assert lines[-2].strip() == "-> give it a core of its own"
+    assert lines[-1] == "1 ok, 1 with a warning, 1 failed"
+    assert max(map(len, lines)) <= 100
+    assert worst(checks) == FAILED
+    assert worst([]) == OK
+    plain = summary(checks)
+    assert plain["worst"] == "failed"
+    assert plain["checks"][0] == {
+        "level": "ok",
+        "place": "this machine",
+        "name": "memory",
+        "text": "8 GB",
+        "advice": "",
+    }
