@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,7 @@ from ..protocol.wire.levels import Level
 from ..scheduler.config import SchedulerConfig
 from ..scheduler.server import SchedulerServer
 from .daemon import DaemonConfig, run_daemon
+from .identity_files import IdentityFiles
 from .restarting import Lifeline
 from .state_directory import (
     DirectoryInUse,
@@ -68,6 +69,7 @@ class SchedulerOptions:
         dashboard_host: "" = no pages.
         dashboard_host_names: of the pages, beside those that this machine knows.
         dashboard_fallback: take any free port for the pages if theirs is taken.
+        files: with the cluster's id, certificate and key; what is not given is made.
     """
 
     host: str
@@ -83,6 +85,7 @@ class SchedulerOptions:
     client_lease_s: float
     heartbeat_s: float
     dashboard_host_names: tuple[str, ...] = ()
+    files: IdentityFiles = field(default_factory=IdentityFiles)
 
     @property
     def uses_tls(self) -> bool:
@@ -141,6 +144,7 @@ class SchedulerStart:
         Raises:
             WeftError: it could not be started, or a bug has ended it.
         """
+        self._options.files.check()
         self._check_connection_file()
         self._choose_directory()
         try:
@@ -211,15 +215,30 @@ class SchedulerStart:
 
     def _security(self) -> Security:
         identity = None if self._directory is None else self._directory.identity
-        cluster_id = new_cluster_id() if identity is None else bytes.fromhex(identity.cluster_id)
+        cluster_id = self._cluster_id(identity)
         security = Security(self._token(identity).encode(), cluster_id)
+        given = self._options.files.read_certificate()
         if not self._options.uses_tls and not needs_tls(self._options.dashboard_host or "::1"):
             return security
-        if identity is not None and identity.certificate_pem and identity.private_key_pem:
+        if given is not None:
+            certificate, key = given
+        elif identity is not None and identity.certificate_pem and identity.private_key_pem:
             certificate, key = identity.certificate_pem, identity.private_key_pem
         else:
             certificate, key = generate_certificate(cluster_id)
         return replace(security, certificate_pem=certificate, private_key_pem=key)
+
+    def _cluster_id(self, identity: Identity | None) -> bytes:
+        given = self._options.files.read_cluster_id()
+        if identity is None:
+            return given or new_cluster_id()
+        if given is not None and given.hex() != identity.cluster_id:
+            raise ConfigError(
+                f"the state directory {self._path} is of cluster {identity.cluster_id}, and "
+                f"{self._options.files.cluster_id} has {given.hex()}; give another --state-dir, or "
+                "remove this one if the cluster is to be another one"
+            )
+        return bytes.fromhex(identity.cluster_id)
 
     def _token(self, identity: Identity | None) -> str:
         path = self._options.token_file
@@ -255,6 +274,8 @@ class SchedulerStart:
     def _identity(self, security: Security, port: int) -> Identity:
         """Return what to keep: a certificate that is not needed this time is not lost."""
         made = Identity.of(security, port, keeps_token=self._options.token_file is None)
+        if self._options.files.certificate is not None:
+            made = replace(made, certificate_pem=None, private_key_pem=None)
         there = None if self._directory is None else self._directory.identity
         if there is None or made.certificate_pem is not None:
             return made

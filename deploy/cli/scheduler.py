@@ -53,6 +53,22 @@ DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
     help="Take the token from this file instead of making one. [env: WEFT_TOKEN_FILE]",
 )
 @click.option(
+    "--cluster-id-file",
+    type=FilePath(path_type=Path, dir_okay=False),
+    help="Take the cluster's id, 32 hexadecimal digits, from this file. With a token file, and for "
+    "TLS the two files below, any new scheduler is the same cluster, without a state directory.",
+)
+@click.option(
+    "--certificate-file",
+    type=FilePath(path_type=Path, dir_okay=False),
+    help="Take the TLS certificate from this PEM file instead of making one; with --key-file.",
+)
+@click.option(
+    "--key-file",
+    type=FilePath(path_type=Path, dir_okay=False),
+    help="The private key of --certificate-file, PEM, without a passphrase.",
+)
+@click.option(
     "--name",
     help="Name of the connection file, the Unix socket and the state directory. Default: "
     "scheduler-PORT, scheduler, and PORT.",
@@ -115,6 +131,9 @@ def scheduler(
     protocol: str | None,
     connection_file: Path | None,
     token_file: Path | None,
+    cluster_id_file: Path | None,
+    certificate_file: Path | None,
+    key_file: Path | None,
     name: str | None,
     dashboard_address: str,
     dashboard_host_names: tuple[str, ...],
@@ -140,6 +159,7 @@ def scheduler(
     """
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from .. import restarting
+    from ..identity_files import IdentityFiles
     from ..settings import check_free_port, check_own_host, parse_host_port
     from ..starting import SchedulerOptions, SchedulerStart
 
@@ -165,6 +185,7 @@ def scheduler(
         dashboard_fallback=_is_default(ctx, "dashboard_address"),
         client_lease_s=client_lease,
         heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,
+        files=IdentityFiles(cluster_id_file, certificate_file, key_file),
     )
 
     def on_ready(server: SchedulerServer, url: str) -> None:

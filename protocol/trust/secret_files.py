@@ -74,7 +74,7 @@ def read_secret_file(
             ) from None
         if error.errno == errno.ENOENT:
             raise MissingFile(f"there is no {what} {path}; {hint}") from None
-        raise ConfigError(f"cannot open the {what} {path}: {error.strerror}") from None
+        raise ConfigError(_unopened(path, what, error)) from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -94,6 +94,13 @@ def read_secret_file(
             f"the {what} {path} is larger than {max_bytes} bytes, so it is not one; check the path"
         )
     return data
+
+
+def _unopened(path: Path, what: str, error: OSError) -> str:
+    text = f"cannot open the {what} {path}: {error.strerror}"
+    if POSIX and error.errno == errno.EACCES:
+        text += f"; user {os.geteuid()} must be able to read it"
+    return text
 
 
 def write_secret_file(path: Path, text: str, what: str) -> None:
