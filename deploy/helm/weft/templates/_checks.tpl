@@ -1,0 +1,55 @@
+{{/* What the schema cannot express. Each is one line that says what to do. */}}
+
+{{- define "weft.checkPool" -}}
+{{- $where := printf "workers.%s" .pool -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,14}[a-z0-9])?$" .pool) -}}
+{{- fail (printf "%s: %q cannot name a pool: use at most 16 lower-case letters, digits and '-', a letter first" $where .pool) -}}
+{{- end -}}
+{{- $limits := .values.resources.limits | default dict -}}
+{{- $requests := .values.resources.requests | default dict -}}
+{{- if and (eq (toString .values.threads) "auto") (not (or (hasKey $limits "cpu") (hasKey $requests "cpu"))) -}}
+{{- fail (printf "%s.threads is auto, and the pool has neither limits.cpu nor requests.cpu to take it from: set %s.threads, or %s.resources.requests.cpu" $where $where $where) -}}
+{{- end -}}
+{{- if and (eq (toString .values.threads) "auto") (gt (int .values.processes) 1) (not (hasKey $limits "cpu")) -}}
+{{- fail (printf "%s has %d processes and no limits.cpu to divide among them: set %s.threads, the threads of each" $where (int .values.processes) $where) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weft.check" -}}
+{{- $auto := .Values.autoscaling -}}
+{{- if ne $auto.mode "none" -}}
+{{- if not (hasKey .Values.workers $auto.pool) -}}
+{{- fail (printf "autoscaling.pool is %q, and there is no such pool in workers (%s): name one of them" $auto.pool (keys .Values.workers | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- if gt (int $auto.minReplicas) (int $auto.maxReplicas) -}}
+{{- fail (printf "autoscaling.minReplicas is %d, above autoscaling.maxReplicas, %d: raise the one or lower the other" (int $auto.minReplicas) (int $auto.maxReplicas)) -}}
+{{- end -}}
+{{- if and (eq $auto.mode "hpa") (eq (int $auto.minReplicas) 0) -}}
+{{- fail "autoscaling.minReplicas is 0, which an HPA does not allow: set it to 1, or autoscaling.mode to keda" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- fail "ingress.enabled is true, and ingress.hosts is empty: give the names under which the pages are reached; requests for others are refused" -}}
+{{- end -}}
+{{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef) -}}
+{{- fail "tls.certManager.enabled is true, and tls.certManager.issuerRef is empty: give the name and kind of an issuer" -}}
+{{- end -}}
+{{- if and .Values.auth.existingClientSecret (not .Values.auth.existingSecret) -}}
+{{- fail "auth.existingClientSecret is given without auth.existingSecret: give both, or neither, and the chart makes them" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Amounts as --resources takes them. */}}
+{{- define "weft.taskResources" -}}
+{{- $words := list -}}
+{{- range $name, $amount := . -}}
+{{- $words = append $words (printf "%s=%v" $name $amount) -}}
+{{- end -}}
+{{- join "," $words -}}
+{{- end -}}
+
+{{/* host:port of a list of both, for IPv6 too. */}}
+{{- define "weft.hostPort" -}}
+{{- $host := first . -}}
+{{- ternary (printf "[%s]" $host) $host (contains ":" $host) }}:{{ last . | int }}
+{{- end -}}

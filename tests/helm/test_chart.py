@@ -1,0 +1,154 @@
+"""The objects of the chart, compared with what weft itself does with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.deploy.test_units import options_of
+from tests.helm.rendering import CHART, container, helm, options, render
+from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.security import Security, certificate_der, server_ssl_context
+
+pytestmark = pytest.mark.slow
+
+SCHEDULER = "sim-weft-scheduler"
+POOL = "sim-weft-worker-default"
+
+
+@pytest.fixture(scope="module")
+def default():
+    """The chart without values."""
+    return render()
+
+
+def test_lint_finds_nothing():
+    done = helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+    assert "[ERROR]" not in done.stdout
+
+
+def test_the_default_is_a_scheduler_and_one_pool(default):
+    assert default.kinds() == [
+        "Deployment",
+        "Job",
+        "NetworkPolicy",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Secret",
+        "Secret",
+        "Service",
+        "Service",
+        "ServiceAccount",
+        "StatefulSet",
+    ]
+
+
+def test_the_tokens_are_those_that_weft_derives(default):
+    secret = default.secret("sim-weft-auth")
+    security = Security(secret["admin-token"].encode(), bytes.fromhex(secret["cluster-id"]))
+    for role in ("admin", "client", "worker", "view"):
+        assert secret[f"{role}-token"] == security.token_for(role)
+
+
+def test_the_certificate_and_its_key_are_usable_and_have_the_names_of_the_service(default):
+    x509 = pytest.importorskip("cryptography.x509")
+    secret = default.secret("sim-weft-auth")
+    security = Security(
+        secret["admin-token"].encode(),
+        bytes.fromhex(secret["cluster-id"]),
+        secret["tls.crt"],
+        secret["tls.key"],
+    )
+    server_ssl_context(security)
+    certificate = x509.load_der_x509_certificate(certificate_der(secret["tls.crt"]))
+    authority = x509.load_pem_x509_certificate(secret["ca.crt"].encode())
+    certificate.verify_directly_issued_by(authority)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    dns = names.get_values_for_type(x509.DNSName)
+    assert f"weft-{secret['cluster-id']}" in dns
+    for end in ("", ".lab", ".lab.svc", ".lab.svc.cluster.local"):
+        assert f"{SCHEDULER}{end}" in dns
+
+
+def test_the_secret_of_users_has_a_connection_file_and_no_higher_token(default, tmp_path):
+    secret, all_ = default.secret("sim-weft-client"), default.secret("sim-weft-auth")
+    path = tmp_path / "client.json"
+    path.write_text(secret.pop("client.json"))
+    path.chmod(0o600)
+    file = ConnectionFile.read(path)
+    assert file.token == secret["client-token"] == all_["client-token"]
+    assert file.addresses == ("tls://sim-weft-scheduler.lab.svc:8786",)
+    assert file.certificate_pem == all_["tls.crt"]
+    assert not file.is_stale()
+    assert all_["admin-token"] not in json.dumps(secret)
+    assert "tls.key" not in secret
+
+
+def test_each_pod_mounts_the_token_of_its_role_and_no_other(default):
+    keys = {
+        name: {
+            item["key"]
+            for volume in pod["volumes"]
+            if "secret" in volume
+            for item in volume["secret"]["items"]
+        }
+        for name, pod in default.pods().items()
+    }
+    assert keys == {
+        SCHEDULER: {"admin-token", "cluster-id", "tls.crt", "tls.key"},
+        POOL: {"worker-token"},
+        "sim-weft-test": {"client-token"},
+    }
+
+
+def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
+    pods = default.pods()
+    for name in (SCHEDULER, POOL):
+        one = container(pods[name])
+        known = {"$(WEFT_POD_CPUS)": "4", "$(WEFT_POD_MEMORY)": str(1 << 31), "$(POD_NAME)": "a"}
+        words = [*one["command"], *one["args"]]
+        for text, value in known.items():
+            words = [word.replace(text, value) for word in words]
+        given = options_of(words)
+        if name == POOL:
+            assert given["nthreads"] == 4
+            grace_period = given["grace_period"]
+            assert isinstance(grace_period, float)
+            assert 0 < grace_period <= pods[POOL]["terminationGracePeriodSeconds"] - 10
+        else:
+            assert given["no_restart"] is True
+
+
+def test_pools_take_what_they_do_not_state_from_the_defaults():
+    rendered = render(
+        {
+            "workers.gpu": {
+                "replicas": "unmanaged",
+                "processes": 4,
+                "resources": {"limits": {"cpu": "4", "nvidia.com/gpu": 1}},
+                "taskResources": {"GPU": 1},
+                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            },
+            "workerDefaults.logLevel": "warning",
+            "workers.default.logLevel": "debug",
+        }
+    )
+    pods = rendered.pods()
+    gpu = pods["sim-weft-worker-gpu"]
+    assert container(gpu)["resources"]["limits"] == {
+        "cpu": "4",
+        "memory": "2Gi",
+        "nvidia.com/gpu": 1,
+    }
+    given = options(gpu)
+    assert given["--nworkers"] == "4"
+    assert "--nthreads" not in given  # weft divides the pod's cores
+    assert given["--memory-limit"] == "0.2500"
+    assert given["--resources"] == "GPU=1"
+    assert given["--log-level"] == "warning"
+    assert options(pods[POOL])["--log-level"] == "debug"
+    assert "replicas" not in rendered.one("Deployment", "sim-weft-worker-gpu")["spec"]
+    assert rendered.one("Deployment", POOL)["spec"]["replicas"] == 2
