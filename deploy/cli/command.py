@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from ...protocol.errors import ConfigError, InternalError, WeftError
-from . import doctor, scheduler, token, worker  # noqa: F401 - each adds its command to the group
-from .group import connection_file_option, fail, scheduler_options, weft
+from . import doctor, logs, scheduler, token, worker  # noqa: F401 - each adds its command to the group
+from .group import connection_file_option, fail, weft
 from .hints import Command
 
 
@@ -54,58 +54,6 @@ def _split(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
     if arguments and is_address(arguments[0]):
         return arguments[0], list(arguments[1:])
     return None, list(arguments)
-
-
-# --- weft logs ------------------------------------------------------------------------------------
-
-
-@weft.command(cls=Command, short_help="Show the latest log lines of the scheduler and the workers.")
-@scheduler_options
-@click.option(
-    "--worker",
-    "workers",
-    multiple=True,
-    metavar="NAME",
-    help="Only of this worker, named by name, address or host; may be repeated.",
-)
-@click.option(
-    "-n",
-    "n",
-    type=click.IntRange(0),
-    default=100,
-    show_default=True,
-    help="Number of lines, of all processes together.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a list of records, for programs.")
-def logs(
-    address: str | None,
-    connection_file: Path | None,
-    workers: tuple[str, ...],
-    n: int,
-    as_json: bool,
-) -> None:
-    """Show the latest log lines of the scheduler and the workers, merged by time.
-
-    Each process keeps about 1 MiB: what weft and the tasks log, from its --log-level on. Processes
-    that do not answer are named on standard error; the exit code is 1 then. It takes a connection
-    file of the role client.
-    """
-    import json
-
-    from .info import asking
-    from .logs import as_plain, ask_logs, show
-
-    path = None if connection_file is None else str(connection_file)
-    (rows, errors), _ = asking(path, address, lambda viewer: ask_logs(viewer, workers, n))
-    if as_json:
-        click.echo(json.dumps([as_plain(row) for row in rows], indent=2))
-    else:
-        for row in rows:
-            click.echo(show(row))
-    for error in errors:
-        click.echo(f"weft logs: {error}", err=True)
-    if errors:
-        sys.exit(1)
 
 
 def main(arguments: list[str] | None = None) -> None:

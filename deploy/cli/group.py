@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from ..child import LOG_FORMAT
+from .completing import complete_addresses, complete_connection_files
 from .hints import CommandGroup, FilePath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +73,7 @@ def connection_file_option(function: F) -> F:
     return click.option(
         "--connection-file",
         type=FilePath(path_type=Path, dir_okay=False),
+        shell_complete=complete_connection_files,
         help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run "
         "directory.",
     )(function)
@@ -79,7 +81,8 @@ def connection_file_option(function: F) -> F:
 
 def scheduler_options(function: F) -> F:
     """Add ADDRESS and --connection-file, which find a scheduler."""
-    return click.argument("address", required=False)(connection_file_option(function))
+    argument = click.argument("address", required=False, shell_complete=complete_addresses)
+    return argument(connection_file_option(function))
 
 
 def start_log(level: str) -> None:

@@ -1,72 +1,106 @@
-"""`weft logs`: the latest log records of the scheduler and the workers, merged by time."""
+"""`weft logs`: its options, and what it prints."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from typing import Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...client.inspecting import choose_workers
-from ...protocol.errors import QuestionFailed
-from ...protocol.wire.answers import reading
-from ..http.viewer import Viewer
-from .info import TIMEOUT_S
+import click
 
-#: A record: seconds since 1970, process, level, logger, text.
-Row = tuple[float, str, str, str, str]
+from .completing import complete_workers
+from .group import scheduler_options, weft
+from .hints import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .log_rows import Row
 
 
-async def ask_logs(
-    viewer: Viewer, names: tuple[str, ...], n: int
-) -> tuple[list[Row], list[QuestionFailed]]:
-    """Return the last `n` records of all asked processes, and the errors of those without answer.
+@weft.command(cls=Command, short_help="Show the latest log lines of the scheduler and the workers.")
+@scheduler_options
+@click.option(
+    "--worker",
+    "workers",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_workers,
+    help="Only of this worker, named by name, address or host; may be repeated.",
+)
+@click.option(
+    "-n",
+    "n",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Number of lines, of all processes together.",
+)
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with new lines, until Ctrl-C.")
+@click.option(
+    "--level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    help="Only lines of this level and above. Default: all that the processes log, from their own "
+    "--log-level on.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a list of records, for programs; with --follow one record per line.",
+)
+def logs(
+    address: str | None,
+    connection_file: Path | None,
+    workers: tuple[str, ...],
+    n: int,
+    follows: bool,
+    level: str | None,
+    as_json: bool,
+) -> None:
+    """Show the latest log lines of the scheduler and the workers, merged by time.
 
-    Args:
-        viewer: the connection.
-        names: of workers: names, hosts or addresses; () = the scheduler and all workers.
-        n: how many records, of all processes together.
+    Each process keeps about 1 MiB: what weft and the tasks log, from its --log-level on. Processes
+    that do not answer are named on standard error; the exit code is 1 then. It takes a connection
+    file of the role client.
 
-    Raises:
-        UnknownWorker: no connected worker has this name.
+    With --follow it outlives a scheduler that is started again, and goes on where it was. At most
+    50 processes are asked per second, in turns, so lines of a thousand workers come after 20 s.
+
+    \b
+    Examples:
+      weft logs -n 20
+      weft logs -f --level warning
+      weft logs -f --worker gpu-07
     """
-    arguments = {"n": n}
-    workers: dict[str, dict[str, Any]] = {}
-    async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
-        workers |= page["workers"]
-    chosen = choose_workers(workers, set(names) or None).values()
+    import json
 
-    async def ask_one(process: str, to: str) -> list[Row]:
-        rows: list[Row] = []
-        async for page in viewer.ask("logs", arguments, TIMEOUT_S, to=to, process=process):
-            with reading(process):
-                for when, level, logger, text in page["records"]:
-                    rows.append((float(when), process, str(level), str(logger), str(text)))
-        return rows
+    from .info import asking
+    from .log_rows import as_plain, ask_logs, show
 
-    asked = [ask_one(f"worker {worker['name']}", worker["id"]) for worker in chosen]
-    if not names:
-        asked.append(ask_one("scheduler", ""))
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    rows: list[Row] = []
-    errors: list[QuestionFailed] = []
-    for answer in answers:
-        if isinstance(answer, QuestionFailed):
-            errors.append(answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            rows += answer
-    rows.sort(key=lambda row: row[0])
-    return rows[-n:] if n else [], errors
+    path = None if connection_file is None else str(connection_file)
+    least = (level or "").upper()
 
+    def note(text: str) -> None:
+        click.echo(f"weft logs: {text}", err=True)
 
-def show(row: Row) -> str:
-    """Format a record for display."""
-    when, process, level, logger, text = row
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
-    return f"{clock},{int(when % 1 * 1000):03d} {process} {logger} {level}: {text}"
+    if follows:
+        from .following import follow
 
+        def print_rows(rows: Iterable[Row]) -> None:
+            lines = [json.dumps(as_plain(row)) if as_json else show(row) for row in rows]
+            click.echo("\n".join(lines))
+            sys.stdout.flush()
 
-def as_plain(row: Row) -> dict[str, Any]:
-    """Return a record for programs."""
-    return dict(zip(("time", "process", "level", "logger", "text"), row, strict=True))
+        follow(path, address, workers, least, n, print_rows, note)
+        return
+    (rows, errors), _ = asking(path, address, lambda viewer: ask_logs(viewer, workers, n, least))
+    if as_json:
+        click.echo(json.dumps([as_plain(row) for row in rows], indent=2))
+    else:
+        for row in rows:
+            click.echo(show(row))
+    for error in errors:
+        note(str(error))
+    if errors:
+        sys.exit(1)

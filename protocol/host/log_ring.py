@@ -24,6 +24,11 @@ _RECORD_BYTES: Final = 200
 _PAGE_RECORDS: Final = 200
 _PAGE_CHARS: Final = 64 << 10
 
+_LEVELS: Final = {
+    name: getattr(logging, name)
+    for name in ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+}
+
 #: A record: seconds since 1970, level, logger, text.
 Row = tuple[float, str, str, str]
 
@@ -56,8 +61,19 @@ class LogRing(logging.Handler):
             self._nbytes -= _nbytes(self._rows.popleft())
             self._n_gone += 1
 
-    def page(self, n: int | None, page: str) -> tuple[dict[str, Any], str]:
+    def page(
+        self, n: int | None, page: str, *, since: int = 0, least: int = 0
+    ) -> tuple[dict[str, Any], str]:
         """Return a page of the last `n` records (None = of all), oldest first.
+
+        Records are numbered as they come. `end` of an answer is the number of the next one to come,
+        for `since=` of the next question; `n_missed` records since then are dropped already.
+
+        Args:
+            n: how many.
+            page: "", or the name of the next page.
+            since: only records from this number on.
+            least: only records of this level, a number of `logging`, or a higher one.
 
         Raises:
             ValueError: `page` is not the name of a page.
@@ -67,20 +83,36 @@ class LogRing(logging.Handler):
             rows, n_gone = list(self._rows), self._n_gone
         finally:
             self.release()
-        first = 0 if n is None else max(0, len(rows) - n)
         if page:
             first, end = (int(part) - n_gone for part in page.split("-"))
         else:
             end = len(rows)
-        found: list[list[Any]] = []
+            first = max(0, since - n_gone)
+            left = len(rows) if n is None else n
+            i = end
+            while i > first and left > 0:
+                i -= 1
+                left -= _number_of(rows[i][1]) >= least
+            first = i
+        info: dict[str, Any] = {"records": [], "end": n_gone + end}
+        if since and since < n_gone:
+            info["n_missed"] = n_gone - since
         chars = 0
-        for row in rows[max(first, 0) : max(end, 0)]:
-            if len(found) >= _PAGE_RECORDS or chars > _PAGE_CHARS:
-                following = n_gone + max(first, 0) + len(found)
-                return {"records": found}, f"{following}-{n_gone + end}"
-            found.append(list(row))
+        for i in range(max(first, 0), max(end, 0)):
+            row = rows[i]
+            if _number_of(row[1]) < least:
+                continue
+            if len(info["records"]) >= _PAGE_RECORDS or chars > _PAGE_CHARS:
+                return info, f"{n_gone + i}-{n_gone + end}"
+            info["records"].append(list(row))
             chars += len(row[3])
-        return {"records": found}, ""
+        return info, ""
+
+
+def _number_of(level: str) -> int:
+    """Return the number of a level; one that has no name of its own is shown."""
+    number = logging.getLevelName(level)
+    return number if isinstance(number, int) else logging.CRITICAL
 
 
 def _nbytes(row: Row) -> int:
@@ -117,6 +149,12 @@ def page_of_latest(arguments: dict[str, Any], page: str) -> tuple[dict[str, Any]
     n = arguments.get("n")
     if n is not None and (type(n) is not int or n < 0):
         raise ValueError("n= is a whole number >= 0")
+    since = arguments.get("since", 0)
+    if type(since) is not int or since < 0:
+        raise ValueError("since= is a whole number >= 0")
+    level = arguments.get("level", "NOTSET")
+    if type(level) is not str or level not in _LEVELS:
+        raise ValueError(f"level= is one of {', '.join(_LEVELS)}")
     if _ring is None:
-        return {"records": []}, ""
-    return _ring.page(n, page)
+        return {"records": [], "end": 0}, ""
+    return _ring.page(n, page, since=since, least=_LEVELS[level])

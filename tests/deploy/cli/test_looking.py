@@ -12,7 +12,7 @@ import pytest
 import weft
 from tests.deploy.daemons import Daemon, address_of, daemon, file_of, run, scheduler
 from weft.deploy.cli.info import describe_task, is_address
-from weft.deploy.cli.logs import show
+from weft.deploy.cli.log_rows import show
 
 pytestmark = pytest.mark.slow
 

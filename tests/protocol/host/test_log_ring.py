@@ -102,9 +102,57 @@ def test_a_wrong_page_is_refused(ring, page):
 
 def test_a_process_that_keeps_no_records_has_none(monkeypatch):
     monkeypatch.setattr(log_ring, "_ring", None)
-    assert page_of_latest({}, "") == ({"records": []}, "")
+    assert page_of_latest({}, "") == ({"records": [], "end": 0}, "")
     with pytest.raises(ValueError, match="n= is a whole number"):
         page_of_latest({"n": -1}, "")
+    with pytest.raises(ValueError, match="since= is a whole number"):
+        page_of_latest({"since": "x"}, "")
+    for level in ("LOUD", ["INFO"]):
+        with pytest.raises(ValueError, match="level= is one of NOTSET, DEBUG"):
+            page_of_latest({"level": level}, "")
+
+
+def test_records_can_be_followed_without_repeating_or_missing_one(ring, logger):
+    logger.info("0")
+    info, _ = ring.page(1, "")
+    assert info["end"] == 1
+    assert ring.page(None, "", since=1)[0] == {"records": [], "end": 1}
+    for i in range(1, 450):
+        logger.info("%d", i)
+    found, page = ring.page(None, "", since=1)
+    logger.info("450")
+    second, page = ring.page(None, page, since=1)
+    third, page = ring.page(None, page, since=1)
+    numbers = [int(r[3]) for part in (found, second, third) for r in part["records"]]
+    assert numbers == list(range(1, 450))
+    assert (third["end"], page) == (450, "")
+    assert [row[3] for row in ring.page(None, "", since=450)[0]["records"]] == ["450"]
+
+
+def test_records_that_were_dropped_before_they_were_read_are_counted():
+    ring = LogRing(2000)
+    logger = logging.Logger("test")
+    logger.addHandler(ring)
+    logger.info("0")
+    assert "n_missed" not in ring.page(None, "", since=1)[0]
+    for i in range(1, 50):
+        logger.info("%d %s", i, "x" * 100)
+    info, _ = ring.page(None, "", since=1)
+    assert info["end"] == 50
+    assert info["n_missed"] == 49 - len(info["records"])
+
+
+def test_records_below_a_level_are_left_out_and_not_counted(ring, logger):
+    for i in range(300):
+        logger.debug("%d", i)
+        logger.warning("w%d", i)
+    found = ring.page(3, "", least=logging.INFO)[0]["records"]
+    assert [row[3] for row in found] == ["w297", "w298", "w299"]
+    first, page = ring.page(None, "", least=logging.WARNING)
+    second, end = ring.page(None, page, least=logging.WARNING)
+    found = first["records"] + second["records"]
+    assert [row[3] for row in found] == [f"w{i}" for i in range(300)]
+    assert end == ""
 
 
 def test_the_records_of_a_process_are_those_of_the_root_logger(monkeypatch):
