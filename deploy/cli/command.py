@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from ...protocol.errors import ConfigError, InternalError, WeftError
-from . import doctor, logs, scheduler, token, worker  # noqa: F401 - each adds its command to the group
+from . import doctor, logs, scheduler, selftest, stop, token, worker  # noqa: F401 - each adds its command to the group
 from .group import connection_file_option, fail, weft
 from .hints import Command
 
@@ -25,13 +25,36 @@ from .hints import Command
 @click.argument("arguments", nargs=-1, metavar="[ADDRESS] [KEY]")
 @connection_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
-def info(arguments: tuple[str, ...], connection_file: Path | None, as_json: bool) -> None:
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="List every scheduler of yours that can be found from this machine.",
+)
+def info(
+    arguments: tuple[str, ...], connection_file: Path | None, as_json: bool, is_all: bool
+) -> None:
     """Show a running cluster: its workers, clients and tasks.
 
     With the KEY of a task (future.key): its state, the reason for it, where it is, what it needs,
     and what happened to it lately. An argument like tcp://host:8786 is the scheduler's ADDRESS.
+
+    With --all: the schedulers of your run directory, of $WEFT_CONNECTION_FILE, and of the processes
+    of yours that run 'weft scheduler' on this machine; the exit code is 1 if there is none.
+
+    \b
+    Examples:
+      weft info
+      weft info tcp://node1:8786 inc-0a1b2c3d
+      weft info --all
     """
     import json
+
+    if is_all:
+        if arguments or connection_file is not None:
+            raise click.UsageError("--all takes neither an address nor a file nor a key")
+        _list_all(as_json)
+        return
 
     from .info import ask_cluster, ask_task, asking, describe, describe_task
 
@@ -45,6 +68,23 @@ def info(arguments: tuple[str, ...], connection_file: Path | None, as_json: bool
         return
     found, address = asking(path, address, ask_cluster)
     click.echo(json.dumps(found, indent=2) if as_json else describe(found, address))
+
+
+def _list_all(as_json: bool) -> None:
+    import json
+    import os
+
+    from ...protocol.trust.connection_file import run_directories
+    from .everywhere import describe_everything, find_everything
+
+    found, notes = find_everything()
+    if as_json:
+        plain = {"schedulers": [one.to_plain() for one in found], "not_usable": notes}
+        click.echo(json.dumps(plain, indent=2))
+    else:
+        click.echo(describe_everything(found, notes, run_directories(os.environ)))
+    if not any(one.cluster for one in found):
+        sys.exit(1)
 
 
 def _split(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:

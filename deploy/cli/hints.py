@@ -17,8 +17,9 @@ _HOST_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"
 _NEARLY_SAME: Final = 0.8
 #: {command of other programs: weft's own way}.
 _OTHER_COMMANDS: Final = {
-    "stop": "a scheduler and its workers end with Ctrl-C or SIGTERM, or with client.shutdown()",
-    "status": "'weft info' shows a running cluster",
+    "shutdown": "'weft stop' ends a scheduler and its workers",
+    "ps": "'weft info --all' lists the schedulers that can be found",
+    "check": "'weft doctor' looks for what keeps a cluster from working",
     "help": "see 'weft --help', and 'weft COMMAND --help'",
 }
 

@@ -44,8 +44,9 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
     ("arguments", "words"),
     [
         (["shceduler"], ["no command 'shceduler'", "did you mean 'scheduler'?"]),
-        (["stop"], ["no command 'stop'", "Ctrl-C", "client.shutdown()"]),
-        (["status"], ["no command 'status'", "'weft info'"]),
+        (["shutdown"], ["no command 'shutdown'", "'weft stop'"]),
+        (["ps"], ["no command 'ps'", "'weft info --all'"]),
+        (["check"], ["no command 'check'", "'weft doctor'"]),
         (["help"], ["no command 'help'", "'weft --help'"]),
         (["scheduler", "8786"], ["(8786)", "--port 8786", "--host"]),
         (["scheduler", "--state-dir", ""], ["--state-dir: the path is empty"]),

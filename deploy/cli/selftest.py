@@ -1,0 +1,84 @@
+"""`weft selftest`: runs tasks on a cluster, and checks their results."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from .group import scheduler_options, weft
+from .hints import Command, Time
+
+
+@weft.command(cls=Command, short_help="Run small tasks on a cluster, and check their results.")
+@scheduler_options
+@click.option(
+    "--workers",
+    "n_workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Workers that must be there; it waits for them.",
+)
+@click.option(
+    "--timeout",
+    type=Time(min=0),
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="Time for each check.",
+)
+@click.option(
+    "--kill-worker",
+    is_flag=True,
+    help="Also kill one worker process in the middle of a task. What other tasks it runs is run "
+    "again; do not use it beside tasks that must not run twice.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON, for programs.")
+def selftest(
+    address: str | None,
+    connection_file: Path | None,
+    n_workers: int,
+    timeout: float,
+    kill_worker: bool,
+    as_json: bool,
+) -> None:
+    """Run small tasks on a cluster, and check their results, errors and transfers.
+
+    It prints a line for each check. The tasks have the highest priority, so that a busy cluster can
+    be tested, too, and take some MB for a moment. It takes a token of role client.
+
+    \b
+    Examples:
+      weft selftest
+      weft selftest --workers 8 --kill-worker
+      weft selftest tls://node1:8786 --json
+
+    Exit codes: 0 = each check passed, 1 = one failed, or the cluster could not be reached, 2 =
+    wrong options or configuration.
+    """
+    import json
+
+    from ...client.client import Client
+    from ...protocol.wire.levels import Level
+    from ..selftest import SelfTest
+    from .finding import find_scheduler
+
+    found = find_scheduler(None if connection_file is None else str(connection_file), address)
+    found.demand(Level.CLIENT, "weft selftest")
+    outcomes = []
+    where, security = found.addresses[0], found.to_security()
+    with Client(where, security=security, name="weft selftest", set_as_default=False) as client:
+        for outcome in SelfTest(client, n_workers, timeout, kill_worker).run():
+            outcomes.append(outcome)
+            if not as_json:
+                mark = "ok" if outcome.is_ok else "FAILED"
+                line = f"{mark:7} {outcome.name:18} {outcome.text} ({outcome.seconds:.2f} s)"
+                click.echo(line)
+                sys.stdout.flush()
+    if as_json:
+        click.echo(json.dumps([outcome.to_plain() for outcome in outcomes], indent=2))
+    if not all(outcome.is_ok for outcome in outcomes):
+        sys.exit(1)
