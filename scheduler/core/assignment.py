@@ -29,7 +29,7 @@ Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `tak
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from itertools import islice
 from math import inf, isqrt
 from operator import attrgetter
@@ -108,6 +108,16 @@ class Draft:
         self.index = 0
         #: inputs in memory elsewhere
         self.located: dict[SchedulerTask, None] = {}
+
+    def count_processing(self) -> None:
+        """Add the tasks of the message to those that their functions have at workers."""
+        if len(self.function_index) == 1:
+            ((function, _),) = self.function_index
+            function.prefix.n_processing += len(self.message.keys)
+            return
+        n_rows = Counter(self.message.function_of)
+        for (function, _), place in self.function_index.items():
+            function.prefix.n_processing += n_rows[place]
 
     def tasks_of(self, place: int, ws: WorkerHandle) -> list[SchedulerTask]:
         """Return the tasks of one function."""
@@ -381,6 +391,7 @@ def _send_draft(state: SchedulerState, ws: WorkerHandle, draft: Draft) -> None:
             message.function_blobs.append(function.blob)
         if function.function_id == m.PUT_FUNCTION:
             puts.ask(state, draft.tasks_of(len(message.functions) - 1, ws))
+    draft.count_processing()
     if message.spec_hashes:
         message.spec_hashes += [m.NO_HASH] * (len(message.keys) - len(message.spec_hashes))
     if message.n_raised:

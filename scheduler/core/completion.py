@@ -79,8 +79,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
             free_resources(ws, group.task_class.resources)
         if group.prefix is not prefix:
             if prefix is not None:
-                prefix.learn(prefix_n, prefix_us * 1000)
-                prefix.queued_us += prefix_queued_us
+                prefix.finish(prefix_n, prefix_us, prefix_queued_us)
             prefix = group.prefix
             prefix_n = prefix_us = prefix_queued_us = 0
         prefix_n += 1
@@ -115,8 +114,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         elif not task.n_waiters:
             unneeded.append(task)
     if prefix is not None:
-        prefix.learn(prefix_n, prefix_us * 1000)
-        prefix.queued_us += prefix_queued_us
+        prefix.finish(prefix_n, prefix_us, prefix_queued_us)
     n_finished = len(message.attempts) - n_stale
     ws.occupancy_ns -= occupancy_ns
     ws.nbytes += nbytes_total

@@ -20,6 +20,9 @@ MAX_NAME_CHARS: Final = 200
 #: The common name of the other prefixes.
 OTHER: Final = "other"
 
+#: Of prefixes that are dropped, these are added up.
+_SUMS: Final = ("n_finished", "n_failed", "compute_ns", "erred_us", "queued_us", "fetched_us")
+
 #: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
 #: per thread.
 UNKNOWN_DURATION_NS: Final = 2_000_000
@@ -35,8 +38,11 @@ class Prefix:
         "erred_us",
         "estimate_ns",
         "fetched_us",
+        "n_failed",
         "n_finished",
         "n_functions",
+        "n_processing",
+        "n_unfinished",
         "name",
         "queued_us",
     )
@@ -46,6 +52,11 @@ class Prefix:
         #: expected duration of the next one, ns, >= MIN_DURATION_NS
         self.estimate_ns = UNKNOWN_DURATION_NS
         self.n_finished = 0
+        #: tasks that failed by themselves
+        self.n_failed = 0
+        #: tasks that are to run, run, or wait for others (see `transitions.ACTIVE`); and those of
+        #: them that are at workers
+        self.n_unfinished = self.n_processing = 0
         self.compute_ns = 0
         #: of attempts that raised
         self.erred_us = 0
@@ -53,6 +64,13 @@ class Prefix:
         self.queued_us = self.fetched_us = 0
         #: how many of the scheduler's functions have this name
         self.n_functions = 0
+
+    def finish(self, n: int, total_us: int, queued_us: int) -> None:
+        """Note that `n` tasks at workers finished."""
+        self.learn(n, total_us * 1000)
+        self.queued_us += queued_us
+        self.n_unfinished -= n
+        self.n_processing -= n
 
     def learn(self, n: int, total_ns: int) -> None:
         """Add `n` durations that sum to `total_ns`.
@@ -112,7 +130,7 @@ class Prefixes:
         if len(self.idle) > MAX_IDLE:
             oldest = next(iter(self.idle))
             del self.idle[oldest], self._by_name[oldest.name]
-            for name in ("n_finished", "compute_ns", "erred_us", "queued_us", "fetched_us"):
+            for name in _SUMS:
                 total = getattr(self.dropped, name) + getattr(oldest, name)
                 setattr(self.dropped, name, total)
 

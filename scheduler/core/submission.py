@@ -198,6 +198,7 @@ def _add_rows(
     alone = client.alone
     task_class, groups, push, base = batch.task_class, batch.groups, batch.push, batch.base
     runnable = bool(task_class.members)
+    has_one_function = len(message.functions) == 1
     is_delivered = batch.is_delivered
     rank = state.next_rank
     dependencies = message.dependencies
@@ -236,12 +237,16 @@ def _add_rows(
                 push = batch.push = task_class.queue.lane(base, client.number).push
             push(task)
             n_queued += 1
+            if not has_one_function:
+                group.prefix.n_unfinished += 1
         else:
             state.counters.n_released += 1
             activate(state, task)
     state.next_rank = rank
     task_class.n_tasks += n_created
     batch.n_queued += n_queued
+    if n_queued and has_one_function:
+        groups[0].prefix.n_unfinished += n_queued
     state.counters.tasks_submitted += n_created
 
 

@@ -150,13 +150,22 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
         state.counters.n_erred -= 1
     elif start == RELEASED:
         state.counters.n_released -= 1
+        if finish in ACTIVE:
+            task.group.prefix.n_unfinished += 1
     task.state = finish
+    if finish == PROCESSING:
+        task.group.prefix.n_processing += 1
+        return
     if finish == RELEASED:
         state.counters.n_released += 1
     elif finish == MEMORY:
         state.counters.n_memory += 1
     elif finish == ERRED:
         state.counters.n_erred += 1
+    else:
+        return
+    if start in ACTIVE:
+        task.group.prefix.n_unfinished -= 1
 
 
 def _leave_processing(state: SchedulerState, task: SchedulerTask) -> None:
@@ -169,6 +178,7 @@ def _leave_processing(state: SchedulerState, task: SchedulerTask) -> None:
     task.worker = None
     task.attempt = 0
     task.estimate_ns = 0
+    task.group.prefix.n_processing -= 1
     state.touched[ws] = None
 
 
@@ -364,6 +374,7 @@ def err(
     """
     if not inherited:
         state.counters.count_failed(failure[0])
+        task.group.prefix.n_failed += 1
     keys_by_client: dict[ClientHandle, list[str]] = {}
     unneeded: list[SchedulerTask] = []
     over = task if reported else None

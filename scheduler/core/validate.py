@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
-from ...protocol.wire.payload import blob_nbytes
 from .attempts import MAX_TASKS
 from .checking import differences, tasks_in, unless
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .eligibility import may_run
+from .function_invariants import FUNCTION_INVARIANTS
 from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import MIN_DURATION_NS
@@ -132,41 +132,7 @@ def _unlike_waiting_on(task: SchedulerTask) -> bool:
     return len(waiting_on) != len(missing) or any(d not in waiting_on for d in missing)
 
 
-# -- functions and resources ----------------------------------------------------------------------
-def _unknown_prefixes(state: SchedulerState) -> list[str]:
-    known = dict(state.prefixes.items())
-    prefixes = [function.prefix for function in state.functions.values()]
-    return [prefix.name for prefix in prefixes if known.get(prefix.name) is not prefix]
-
-
-def _miscounted_prefixes(state: SchedulerState) -> list[tuple[str, int, int]]:
-    n = Counter(function.prefix for function in state.functions.values())
-    items = state.prefixes.items()
-    return [(name, p.n_functions, n[p]) for name, p in items if p.n_functions != n[p]]
-
-
-def _miscounted_functions(state: SchedulerState) -> list[tuple[str, int, int]]:
-    n = Counter(task.group.function for task in state.tasks.values())
-    for client in state.clients.values():
-        n.update(client.functions.keys())
-    functions = state.functions.values()
-    return [(f.prefix.name, f.n_tasks, n[f]) for f in functions if f.n_tasks != n[f]]
-
-
-def _unlike_idle_prefixes(state: SchedulerState) -> list[str]:
-    used = {function.prefix for function in state.functions.values()}
-    idle, shown = state.prefixes.idle, state.prefixes.shown
-    items = state.prefixes.items()
-    return [name for name, p in items if (p in idle) != (p not in used and name not in shown)]
-
-
-def _unlike_idle_functions(state: SchedulerState) -> list[str]:
-    used = {task.group.function for task in state.tasks.values()}
-    used.update(*(client.functions for client in state.clients.values()))
-    functions = state.functions.values()
-    return [f.prefix.name for f in functions if (f in state.idle_functions) == (f in used)]
-
-
+# -- resources ----------------------------------------------------------------------
 def _held(ws: WorkerHandle) -> dict[str, float]:
     held: dict[str, float] = {}
     of_tasks = [task.group.task_class.resources for task in ws.processing.values()]
@@ -233,37 +199,7 @@ def _in_order(times: Iterable[float]) -> list[object]:
 # -- the invariants -------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
-    # Functions.
-    "prefixes are filed by name": lambda s: [n for n, p in s.prefixes.items() if p.name != n],
-    "the estimate of a prefix has a minimum": lambda s: [
-        name for name, prefix in s.prefixes.items() if prefix.estimate_ns < MIN_DURATION_NS
-    ],
-    "prefixes of functions are known": _unknown_prefixes,
-    "n_functions counts the functions of a prefix": _miscounted_prefixes,
-    "a prefix is idle iff it has no function and is not shown": _unlike_idle_prefixes,
-    "functions are filed by id": lambda s: [
-        f.prefix.name for id, f in s.functions.items() if f.function_id != id
-    ],
-    "functions of tasks are known": lambda s: [
-        t
-        for t in tasks_in(s)
-        if s.functions.get(t.group.function.function_id) is not t.group.function
-    ],
-    "function.n_tasks counts the tasks, and clients that keep it": _miscounted_functions,
-    "a function is idle iff no task uses it and no client keeps it": _unlike_idle_functions,
-    "workers of a function are registered": lambda s: [
-        ws for f in s.functions.values() for ws in f.workers if not _is_registered(s, ws)
-    ],
-    "idle functions are known": lambda s: [
-        f.prefix.name for f in s.idle_functions if s.functions.get(f.function_id) is not f
-    ],
-    "idle functions are few": lambda s: unless(
-        len(s.idle_functions) <= s.max_idle_functions, len(s.idle_functions)
-    ),
-    "idle_functions_nbytes is the sum of their blobs": lambda s: unless(
-        s.idle_functions_nbytes == sum(blob_nbytes(f.blob) for f in s.idle_functions),
-        s.idle_functions_nbytes,
-    ),
+    **FUNCTION_INVARIANTS,
     **CLASS_INVARIANTS,
     # Links between tasks, and between tasks and clients.
     "tasks are filed by key": lambda s: [t for key, t in s.tasks.items() if t.key != key],

@@ -116,6 +116,7 @@ def slow_assign(
         if task.state == WAITING:
             state.counters.tasks_assigned_ahead += 1
         move(state, task, PROCESSING)
+        task.group.prefix.n_processing -= 1  # the draft counts its tasks when it is sent
         task.worker = ws
         task.attempt = state.next_attempt
         state.next_attempt += 1

@@ -133,6 +133,12 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         b.state, "idle_functions_nbytes", 1
     ),
     # Classes.
+    "n_unfinished counts the active tasks of a prefix": lambda b: setattr(
+        b.function.prefix, "n_unfinished", 9
+    ),
+    "n_processing counts the tasks of a prefix at workers": lambda b: setattr(
+        b.function.prefix, "n_processing", 9
+    ),
     "the default class stays": lambda b: b.state.classes.pop(()),
     "classes are filed by key": lambda b: setattr(b.classy, "key", ("other",)),
     "classes of tasks are known": lambda b: b.state.classes.pop(b.classy.key),
