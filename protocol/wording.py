@@ -14,3 +14,19 @@ def placed_again(n_tasks: int, n_results: int) -> str:
         f"{counted(n_tasks, 'task')} {'is' if n_tasks == 1 else 'are'} placed again, "
         f"{counted(n_results, 'result')} {'was' if n_results == 1 else 'were'} there"
     )
+
+
+def lasting(seconds: float) -> str:
+    """Return a length of time for display, in one or two units: `0.3 s`, `4 min`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.2g} s" if seconds >= 0.001 else "0 s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

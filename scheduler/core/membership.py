@@ -287,6 +287,8 @@ def _retire(state: SchedulerState, ws: WorkerHandle) -> None:
         return
     del state.staying[ws.name]
     state.nthreads -= ws.nthreads
+    if not state.staying:
+        state.recent.workerless_since = state.now
     state.idle.pop(ws, None)
     state.loaded.pop(ws, None)
     leave_classes(state, ws)

@@ -19,6 +19,7 @@ from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from .asked import BadArgument, Info, Page, position_of
 from .desired import MAX_TARGET_S, desired_workers
 from .info import describe_client, describe_cluster, describe_worker
+from .overview import ask_overview
 from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
@@ -131,6 +132,7 @@ def ask_clients(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 #: {name: question}
 QUESTIONS: Final[dict[str, Question]] = {
+    "overview": Question(ask_overview),
     "cluster": Question(ask_cluster),
     "desired": Question(ask_desired),
     "workers": Question(ask_workers),

@@ -42,7 +42,7 @@ from ...protocol.deaths import DeathLog
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
-from ...protocol.wire.message import MAX_CODE, Message, Unknown
+from ...protocol.wire.message import Message, Unknown
 from . import (
     assignment,
     claims,
@@ -70,7 +70,9 @@ from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, answer_unhandled, deny
 from .prefixes import Prefixes
 from .questions import AskShell, on_ask
+from .recent import Load, Recent
 from .refusals import Refusal
+from .releases import on_unsupported
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 from .story import Story
@@ -116,6 +118,8 @@ class SchedulerTick:
     #: peers that are in the middle of sending a frame; only looked at, so only needed, in a tick
     #: at or after `SchedulerState.next_reassurance`
     receiving: Sequence[int] = ()
+    #: of the process, for the overview; None = as before
+    load: Load | None = None
 
 
 Event = PeerConnected | PeerSent | PeerClosed | SchedulerTick
@@ -356,6 +360,7 @@ class SchedulerState:
         self.counters = Counters()
         self.failures = Failures()  #: those of all erred tasks
         self.measurements: dict[str, Any] = {}
+        self.recent = Recent()
         self.story = Story()
         #: {code: None} of messages that a peer did not know, each of which was logged
         self.not_known: dict[int, None] = {}
@@ -386,7 +391,7 @@ class SchedulerState:
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Resubmitted: phases.on_resubmitted,
                 m.Bye: membership.on_client_bye,
-                m.Unsupported: _on_unsupported,
+                m.Unsupported: on_unsupported,
             },
             Role.WORKER: {
                 m.AttemptsFinished: completion.on_finished,
@@ -407,7 +412,7 @@ class SchedulerState:
                 m.WorkerStatus: liveness.on_worker_status,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
-                m.Unsupported: _on_unsupported,
+                m.Unsupported: on_unsupported,
             },
             Role.SUPERVISOR: {
                 m.WorkersAlive: liveness.on_workers_alive,
@@ -416,13 +421,13 @@ class SchedulerState:
                 m.WorkerExited: membership.on_worker_exited,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_supervisor_bye,
-                m.Unsupported: _on_unsupported,
+                m.Unsupported: on_unsupported,
             },
             Role.VIEWER: {
                 m.GetMetrics: _on_get_metrics,
                 m.Ask: on_ask,
                 m.Heartbeat: liveness.on_heartbeat,
-                m.Unsupported: _on_unsupported,
+                m.Unsupported: on_unsupported,
             },
         }
 
@@ -437,6 +442,8 @@ class SchedulerState:
         elif type(event) is SchedulerTick:
             if event.measurements:
                 self.measurements = event.measurements
+            if event.load is not None:
+                self.recent.load = event.load
             liveness.note_unread(self, event.unread)
             self.deadlines.run(now, self)
             liveness.reassure(self, event.receiving)
@@ -577,21 +584,6 @@ class SchedulerState:
 
 def _on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> None:
     state.send(peer, m.Metrics(request=message.request, values=metrics(state)))
-
-
-def _on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> None:
-    """A peer of another release does not know a message: its part of a request is missing."""
-    relays.on_unsupported(state, who, message.request)
-    passing.on_unsupported(state, who, message.request)
-    code = message.unknown_code
-    if code <= MAX_CODE and code not in state.not_known:
-        state.not_known[code] = None
-        name = getattr(who, "name", "a supervisor or viewer")
-        state.log(
-            "warning",
-            f"{name} does not know messages of code {code}: it runs another release of "
-            "weft; install the same release on all machines",
-        )
 
 
 def _name_of(message: Message) -> str:

@@ -71,6 +71,7 @@ class TaskClass:
         "resources",
         "unrunnable",
         "unrunnable_notice",
+        "unrunnable_since",
         "workers",
     )
 
@@ -92,6 +93,8 @@ class TaskClass:
         self.level = 0
         #: tasks in state no_worker: `members` is empty, or their inputs are out of reach for now
         self.unrunnable: dict[SchedulerTask, None] = {}
+        #: when the first of them was filed
+        self.unrunnable_since = 0.0
         #: when clients are notified that the first of them waits; pending only while one does
         self.unrunnable_notice: Deadline | None = None
         #: workers that may run it

@@ -375,6 +375,8 @@ def err(
     if not inherited:
         state.counters.count_failed(failure[0])
         task.group.prefix.n_failed += 1
+        ws = task.worker
+        state.recent.note_failure(state.now, task, failure, "" if ws is None else ws.name)
     keys_by_client: dict[ClientHandle, list[str]] = {}
     unneeded: list[SchedulerTask] = []
     over = task if reported else None

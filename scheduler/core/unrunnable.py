@@ -23,6 +23,8 @@ MAX_KEYS_NAMED: Final = 20
 def file_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     """File a task that has just become no_worker."""
     task_class = task.group.task_class
+    if not task_class.unrunnable:
+        task_class.unrunnable_since = state.now
     if not task_class.unrunnable and not task.is_without_recipe:
         delay_s = state.unrunnable_after_s
         task_class.unrunnable_notice = state.call_after(delay_s, _notify_clients, task_class)

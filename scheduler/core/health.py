@@ -1,0 +1,234 @@
+"""Health of the cluster, in lines: what is wrong, since when, and what to do.
+
+`CHECKS` is the whole table: each check looks at plain facts (`Signs`) and returns its texts. So a
+check is a pure function of them; `overview` collects them from the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ...protocol.wording import counted, lasting
+from .recent import Load
+
+#: Above these parts of its limit the memory of a worker is a warning, and an error.
+MEMORY_HIGH: Final = 0.8
+MEMORY_FULL: Final = 0.95
+#: Without a finished task for so long there is a warning, but not before a task takes ten times as
+#: long as its function did; a function that never finished may take so long.
+NO_PROGRESS_S: Final = 60.0
+N_TIMES_EXPECTED: Final = 10
+NO_PROGRESS_UNKNOWN_S: Final = 600.0
+#: The part of a core, the delay and the difference of clocks that are warnings.
+BUSY_SHARE: Final = 0.9
+LONG_LAG_S: Final = 1.0
+CLOCK_OFF_S: Final = 60.0
+#: Lines, or names in one line, of the same kind.
+MAX_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """Tasks that no connected worker may run."""
+
+    n_tasks: int
+    function: str
+    #: why no worker may run them
+    why: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Workers that were refused for the same reason."""
+
+    n_workers: int
+    why: str
+    seconds_ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Facts by which a cluster's health is judged.
+
+    Attributes:
+        recovering: what the scheduler waits for before it assigns anything, "" = nothing.
+        n_waiting: tasks that could run now if a worker had room for them.
+        workerless_s: since when no worker takes tasks; None = one does.
+        unrunnable: tasks that no worker may run although there are some.
+        n_away: workers whose connection has ended and that may come back within `away_s`.
+        full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
+            MAX_NAMED of `n_full`.
+        refused: of the last hour.
+        n_processing: tasks at workers.
+        quiet_s: since when no task has finished while some are at workers.
+        expected_s: the longest expected duration of these; None = it is not known of some.
+    """
+
+    recovering: str = ""
+    n_waiting: int = 0
+    workerless_s: float | None = None
+    unrunnable: list[Unrunnable] = field(default_factory=list)
+    n_away: int = 0
+    away_s: float = 0.0
+    full: list[tuple[float, str]] = field(default_factory=list)
+    n_full: int = 0
+    refused: list[Refused] = field(default_factory=list)
+    n_processing: int = 0
+    quiet_s: float = 0.0
+    expected_s: float | None = 0.0
+    load: Load = field(default_factory=Load)
+
+
+#: (level, text)
+Found = tuple[str, str]
+
+
+def _recovering(signs: Signs) -> Iterator[Found]:
+    if signs.recovering:
+        yield "warning", f"{signs.recovering}; no task is started until then"
+
+
+def _no_workers(signs: Signs) -> Iterator[Found]:
+    if signs.workerless_s is None or signs.recovering:
+        return
+    since = lasting(signs.workerless_s)
+    if signs.n_waiting:
+        tasks = "1 task waits" if signs.n_waiting == 1 else f"{signs.n_waiting} tasks wait"
+        yield "error", f"{tasks}, and there has been no worker for {since}: start 'weft worker'"
+    else:
+        yield "warning", f"there has been no worker for {since}: start 'weft worker'"
+
+
+def _unrunnable(signs: Signs) -> Iterator[Found]:
+    for found in signs.unrunnable[:MAX_NAMED]:
+        yield (
+            "error",
+            f"{counted(found.n_tasks, 'task')} of {found.function} cannot run, for "
+            f"{lasting(found.since_s)}: {found.why}. Start such a worker, or "
+            "cancel them and change what they ask for",
+        )
+    n_more = sum(found.n_tasks for found in signs.unrunnable[MAX_NAMED:])
+    if n_more:
+        yield "error", f"{counted(n_more, 'more task')} cannot run for other reasons"
+
+
+def _workers_away(signs: Signs) -> Iterator[Found]:
+    if signs.n_away:
+        they = "it does" if signs.n_away == 1 else "they do"
+        yield (
+            "warning",
+            f"{counted(signs.n_away, 'worker')} lost the connection to the scheduler: if {they} "
+            f"not come back within {lasting(signs.away_s)}, the tasks there run again elsewhere",
+        )
+
+
+def _memory(signs: Signs) -> Iterator[Found]:
+    if not signs.full:
+        return
+    level = "error" if signs.full[0][0] >= MEMORY_FULL else "warning"
+    named = ", ".join(f"{name} {share:.0%}" for share, name in signs.full)
+    more = f" and {signs.n_full - len(signs.full)} more" if signs.n_full > len(signs.full) else ""
+    verb = "uses" if signs.n_full == 1 else "use"
+    yield (
+        level,
+        f"{counted(signs.n_full, 'worker')} {verb} more than {MEMORY_HIGH:.0%} of the memory "
+        f"({named}{more}): above 95 % a worker is restarted. Release results, use smaller pieces, "
+        "or give workers more memory",
+    )
+
+
+def _refused(signs: Signs) -> Iterator[Found]:
+    for refused in signs.refused[:MAX_NAMED]:
+        was = "was" if refused.n_workers == 1 else "were"
+        yield (
+            "warning",
+            f"{counted(refused.n_workers, 'worker')} {was} refused, the last one "
+            f"{lasting(refused.seconds_ago)} ago: {refused.why}",
+        )
+
+
+def _no_progress(signs: Signs) -> Iterator[Found]:
+    if not signs.n_processing or signs.recovering:
+        return
+    if signs.expected_s is None:
+        patience = NO_PROGRESS_UNKNOWN_S
+    else:
+        patience = max(NO_PROGRESS_S, N_TIMES_EXPECTED * signs.expected_s)
+    if signs.quiet_s < patience:
+        return
+    usual = ""
+    if signs.expected_s is not None:
+        usual = f", though the longest usually takes {lasting(signs.expected_s)}"
+    yield (
+        "warning",
+        f"no task has finished for {lasting(signs.quiet_s)}, with {signs.n_processing} at workers"
+        f"{usual}: look at what they do with 'weft logs' and py-spy, or cancel them",
+    )
+
+
+def _busy(signs: Signs) -> Iterator[Found]:
+    if signs.load.cpu_share >= BUSY_SHARE:
+        yield (
+            "warning",
+            f"the scheduler computes {min(signs.load.cpu_share, 1.0):.0%} of the time, so it "
+            "limits the cluster: make tasks longer, or submit many with one map()",
+        )
+
+
+def _slow(signs: Signs) -> Iterator[Found]:
+    if signs.load.loop_lag_s >= LONG_LAG_S:
+        yield (
+            "warning",
+            f"the scheduler was up to {lasting(signs.load.loop_lag_s)} late in the last seconds: "
+            "its machine is overloaded, or was suspended",
+        )
+
+
+def _clock(signs: Signs) -> Iterator[Found]:
+    behind = signs.load.clock_behind_s
+    if abs(behind) >= CLOCK_OFF_S:
+        where = "behind" if behind > 0 else "ahead of"
+        yield (
+            "warning",
+            f"the clock of the scheduler's machine is {lasting(abs(behind))} {where} the time at "
+            "which this or an earlier scheduler of the cluster started: check the clock",
+        )
+
+
+class Check(NamedTuple):
+    """A check: what it looks for, for the documentation, and the function that looks."""
+
+    about: str
+    find: Callable[[Signs], Iterator[Found]]
+
+
+#: {code: check}, in the order in which lines are shown among those of the same level
+CHECKS: Final[dict[str, Check]] = {
+    "no-workers": Check("No worker takes tasks.", _no_workers),
+    "unrunnable": Check("No connected worker may run some tasks.", _unrunnable),
+    "recovering": Check(
+        "The scheduler was started again and waits for the peers of the last one.", _recovering
+    ),
+    "memory": Check("Workers use more than 80 % of their memory limit.", _memory),
+    "workers-away": Check("Connections to workers ended a moment ago.", _workers_away),
+    "no-progress": Check("No task has finished for much longer than expected.", _no_progress),
+    "refused-workers": Check("Workers were refused in the last hour.", _refused),
+    "scheduler-busy": Check("The scheduler uses nearly all of its core.", _busy),
+    "scheduler-late": Check("The scheduler was late by a second or more.", _slow),
+    "clock": Check("The clock of the scheduler's machine was set.", _clock),
+}
+_LEVELS: Final = ("error", "warning")
+
+
+def judge(signs: Signs) -> list[dict[str, Any]]:
+    """Return the lines, the most serious first; without any, one line of level ok."""
+    lines = [
+        {"level": level, "code": code, "text": text}
+        for code, check in CHECKS.items()
+        for level, text in check.find(signs)
+    ]
+    lines.sort(key=lambda line: _LEVELS.index(line["level"]))
+    return lines or [{"level": "ok", "code": "ok", "text": "no problem is known"}]

@@ -1,0 +1,91 @@
+"""What happened lately, for `overview` and `health`: some times, and the last failures.
+
+Everything is noted per batch, or per task that fails by itself. Nothing here is decided by.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.failure import Failure
+
+if TYPE_CHECKING:
+    from .tasks import SchedulerTask
+
+#: Failures that are remembered.
+MAX_FAILURES: Final = 20
+#: Characters of the text of one.
+MAX_TEXT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Measurements of the scheduler's process over the last seconds.
+
+    Attributes:
+        cpu_share: part of the time in which it computed.
+        loop_lag_s: the latest that it came to do what was due.
+        clock_behind_s: how far the clock of the machine is behind the one by which the epoch was
+            chosen; below 0 = it was set forward since.
+    """
+
+    cpu_share: float = 0.0
+    loop_lag_s: float = 0.0
+    clock_behind_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFailure:
+    """A task that failed by itself."""
+
+    when: float
+    key: str
+    function: str
+    kind: str
+    text: str
+    #: name of the worker, "" = none
+    worker: str
+
+
+class Recent:
+    """The notes."""
+
+    __slots__ = ("failures", "load", "workerless_since")
+
+    def __init__(self) -> None:
+        #: the last ones, newest last
+        self.failures: deque[RecentFailure] = deque(maxlen=MAX_FAILURES)
+        #: since when no worker takes tasks, while `SchedulerState.staying` is empty; None = since
+        #: the start
+        self.workerless_since: float | None = None
+        self.load = Load()
+
+    def note_failure(self, now: float, task: SchedulerTask, failure: Failure, worker: str) -> None:
+        """Remember that a task has failed by itself."""
+        kind, text = str(failure[0]), text_of(failure)
+        if kind == "worker-died" and len(failure) > 3:
+            worker = _text(failure[3])
+        name = task.group.prefix.name
+        self.failures.append(RecentFailure(now, task.key, name, kind, text, worker))
+
+
+def text_of(failure: Failure) -> str:
+    """Return a failure in one line of at most MAX_TEXT characters. Its items come from a worker."""
+    kind, *items = [_text(item) for item in failure[:6]]
+    if kind == "exception" and len(items) > 3:
+        text = f"{items[2]}: {items[3]}" if items[3] else items[2]
+    elif kind == "worker-died" and len(items) > 3:
+        text = f"{items[1]} workers died while they ran it, the last one: {items[3]}"
+    else:
+        text = items[1] if len(items) > 1 else kind
+    line = " ".join(text[: 4 * MAX_TEXT].split())
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
+
+
+def _text(item: Any) -> str:
+    """Return the beginning of a text, or a number as text; "" for anything else."""
+    if isinstance(item, str):
+        return item[: 4 * MAX_TEXT]
+    return str(item) if isinstance(item, int) else ""

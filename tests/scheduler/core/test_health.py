@@ -1,0 +1,91 @@
+"""Lines about a cluster's health, as functions of plain facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.scheduler.core.health import CHECKS, Refused, Signs, Unrunnable, judge
+from weft.scheduler.core.recent import Load
+
+#: {code: (facts, level, part of the text)}
+CASES = {
+    "no-workers": (
+        Signs(workerless_s=240.0, n_waiting=12), "error",
+        "12 tasks wait, and there has been no worker for 4 min: start 'weft worker'",
+    ),
+    "unrunnable": (
+        Signs(unrunnable=[Unrunnable(1, "train", "no worker offers GPU: 1", 30.0)]), "error",
+        "1 task of train cannot run, for 30 s: no worker offers GPU: 1. Start such a worker",
+    ),
+    "recovering": (
+        Signs(recovering="recovering: 1 of 3 workers are back"), "warning",
+        "1 of 3 workers are back; no task is started until then",
+    ),
+    "memory": (
+        Signs(full=[(0.97, "w3"), (0.81, "w1")], n_full=5), "error",
+        "5 workers use more than 80% of the memory (w3 97%, w1 81% and 3 more)",
+    ),
+    "workers-away": (
+        Signs(n_away=2, away_s=5.0), "warning", "if they do not come back within 5 s",
+    ),
+    "no-progress": (
+        Signs(n_processing=3, quiet_s=300.0, expected_s=2.0), "warning",
+        "no task has finished for 5 min, with 3 at workers, though the longest usually takes 2 s",
+    ),
+    "refused-workers": (
+        Signs(refused=[Refused(2, "it runs Python 3.9", 60.0)]), "warning",
+        "2 workers were refused, the last one 60 s ago: it runs Python 3.9",
+    ),
+    "scheduler-busy": (Signs(load=Load(cpu_share=1.02)), "warning", "100% of the time"),
+    "scheduler-late": (Signs(load=Load(loop_lag_s=1.5)), "warning", "up to 1.5 s late"),
+    "clock": (Signs(load=Load(clock_behind_s=7200.0)), "warning", "is 2 h behind the time"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_each_check_has_a_line_that_names_cause_and_remedy(code):
+    signs, level, text = CASES[code]
+    (line,) = judge(signs)
+    assert (line["code"], line["level"]) == (code, level)
+    assert text in line["text"]
+    assert CHECKS[code].about.endswith(".")
+
+
+def test_a_cluster_without_signs_is_well():
+    assert judge(Signs()) == [{"level": "ok", "code": "ok", "text": "no problem is known"}]
+
+
+@pytest.mark.parametrize(
+    "signs",
+    [
+        Signs(n_waiting=5),
+        Signs(n_processing=1, quiet_s=59.0),
+        Signs(n_processing=1, quiet_s=3599.0, expected_s=360.0),
+        Signs(n_processing=1, quiet_s=599.0, expected_s=None),
+        Signs(n_processing=0, quiet_s=1e9),
+        Signs(load=Load(0.89, 0.99, 59.0)),
+        Signs(load=Load(clock_behind_s=-59.0)),
+    ],
+)
+def test_what_is_usual_is_no_line(signs):
+    assert judge(signs) == [{"level": "ok", "code": "ok", "text": "no problem is known"}]
+
+
+def test_errors_come_before_warnings_and_many_causes_are_bounded():
+    many = [Unrunnable(2, f"f{i}", "no worker offers GPU", 9.0) for i in range(10)]
+    refused = [Refused(1, f"reason {i}", 1.0) for i in range(10)]
+    lines = judge(Signs(unrunnable=many, refused=refused, n_away=1, away_s=5.0))
+    assert [line["code"] for line in lines] == [
+        *["unrunnable"] * 4,
+        "workers-away",
+        *["refused-workers"] * 3,
+    ]
+    assert "14 more tasks cannot run" in lines[3]["text"]
+
+
+def test_a_recovery_explains_why_nothing_progresses():
+    signs = Signs(n_processing=1, quiet_s=1e4, workerless_s=5.0, n_waiting=1)
+    codes = [line["code"] for line in judge(replace(signs, recovering="recovering"))]
+    assert codes == ["recovering"]
