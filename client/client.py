@@ -21,6 +21,8 @@ from ..protocol.errors import ClientClosed, CommError, ConfigError, HandshakeErr
 from ..protocol.host.facts import process_facts
 from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.net.session import Finder
+from ..protocol.settings import client as defaults
+from ..protocol.settings.sources import read_settings
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from . import absent, cluster_info
@@ -28,7 +30,6 @@ from .annotations import options_of_call
 from .call_options import unexpected
 from .calling import submit_call, submit_rows
 from .core.events import Cancel
-from .core.recipes import LIMIT_NBYTES
 from .core.tasks import FutureState, SubmitOptions
 from .display import describing
 from .display.notebook import in_notebook
@@ -61,7 +62,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
             with the client.
         timeout: time to wait for the scheduler, also for one that is being started: while no
             process listens at the address, or the connection file is missing. Seconds, "30s",
-            "1 min" or a timedelta, as all times.
+            "1 min" or a timedelta, as all times. None: the setting `client.timeout`, 10 s.
         asynchronous: the methods return awaitables, for the event loop that runs now; use
             `async with Client(...)` or `await Client(...)`.
         name: for display, in `weft info` and logs.
@@ -69,10 +70,11 @@ class Client(Openable, ClusterClient, ClusterInspection):
             on which `x.compute()` runs dask's collections.
         security: token and certificate, if they are not in a connection file.
         reconnect_timeout: time to reconnect after the scheduler was lost, before all pending
-            futures fail.
-        recovery_memory: bytes that this client may use to submit tasks again to a scheduler that
-            was started again; what is beyond goes into a temporary file. While there is no
-            scheduler, `submit` and `map` wait when calls of this size wait.
+            futures fail. None: the setting `client.reconnect-timeout`, 60 s.
+        recovery_memory: bytes, or a size such as "1GiB", that this client may use to submit tasks
+            again to a scheduler that was started again; what is beyond goes into a temporary file.
+            While there is no scheduler, `submit` and `map` wait when calls of this size wait. None:
+            the setting `client.recovery-memory`, 256 MiB.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
     """
@@ -82,22 +84,21 @@ class Client(Openable, ClusterClient, ClusterInspection):
         address: str | Cluster | None = None,
         *,
         connection_file: str | os.PathLike[str] | None = None,
-        timeout: Duration = 10.0,
+        timeout: Duration | None = None,
         asynchronous: bool = False,
         name: str | None = None,
         set_as_default: bool = True,
         security: Security | None = None,
-        reconnect_timeout: Duration = 60.0,
-        recovery_memory: int = LIMIT_NBYTES,
+        reconnect_timeout: Duration | None = None,
+        recovery_memory: int | str | None = None,
         **cluster_options: Any,
     ) -> None:
         mark_warnings()
         check_options(cluster_options, Client)
-        self._timeout_s = seconds_of(timeout, "timeout")
-        self._reconnect_timeout_s = seconds_of(reconnect_timeout, "reconnect_timeout")
-        if type(recovery_memory) is not int or recovery_memory < 0:
-            raise ValueError(f"recovery_memory= is a number of bytes >= 0, not {recovery_memory!r}")
-        self._recovery_nbytes = recovery_memory
+        settings = read_settings()
+        self._timeout_s = settings.choose(timeout, defaults.TIMEOUT)
+        self._reconnect_timeout_s = settings.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
+        self._recovery_nbytes = settings.choose(recovery_memory, defaults.RECOVERY_MEMORY)
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
         self.asynchronous = asynchronous
@@ -107,7 +108,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         self._loop_thread: LoopThread | None = None
         self._engine: Engine | None = None
         self._glimpse = describing.Glimpse()
-        self._location = Location(address, connection_file, security, cluster_options)
+        self._location = Location(address, connection_file, security, cluster_options, settings)
         self._holdings = Holdings(self.name, self._location)
         if not asynchronous:
             try:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from ..protocol.errors import CommClosed, ConfigError
 from ..protocol.net.probing import why_nobody_answers
 from ..protocol.net.session import Finder
+from ..protocol.settings.common import CONNECTION_FILE
+from ..protocol.settings.sources import Settings
 from ..protocol.trust import connection_file as connection_files
 from ..protocol.trust.security import Security
 from ..protocol.wire.levels import Level
@@ -42,6 +44,7 @@ class Location:
         connection_file: str | os.PathLike[str] | None,
         security: Security | None,
         cluster_options: dict[str, Any],
+        settings: Settings,
     ) -> None:
         if address is not None and not isinstance(address, str):
             is_located = isinstance(getattr(address, "scheduler_address", None), str)
@@ -66,16 +69,15 @@ class Location:
         self._cluster_options = cluster_options
         self._owns_cluster = False
         self._was_found = False
-        self._is_local = (
-            address is None
-            and connection_file is None
-            and not os.environ.get("WEFT_CONNECTION_FILE")
-        )
+        where = settings.origin(CONNECTION_FILE)
+        self._is_local = address is None and connection_file is None and not where
         if cluster_options and not self._is_local:
             names = ", ".join(sorted(cluster_options))
             why = ""
             if address is None and connection_file is None:
-                why = ", because $WEFT_CONNECTION_FILE is set: unset it to start a LocalCluster"
+                why = f", because {where} is set: unset it to start a LocalCluster"
+                if not where.startswith("$"):
+                    why = f", because a connection-file is set in {where}"
             raise TypeError(
                 f"{names}: options of a LocalCluster, but this client connects to a running one"
                 + why

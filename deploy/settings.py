@@ -7,29 +7,35 @@ value, and an example of a right one.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 
 from ..protocol.errors import ConfigError
 from ..protocol.host.machine import memory_limit, n_cores
+from ..protocol.settings.kinds import MAX_COUNT
+from ..protocol.settings.values import (
+    parse_bytes,
+    parse_host_port,
+    parse_resources,
+    read_memory_limit,
+)
 
-#: Limit of workers, and of threads per worker. A larger number is a typing error.
-MAX_COUNT: Final = 4096
-
-#: With less than this the interpreter does not fit, and workers would be killed at their start.
-MIN_MEMORY_LIMIT: Final = 64 << 20
-
-_UNITS: Final = {
-    "": 1,
-    "B": 1,
-    **{f"{p}{b}": 1000 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
-    **{f"{p}I{b}": 1024 ** (i + 1) for i, p in enumerate("KMGTP") for b in ("", "B")},
-}
-_NUMBER: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?)\s*([A-Za-z]*)\s*")
+__all__ = [
+    "MAX_COUNT",
+    "WorkerCounts",
+    "check_count",
+    "check_free_port",
+    "check_own_host",
+    "decide_counts",
+    "format_bytes",
+    "make_local_directory",
+    "parse_bytes",
+    "parse_host_port",
+    "parse_memory_limit",
+    "parse_resources",
+    "total_memory",
+]
 
 
 @dataclass(frozen=True)
@@ -54,22 +60,6 @@ def total_memory() -> int:
 # --- Sizes ----------------------------------------------------------------------------------------
 
 
-def parse_bytes(text: str, setting: str = "") -> int:
-    """Read a size: `4GB`, `512 MiB`, `2e9`. KB is 1000 bytes, KiB 1024.
-
-    Raises:
-        ConfigError: it is not a size.
-    """
-    match = _NUMBER.fullmatch(text)
-    factor = _UNITS.get(match[2].upper()) if match else None
-    if match is None or factor is None:
-        raise ConfigError(
-            f"{text!r} is not a size; write for example 4GB, 512MiB or 2e9",
-            setting,
-        )
-    return int(float(match[1]) * factor)
-
-
 def parse_memory_limit(
     value: str | float | None, counts: WorkerCounts, setting: str = "memory_limit"
 ) -> int:
@@ -84,34 +74,11 @@ def parse_memory_limit(
     Raises:
         ConfigError: it is none of these, or too small for a Python process.
     """
-    hint = "use 'auto', a size such as 4GB, a fraction such as 0.5, or 'none'"
-    if value is None or (isinstance(value, str) and value.strip().lower() in ("none", "0")):
-        return 0
-    if isinstance(value, str):
-        text = value.strip()
-        if text.lower() == "auto":
-            share = min(1 / max(1, counts.n_workers), counts.nthreads / n_cores())
-            return int(total_memory() * share)
-        if re.fullmatch(r"[01]?\.[0-9]+|1\.", text):
-            value = float(text)
-        else:
-            try:
-                value = parse_bytes(text)
-            except ConfigError:
-                raise ConfigError(f"{text!r} is not a memory limit; {hint}", setting) from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ConfigError(f"{value!r} is not a memory limit; {hint}", setting)
-    if isinstance(value, float) and 0 < value <= 1:
-        return int(total_memory() * value)
-    if 0 < value < MIN_MEMORY_LIMIT:
-        raise ConfigError(
-            f"{value:g} bytes is less than a Python process needs "
-            f"({MIN_MEMORY_LIMIT >> 20} MiB); {hint}",
-            setting,
-        )
-    if value == float("inf"):
-        return 0
-    return int(value)
+    limit = read_memory_limit(value, setting)
+    if limit == "auto":
+        share = min(1 / max(1, counts.n_workers), counts.nthreads / n_cores())
+        return int(total_memory() * share)
+    return int(total_memory() * limit) if isinstance(limit, float) else int(limit)
 
 
 def format_bytes(n: int) -> str:
@@ -126,44 +93,6 @@ def format_bytes(n: int) -> str:
 
 
 # --- Resources and numbers ------------------------------------------------------------------------
-
-
-def parse_resources(
-    value: str | Mapping[str, float] | None, setting: str = "resources"
-) -> dict[str, float]:
-    """Read abstract resources: `"GPU=2 MEM=10e9"` (spaces or commas), or a mapping.
-
-    Raises:
-        ConfigError: it is neither, or an amount is not a number >= 0.
-    """
-    pairs: list[tuple[object, Any]] = []
-    if value is None:
-        return {}
-    if isinstance(value, str):
-        for word in value.replace(",", " ").split():
-            before, separator, after = word.partition("=")
-            if not separator:
-                raise ConfigError(
-                    f"{word!r} is not NAME=AMOUNT; write for example 'GPU=2 MEM=10e9'",
-                    setting,
-                )
-            pairs.append((before, after))
-    elif isinstance(value, Mapping):
-        pairs += value.items()
-    else:
-        raise ConfigError(f"{value!r} is not a mapping of names to amounts", setting)
-    resources = {}
-    for name, amount in pairs:
-        try:
-            number = float(amount)
-        except (TypeError, ValueError):
-            number = -1.0
-        if not isinstance(name, str) or not name or not 0 <= number < float("inf"):
-            raise ConfigError(f"{name!r} = {amount!r} is not a name and an amount >= 0", setting)
-        if name in resources:
-            raise ConfigError(f"{name} is given twice; give one amount for it", setting)
-        resources[name] = number
-    return resources
 
 
 def check_count(value: object, setting: str, low: int = 1) -> int:
@@ -195,21 +124,6 @@ def decide_counts(
     if nthreads is None:
         return WorkerCounts(n_workers, max(1, cores // max(1, n_workers)))
     return WorkerCounts(n_workers, check_count(nthreads, "threads_per_worker"))
-
-
-def parse_host_port(text: str, setting: str) -> tuple[str, int]:
-    """Read `host:port`, `:port` or `port`; the host defaults to 127.0.0.1.
-
-    Raises:
-        ConfigError: it is none of them.
-    """
-    host, _, port = text.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or (
-        ":" in bare and bare == host
-    ):
-        raise ConfigError(f"{text!r} is not host:port; write for example 127.0.0.1:8787", setting)
-    return bare or "127.0.0.1", int(port)
 
 
 def check_own_host(host: str, setting: str, *, may_be_every: bool = False) -> None:

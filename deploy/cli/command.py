@@ -16,7 +16,16 @@ from pathlib import Path
 import click
 
 from ...protocol.errors import ConfigError, InternalError, WeftError
-from . import doctor, logs, scheduler, selftest, stop, token, worker  # noqa: F401 - each adds its command to the group
+from . import (  # noqa: F401 - each adds its command to the group
+    config,
+    doctor,
+    logs,
+    scheduler,
+    selftest,
+    stop,
+    token,
+    worker,
+)
 from .group import connection_file_option, fail, weft
 from .hints import Command
 

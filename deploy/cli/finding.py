@@ -13,6 +13,8 @@ from typing import Final
 
 from ...protocol.errors import ConfigError, ConnectTimeout
 from ...protocol.net.probing import why_nobody_answers
+from ...protocol.settings.common import CONNECTION_FILE
+from ...protocol.settings.sources import read_settings
 from ...protocol.trust import connection_file as connection_files
 from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
 from ...protocol.wire.levels import Level
@@ -51,7 +53,7 @@ def wait_for_scheduler(
     """
     deadline = time.monotonic() + timeout_s
     is_said = False
-    if connection_file or os.environ.get("WEFT_CONNECTION_FILE"):
+    if connection_file or read_settings(os.environ).is_given(CONNECTION_FILE):
         where = None
     else:
         where = address

@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
+from ...protocol.settings import common
 from ..child import LOG_FORMAT
 from .completing import complete_addresses, complete_connection_files
-from .hints import CommandGroup, FilePath
+from .hints import CommandGroup
+from .options import from_table
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -57,26 +56,10 @@ def weft() -> None:
     """
 
 
-def log_option(function: F) -> F:
-    """Add the option --log-level."""
-    return click.option(
-        "--log-level",
-        type=click.Choice(_LEVELS, case_sensitive=False),
-        default="info",
-        show_default=True,
-        help="Least level of the lines that are written to standard error.",
-    )(function)
-
-
-def connection_file_option(function: F) -> F:
-    """Add the option --connection-file of commands that read the file."""
-    return click.option(
-        "--connection-file",
-        type=FilePath(path_type=Path, dir_okay=False),
-        shell_complete=complete_connection_files,
-        help="The scheduler's file. Default: $WEFT_CONNECTION_FILE, or the one in your run "
-        "directory.",
-    )(function)
+#: Adds the option --connection-file of commands that read the file.
+connection_file_option: Final = from_table(
+    common.CONNECTION_FILE, complete=complete_connection_files
+)
 
 
 def scheduler_options(function: F) -> F:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import click
 
 from ...protocol.durations import seconds_of
 from ...protocol.errors import ConfigError
 
-_HOST_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 #: A name of this similarity may be meant, even if another one begins with the given text.
 _NEARLY_SAME: Final = 0.8
 #: {command of other programs: weft's own way}.
@@ -94,21 +92,6 @@ class Time(click.FloatRange):
         return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
 
 
-class HostName(click.types.StringParamType):
-    """The name of a host, without scheme, port and path; several in a variable have commas."""
-
-    envvar_list_splitter: ClassVar[str | None] = ","
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        name = str(value).strip().rstrip(".").lower()
-        if not _HOST_NAME.fullmatch(name):
-            text = f"{value!r} is not the name of a host; write for example weft.example.com, "
-            raise ConfigError(
-                text + "without http://, port and path", param.opts[0] if param is not None else ""
-            )
-        return name
-
-
 class FilePath(click.Path):
     """A path that is not empty: an empty one would be the current folder, or be ignored."""
 
@@ -117,18 +100,3 @@ class FilePath(click.Path):
             text = "the path is empty; give one, or leave the option out for the default"
             raise ConfigError(text, param.opts[0] if param is not None else "")
         return super().convert(value, param, ctx)
-
-
-class NThreads(click.IntRange):
-    """A number of threads; the error explains how to leave the choice to weft."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            try:
-                problem = f"{int(value)} is not between 1 and 4096"
-            except ValueError:
-                problem = f"{value!r} is not a number from 1 to 4096"
-            text = f"{problem}; leave the option out for the cores "
-            raise ConfigError(text + "divided among the workers", "--nthreads") from None

@@ -4,146 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .group import log_option, start_log, weft
-from .hints import Command, FilePath, HostName, Time
+from ...protocol.settings import common
+from ...protocol.settings import scheduler as table
+from ...protocol.settings.setting import settings_in
+from .group import start_log, weft
+from .hints import Command
+from .options import from_table, merged, name_of
 
 if TYPE_CHECKING:
     from ...scheduler.server import SchedulerServer
 
-DEFAULT_PORT: Final = 8786
-DEFAULT_DASHBOARD: Final = "127.0.0.1:8787"
+#: The settings of the command, in the order of its help.
+SETTINGS: Final = (*settings_in(table), common.TOKEN_FILE, common.LOG_LEVEL)
 
 
 @weft.command(cls=Command)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen at. Connections beyond this machine are encrypted with TLS; 0.0.0.0 "
-    "listens at all addresses.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    help="0 = any free one. The default falls back to a free one if it is taken, unless the state "
-    "directory has a cluster in it; a port that is given never does.",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(["tcp", "tls", "unix"]),
-    help="Default: tcp on this machine, tls beyond. unix: a socket in your run directory.",
-)
-@click.option(
-    "--connection-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="File to write. Default: scheduler-PORT.json in your run directory "
-    "($XDG_RUNTIME_DIR/weft or ~/.weft/run), where workers and clients look.",
-)
-@click.option(
-    "--token-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    envvar="WEFT_TOKEN_FILE",
-    help="Take the token from this file instead of making one. [env: WEFT_TOKEN_FILE]",
-)
-@click.option(
-    "--cluster-id-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="Take the cluster's id, 32 hexadecimal digits, from this file. With a token file, and for "
-    "TLS the two files below, any new scheduler is the same cluster, without a state directory.",
-)
-@click.option(
-    "--certificate-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="Take the TLS certificate from this PEM file instead of making one; with --key-file.",
-)
-@click.option(
-    "--key-file",
-    type=FilePath(path_type=Path, dir_okay=False),
-    help="The private key of --certificate-file, PEM, without a passphrase.",
-)
-@click.option(
-    "--name",
-    help="Name of the connection file, the Unix socket and the state directory. Default: "
-    "scheduler-PORT, scheduler, and PORT.",
-)
-@click.option(
-    "--dashboard-address",
-    default=DEFAULT_DASHBOARD,
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Address of the HTTP pages: /healthz, /readyz, /metrics. HTTPS beyond this machine.",
-)
-@click.option(
-    "--dashboard-host-name",
-    "dashboard_host_names",
-    type=HostName(),
-    multiple=True,
-    envvar="WEFT_DASHBOARD_HOST_NAMES",
-    metavar="NAME",
-    help="A name by which browsers reach the HTTP pages, beside localhost and the name of this "
-    "machine: that of a service or a proxy before them. Requests for other names are refused. "
-    "Repeatable. [env: WEFT_DASHBOARD_HOST_NAMES, with commas]",
-)
-@click.option("--no-dashboard", is_flag=True, help="Serve no HTTP pages.")
-@click.option(
-    "--client-lease",
-    type=Time(min=0),
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="Time for which the results that a lost client wants are kept for its return.",
-)
-@click.option(
-    "--liveness-timeout",
-    type=Time(min=1),
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Time without a message after which a peer counts as dead: for the scheduler, a worker "
-    "that its supervisor does not report alive either; for workers and clients, the scheduler.",
-)
-@click.option(
-    "--state-dir",
-    type=FilePath(path_type=Path, file_okay=False),
-    help="Folder for what the next scheduler of this cluster needs: its secrets, port, last epoch "
-    "and members. Default: NAME or PORT in $XDG_STATE_HOME/weft or ~/.local/state/weft; a "
-    "temporary one with --port 0 and no --name.",
-)
-@click.option(
-    "--no-restart",
-    is_flag=True,
-    help="Do not start the scheduler again when it dies. Under systemd and in containers nothing "
-    "is started again by itself either: the manager does that.",
-)
-@log_option
-@click.pass_context
-def scheduler(
-    ctx: click.Context,
-    host: str,
-    port: int,
-    protocol: str | None,
-    connection_file: Path | None,
-    token_file: Path | None,
-    cluster_id_file: Path | None,
-    certificate_file: Path | None,
-    key_file: Path | None,
-    name: str | None,
-    dashboard_address: str,
-    dashboard_host_names: tuple[str, ...],
-    no_dashboard: bool,
-    client_lease: float,
-    liveness_timeout: float,
-    state_dir: Path | None,
-    no_restart: bool,
-    log_level: str,
-) -> None:
+@from_table(*SETTINGS)
+def scheduler(**options: Any) -> None:
     """Run a scheduler, until Ctrl-C or a client's shutdown().
 
     It makes a token, writes it with its address to the connection file, and prints how to connect.
@@ -156,6 +37,8 @@ def scheduler(
 
     Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 70 = a bug of
     weft, whose traceback is in the log, 75 = another scheduler of this cluster has taken over.
+
+    Each option can be given by a file or the environment as well; see 'weft config scheduler'.
     """
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from .. import restarting
@@ -163,36 +46,42 @@ def scheduler(
     from ..settings import check_free_port, check_own_host, parse_host_port
     from ..starting import SchedulerOptions, SchedulerStart
 
-    start_log(log_level)
+    given = merged(SETTINGS, options)
+    start_log(given[common.LOG_LEVEL])
+    host, protocol = given[table.HOST], given[table.PROTOCOL]
     http_host, http_port = "", 0
-    if not no_dashboard:
-        http_host, http_port = parse_host_port(dashboard_address, "--dashboard-address")
-        if not _is_default(ctx, "dashboard_address"):
+    if given[table.DASHBOARD]:
+        http_host, http_port = parse_host_port(
+            given[table.DASHBOARD_ADDRESS], "--dashboard-address"
+        )
+        if given.is_given(table.DASHBOARD_ADDRESS):
             check_free_port(http_host, http_port)
     if protocol != "unix":
-        check_own_host(host.strip("[]"), "--host", may_be_every=True)
-    options = SchedulerOptions(
+        check_own_host(host.strip("[]"), name_of(given, table.HOST), may_be_every=True)
+    chosen = SchedulerOptions(
         host=host,
-        port=None if _is_default(ctx, "port") else port,
+        port=given[table.PORT] if given.is_given(table.PORT) else None,
         protocol=protocol,
-        connection_file=connection_file,
-        token_file=token_file,
-        name=name,
-        state_directory=state_dir,
+        connection_file=given[table.CONNECTION_FILE],
+        token_file=given[common.TOKEN_FILE],
+        name=given[table.NAME],
+        state_directory=given[table.STATE_DIR],
         dashboard_host=http_host,
         dashboard_port=http_port,
-        dashboard_host_names=dashboard_host_names,
-        dashboard_fallback=_is_default(ctx, "dashboard_address"),
-        client_lease_s=client_lease,
-        heartbeat_s=liveness_timeout / MISSED_HEARTBEATS,
-        files=IdentityFiles(cluster_id_file, certificate_file, key_file),
+        dashboard_host_names=given[table.DASHBOARD_HOST_NAMES],
+        dashboard_fallback=not given.is_given(table.DASHBOARD_ADDRESS),
+        client_lease_s=given[table.CLIENT_LEASE],
+        heartbeat_s=given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
+        files=IdentityFiles(
+            given[table.CLUSTER_ID_FILE], given[table.CERTIFICATE_FILE], given[table.KEY_FILE]
+        ),
     )
 
     def on_ready(server: SchedulerServer, url: str) -> None:
         if url and http_port and not url.endswith(f":{http_port}/"):
             click.echo(f"port {http_port} is taken, pages use a free one", err=True)
-        path = str(options.path_of_file(server))
-        _say_how_to_connect(server.addresses[0], path, connection_file is None, url)
+        path = str(chosen.path_of_file(server))
+        _say_how_to_connect(server.addresses[0], path, chosen.connection_file is None, url)
 
     def on_taken(taken: int, holder: str) -> None:
         by = f" by another scheduler of yours, {holder}" if holder else ""
@@ -200,17 +89,13 @@ def scheduler(
         click.echo(text, err=True)
 
     # All is imported, so that the next scheduler listens at once; nothing is opened yet.
-    is_watched = not no_restart and restarting.is_wanted()
+    is_watched = given[table.RESTART] and restarting.is_wanted()
     lifeline = restarting.run_in_child() if is_watched else None
     try:
-        SchedulerStart(options, lifeline, on_ready, on_taken).run()
+        SchedulerStart(chosen, lifeline, on_ready, on_taken).run()
     finally:
         if lifeline is not None:
             lifeline.close()
-
-
-def _is_default(ctx: click.Context, parameter: str) -> bool:
-    return ctx.get_parameter_source(parameter) is click.core.ParameterSource.DEFAULT
 
 
 def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: str) -> None:

@@ -7,12 +7,9 @@ import shutil
 import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-
-import click
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...protocol.errors import (
-    ConfigError,
     ConnectTimeout,
     NotAdmitted,
     WrongCluster,
@@ -20,102 +17,28 @@ from ...protocol.errors import (
     WrongToken,
     WrongVersion,
 )
-from .group import fail, log_option, scheduler_options, start_log, weft
-from .hints import Command, FilePath, NThreads, Time
+from ...protocol.settings import common
+from ...protocol.settings import worker as table
+from ...protocol.settings.setting import settings_in
+from .group import fail, scheduler_options, start_log, weft
+from .hints import Command
+from .options import from_table, merged, name_of
 
 if TYPE_CHECKING:
+    from ...protocol.settings.sources import Settings
     from ...protocol.trust.security import Security
     from ...worker.family.supervisor import SupervisorConfig
+
+#: The settings of the command, in the order of its help.
+SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL)
 
 
 @weft.command(
     cls=Command, short_help="Run workers for a scheduler, until Ctrl-C or until it stops."
 )
 @scheduler_options
-@click.option(
-    "--nworkers",
-    metavar="N",
-    default="auto",
-    show_default=True,
-    help="Worker processes. auto: one per core, or as many as fit with --nthreads.",
-)
-@click.option(
-    "--nthreads",
-    type=NThreads(1, 4096),
-    metavar="N",
-    help="Tasks that each worker runs at a time. Default: the cores divided among the workers.",
-)
-@click.option(
-    "--memory-limit",
-    default="auto",
-    show_default=True,
-    metavar="SIZE",
-    help="Limit per worker: a size (4GB, 512MiB), a fraction of the machine's memory (0.5), auto "
-    "(a fair share) or none. Above 95 % of it a worker is restarted.",
-)
-@click.option(
-    "--name", help="For display; numbered if there are several. Default: the host's name."
-)
-@click.option(
-    "--resources",
-    metavar="'NAME=AMOUNT ...'",
-    help="Amounts that tasks may request with resources=, e.g. 'GPU=2 MEM=10e9', per worker.",
-)
-@click.option(
-    "--local-directory",
-    type=FilePath(path_type=Path, file_okay=False),
-    help="Folder for files of the workers, and temporary ones of their tasks; they get a folder of "
-    "their own there, which is removed with them. Default: the folder for temporary files.",
-)
-@click.option(
-    "--host",
-    help="Address of this machine at which other workers and clients fetch data. Default: the one "
-    "from which the scheduler is reached.",
-)
-@click.option(
-    "--connect-timeout",
-    type=Time(min=0),
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="Time to wait for a scheduler that has not been started yet, and then for one that does "
-    "not answer yet. Once connected, --orphan-lease counts.",
-)
-@click.option(
-    "--orphan-lease",
-    type=Time(min=0),
-    default="15m",
-    show_default=True,
-    metavar="TIME",
-    help="Time for which workers that have lost their scheduler keep their results, finish what "
-    "they run and look for a scheduler; then they end. It should be longer than the "
-    "reconnect_timeout of clients (60 s).",
-)
-@click.option(
-    "--grace-period",
-    type=Time(min=0),
-    default="10s",
-    show_default=True,
-    metavar="TIME",
-    help="Time after SIGTERM in which workers may finish their running tasks; they start no "
-    "others. A second signal ends them at once, as Ctrl-C does.",
-)
-@log_option
-def worker(
-    address: str | None,
-    connection_file: Path | None,
-    nworkers: str,
-    nthreads: int | None,
-    memory_limit: str,
-    name: str | None,
-    resources: str | None,
-    local_directory: Path | None,
-    host: str | None,
-    connect_timeout: float,
-    orphan_lease: float,
-    grace_period: float,
-    log_level: str,
-) -> None:
+@from_table(*SETTINGS)
+def worker(address: str | None, connection_file: Path | None, **options: Any) -> None:
     """Run workers for the scheduler at ADDRESS, until Ctrl-C or a client's shutdown().
 
     They outlive their scheduler: when it ends, they keep their results, go on with their tasks,
@@ -134,20 +57,20 @@ def worker(
     scheduler was found or answered within --connect-timeout, or came back within --orphan-lease,
     77 = the scheduler refuses these workers for good (their token is of another cluster, or they
     run another minor version of Python, for instance).
+
+    Each option can be given by a file or the environment as well; see 'weft config worker'.
     """
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
-    from ..settings import (
-        decide_counts,
-        make_local_directory,
-        parse_memory_limit,
-        parse_resources,
-    )
+    from ..settings import decide_counts, make_local_directory, parse_memory_limit
 
-    start_log(log_level)
-    counts = decide_counts(_parse_nworkers(nworkers), nthreads)
-    limit = parse_memory_limit(memory_limit, counts, "--memory-limit")
-    amounts = parse_resources(resources, "--resources")
+    given = merged(SETTINGS, options)
+    start_log(given[common.LOG_LEVEL])
+    counts = decide_counts(_n_workers(given), given[table.NTHREADS])
+    limit = parse_memory_limit(
+        given[table.MEMORY_LIMIT], counts, name_of(given, table.MEMORY_LIMIT)
+    )
+    connect_timeout = given[table.CONNECT_TIMEOUT]
     path = str(connection_file) if connection_file is not None else None
 
     def find() -> tuple[tuple[str, ...], Security]:
@@ -157,15 +80,17 @@ def worker(
         return found.addresses, found.to_security().lowered(Level.WORKER)
 
     scheduler_address = _wait_for_scheduler(path, address, connect_timeout)
-    listen_address = _data_address(host, scheduler_address)
+    listen_address = _data_address(given, scheduler_address)
 
     from ...worker.family.supervisor import SupervisorConfig, WorkerSpec
 
-    name = name or socket.gethostname()
-    directory = make_local_directory(local_directory, "--local-directory")
+    name = given[table.NAME] or socket.gethostname()
+    local_directory = given[table.LOCAL_DIRECTORY]
+    directory = make_local_directory(local_directory, name_of(given, table.LOCAL_DIRECTORY))
+    grace_period, orphan_lease = given[table.GRACE_PERIOD], given[table.ORPHAN_LEASE]
     options = {
         "nthreads": counts.nthreads,
-        "resources": amounts,
+        "resources": given[table.RESOURCES],
         "local_directory": directory,
         "temporary_directory": "" if local_directory is None else directory,
         "listen_address": listen_address,
@@ -190,6 +115,13 @@ def worker(
     )
 
 
+def _n_workers(given: Settings) -> int | None:
+    from ...protocol.host.machine import n_cores
+
+    asked = given[table.NWORKERS]
+    return asked if asked is None or asked > 0 else max(1, n_cores() + 1 + asked)
+
+
 def _wait_for_scheduler(path: str | None, address: str | None, timeout_s: float) -> str:
     """Return the scheduler's address as soon as one is found; fail if there is none in time."""
     from ...worker.family.exits import EXIT_NO_SCHEDULER
@@ -203,16 +135,16 @@ def _wait_for_scheduler(path: str | None, address: str | None, timeout_s: float)
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
 
 
-def _data_address(host: str | None, scheduler: str) -> str:
+def _data_address(given: Settings, scheduler: str) -> str:
     """Return where workers listen for others, of the same kind as the scheduler; "" = default."""
     from ...protocol.wire.address import Address, parse_address
     from ..settings import check_own_host
 
-    parsed = parse_address(scheduler)
+    parsed, host = parse_address(scheduler), given[table.HOST]
     if host is None or not parsed.is_tcp:
         return ""
     host = host.strip("[]")
-    check_own_host(host, "--host")
+    check_own_host(host, name_of(given, table.HOST))
     return str(Address(parsed.scheme, host, 0))
 
 
@@ -237,11 +169,3 @@ def _run_workers(config: SupervisorConfig, address: str) -> NoReturn:
 
 def _end_while_waiting(number: int, frame: object) -> NoReturn:
     raise SystemExit(128 + number)
-
-
-def _parse_nworkers(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
-        raise ConfigError(f"{text!r} is not a number from 1 to 4096, nor auto", "--nworkers")
-    return int(text)

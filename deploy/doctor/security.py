@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...protocol.settings import common, scheduler
+from ...protocol.settings.sources import read_settings
 from ...protocol.trust.connection_file import ConnectionFile, run_directories
 from ...protocol.trust.secret_files import TRUST_VARIABLE
 from ...protocol.trust.security import MIN_TOKEN_BYTES, certificate_der, channel_binding, needs_tls
@@ -38,12 +40,12 @@ ALWAYS: Final = (
 
 def default_settings(environ: Mapping[str, str] = os.environ) -> list[Guard]:
     """Return what `weft scheduler` and `weft worker` of this user do without options."""
-    from ..cli.scheduler import DEFAULT_DASHBOARD, DEFAULT_PORT
-
-    trusts = environ.get(TRUST_VARIABLE, "") == "1"
+    found = read_settings(environ)
+    trusts = found[common.TRUST_MOUNTED_SECRETS]
+    port, pages = scheduler.PORT.default, scheduler.DASHBOARD_ADDRESS.default
     return [
-        Guard("default address", f"tcp://127.0.0.1:{DEFAULT_PORT}, this machine only"),
-        Guard("default pages", f"http://{DEFAULT_DASHBOARD}, this machine only"),
+        Guard("default address", f"tcp://127.0.0.1:{port}, this machine only"),
+        Guard("default pages", f"http://{pages}, this machine only"),
         Guard("beyond loopback", "TLS 1.3 with a certificate of the cluster's own, always"),
         _folder("run directory", run_directories(environ)[0]),
         _folder("state directories", state_home(environ)),
@@ -53,9 +55,9 @@ def default_settings(environ: Mapping[str, str] = os.environ) -> list[Guard]:
             "meant for containers: elsewhere other users can read the token" if trusts else "",
         ),
         *(
-            Guard(name, environ[name])
-            for name in ("WEFT_CONNECTION_FILE", "WEFT_TOKEN_FILE")
-            if environ.get(name)
+            Guard(found.origin(setting).removeprefix("$"), str(found[setting]))
+            for setting in (common.CONNECTION_FILE, common.TOKEN_FILE)
+            if found.is_given(setting)
         ),
     ]
 

@@ -7,12 +7,36 @@ import logging
 import os
 
 from ...protocol.errors import ConfigError
+from ...protocol.settings import local as table
+from ...protocol.settings.sources import read_settings
 from ...protocol.trust.security import Security, is_loopback, new_cluster_id, new_token
 from ...protocol.wire.levels import Level
 from .. import settings
 
 #: Numbers the clusters of this process that the user does not name.
 _numbers = itertools.count(1)
+
+
+def with_settings(
+    n_workers: int | None,
+    threads_per_worker: int | None,
+    local_directory: str | os.PathLike[str] | None,
+    dashboard_address: str | None,
+    *,
+    processes: bool,
+) -> tuple[settings.WorkerCounts, str | os.PathLike[str] | None, str | None]:
+    """Return the arguments that were left out as the settings of section `[local]` have them."""
+    found = read_settings()
+    if n_workers is None:
+        n_workers = found[table.N_WORKERS]
+    if threads_per_worker is None:
+        threads_per_worker = found[table.THREADS_PER_WORKER]
+    if local_directory is None:
+        local_directory = found[table.LOCAL_DIRECTORY]
+    if dashboard_address is None and processes:
+        dashboard_address = found[table.DASHBOARD_ADDRESS]
+    counts = settings.decide_counts(n_workers, threads_per_worker, processes=processes)
+    return counts, local_directory, dashboard_address
 
 
 def choose_name(name: str | None) -> str:

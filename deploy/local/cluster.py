@@ -116,7 +116,9 @@ class LocalCluster(Openable):
         self.dashboard_link: str | None = None
         #: The thread in which a cluster without processes runs, for its clients.
         self.loop_thread: LoopThread | None = None
-        counts = settings.decide_counts(n_workers, threads_per_worker, processes=processes)
+        counts, local_directory, dashboard_address = arguments.with_settings(
+            n_workers, threads_per_worker, local_directory, dashboard_address, processes=processes
+        )
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
         self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
         self.resources = settings.parse_resources(resources)

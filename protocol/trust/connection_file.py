@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ConfigError
+from ..settings.common import CONNECTION_FILE, TOKEN_FILE
+from ..settings.sources import Settings, read_settings
 from ..wire.levels import Level, demand_text, level_of
 from .connection_fields import ConnectionFields, address_key, malformed
 from .secret_files import (
@@ -421,8 +423,9 @@ def find(
     The first of these that is given decides:
 
     1. `connection_file`;
-    2. `$WEFT_CONNECTION_FILE`;
-    3. with an `address`: `$WEFT_TOKEN_FILE`, or else the file in the run directory that lists it;
+    2. the setting `connection-file`: `$WEFT_CONNECTION_FILE`, or that of a file of settings;
+    3. with an `address`: the setting `token-file`, or else the file in the run directory that
+       lists it;
     4. the only file in the run directory.
 
     With 1 or 2, an `address` replaces those of the file, for tunnels and forwarded ports. A bare
@@ -451,17 +454,18 @@ def find(
         except MissingFile as error:
             raise NoSchedulerFound(error.text) from None
     search.notes.append("--connection-file (not given)")
-    path = environ.get("WEFT_CONNECTION_FILE")
-    if path:
+    settings = read_settings(environ)
+    path, where = settings[CONNECTION_FILE], settings.origin(CONNECTION_FILE)
+    if path is not None:
         try:
             return _at_address(ConnectionFile.read(path), address)
         except MissingFile as error:
-            raise NoSchedulerFound(f"$WEFT_CONNECTION_FILE: {error}") from None
+            raise NoSchedulerFound(f"{where}: {error}") from None
         except ConfigError as error:
-            raise ConfigError(f"$WEFT_CONNECTION_FILE: {error}") from None
+            raise ConfigError(f"{where}: {error}") from None
     search.notes.append("$WEFT_CONNECTION_FILE (not set)")
     if address is not None:
-        return _find_for_address(address, environ, search)
+        return _find_for_address(address, settings, environ, search)
     files = search.scan(environ)
     if len(files) == 1:
         return files[0]
@@ -475,14 +479,16 @@ def find(
     )
 
 
-def _find_for_address(address: str, environ: Mapping[str, str], search: _Search) -> ConnectionFile:
-    token_file = environ.get("WEFT_TOKEN_FILE")
-    if token_file:
+def _find_for_address(
+    address: str, settings: Settings, environ: Mapping[str, str], search: _Search
+) -> ConnectionFile:
+    token_file, where = settings[TOKEN_FILE], settings.origin(TOKEN_FILE)
+    if token_file is not None:
         try:
             token = read_token_file(token_file)
         except ConfigError as error:
-            raise ConfigError(f"$WEFT_TOKEN_FILE: {error}") from None
-        source = f"$WEFT_TOKEN_FILE ({token_file})"
+            raise ConfigError(f"{where}: {error}") from None
+        source = f"{where} ({token_file})"
         return ConnectionFile("", (_with_scheme(address),), token, source=source)
     search.notes.append("$WEFT_TOKEN_FILE (not set)")
     matches = []

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ConfigError
+from ..settings.common import TRUST_MOUNTED_SECRETS
 from .security import MIN_TOKEN_BYTES
 
 MAX_TOKEN_BYTES: Final = 1024
@@ -25,7 +26,7 @@ TOKEN: Final = re.compile(rf"[!-~]{{{MIN_TOKEN_BYTES},{MAX_TOKEN_BYTES}}}")
 
 #: If set to 1, secret files may be links, may belong to root, and may be readable by others, like
 #: those that Kubernetes and docker mount. Off by default.
-TRUST_VARIABLE: Final = "WEFT_TRUST_MOUNTED_SECRETS"
+TRUST_VARIABLE: Final = TRUST_MOUNTED_SECRETS.environment
 
 # Windows lacks these; there the permissions are those of the user's profile directory.
 NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -62,7 +63,9 @@ def read_secret_file(
     # FIFO must be refused, not waited for. All checks are made on the opened file, so that no
     # other one can take its place in between.
     # Mounted secrets are links to files of root that all users of the container can read.
-    is_mounted = os.environ.get(TRUST_VARIABLE, "") == "1"
+    is_mounted = TRUST_MOUNTED_SECRETS.kind.read(
+        os.environ.get(TRUST_VARIABLE) or "0", f"${TRUST_VARIABLE}"
+    )
     nofollow = 0 if is_mounted else NOFOLLOW
     try:
         fd = os.open(path, os.O_RDONLY | nofollow | _NONBLOCK | CLOEXEC)

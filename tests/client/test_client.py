@@ -22,6 +22,7 @@ from weft.client.waiting import wait as wait_for
 from weft.protocol.errors import (
     ClientClosed,
     CommClosed,
+    ConfigError,
     ConnectTimeout,
     DataLost,
     SerializationError,
@@ -566,7 +567,7 @@ def test_calls_beyond_the_limit_wait_while_there_is_no_scheduler(scheduler, wait
 
 @pytest.mark.parametrize("wrong", [-1, 0.5, "much"])
 def test_a_wrong_limit_is_refused(wrong):
-    with pytest.raises(ValueError, match="recovery_memory= is a number of bytes"):
+    with pytest.raises(ConfigError, match=f"recovery_memory: {wrong!r} is not a size"):
         Client(recovery_memory=wrong)
 
 

@@ -59,7 +59,6 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         ),
         (["scheduler", "--prt", "1"], ["did you mean '--port'?"]),
         (["scheduler", "--port", "99999"], ["99999"]),
-        (["worker", "--scheduler-file", "f"], ["no option --scheduler-file", "--connection-file"]),
         (["worker", "--preload", "f"], ["no option --preload; there is none here"]),
         (["worker", "--lifetime", "1h"], ["--lifetime", "SIGTERM", "--grace-period"]),
         (["worker", "--death-timeout", "9"], ["--death-timeout", "--connect-timeout"]),
@@ -67,8 +66,8 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--local-dir", "x"], ["did you mean '--local-directory'?"]),
         (["worker", "--n-workers", "2"], ["did you mean '--nworkers'?"]),
         (["worker", "--quux"], ["no option --quux; see 'weft worker --help'"]),
-        (["worker", "--nthreads", "auto"], ["--nthreads: 'auto' is not a number", "leave"]),
-        (["worker", "--nthreads", "0"], ["--nthreads: 0 is not between 1 and 4096; leave"]),
+        (["worker", "--nthreads", "all"], ["--nthreads: 'all' is not a whole number", "or auto"]),
+        (["worker", "--nthreads", "0"], ["--nthreads: 0 is not between 1 and 4096"]),
         (["scheduler", "--dashboard-address", "nowhere"], ["'nowhere'", "127.0.0.1:8787"]),
         (
             ["scheduler", "--dashboard-host-name", "http://weft.example"],
@@ -92,7 +91,7 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--memory-limit", "lots"], ["--memory-limit", "'lots'", "auto"]),
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
-        (["worker", "--nworkers", "-1"], ["--nworkers", "1 to 4096"]),
+        (["worker", "--nworkers", "0"], ["--nworkers: 0 is not", "1 to 4096, auto"]),
         (["info"], ["no running scheduler", "weft scheduler", "--connection-file"]),
         (
             ["info", "tcp://127.0.0.1:1"],

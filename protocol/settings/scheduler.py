@@ -1,0 +1,118 @@
+"""Settings of `weft scheduler`, section `[scheduler]`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from .kinds import Flag, HostNames, HostPort, OneOf, PathTo, Text, Time, Whole
+from .setting import Setting
+
+HOST: Final[Setting[str]] = Setting(
+    "scheduler.host",
+    Text("HOST"),
+    "127.0.0.1",
+    "Address to listen at. Connections beyond this machine are encrypted with TLS; 0.0.0.0 listens "
+    "at all addresses.",
+)
+PORT: Final[Setting[int]] = Setting(
+    "scheduler.port",
+    Whole(0, 65535),
+    8786,
+    "0 = any free one. The default falls back to a free one if it is taken, unless the state "
+    "directory has a cluster in it; a port that is given never does.",
+)
+PROTOCOL: Final[Setting[str | None]] = Setting(
+    "scheduler.protocol",
+    OneOf("tcp", "tls", "unix"),
+    None,
+    "Default: tcp on this machine, tls beyond. unix: a socket in your run directory.",
+)
+CONNECTION_FILE: Final[Setting[Path | None]] = Setting(
+    "scheduler.connection-file",
+    PathTo(),
+    None,
+    "File to write. Default: scheduler-PORT.json in your run directory ($XDG_RUNTIME_DIR/weft or "
+    "~/.weft/run), where workers and clients look.",
+    options=("--scheduler-file",),
+)
+CLUSTER_ID_FILE: Final[Setting[Path | None]] = Setting(
+    "scheduler.cluster-id-file",
+    PathTo(),
+    None,
+    "Take the cluster's id, 32 hexadecimal digits, from this file. With a token file, and for TLS "
+    "the two files below, any new scheduler is the same cluster, without a state directory.",
+)
+CERTIFICATE_FILE: Final[Setting[Path | None]] = Setting(
+    "scheduler.certificate-file",
+    PathTo(),
+    None,
+    "Take the TLS certificate from this PEM file instead of making one; with --key-file.",
+    options=("--tls-cert",),
+)
+KEY_FILE: Final[Setting[Path | None]] = Setting(
+    "scheduler.key-file",
+    PathTo(),
+    None,
+    "The private key of --certificate-file, PEM, without a passphrase.",
+    options=("--tls-key",),
+)
+NAME: Final[Setting[str | None]] = Setting(
+    "scheduler.name",
+    Text("NAME"),
+    None,
+    "Name of the connection file, the Unix socket and the state directory. Default: "
+    "scheduler-PORT, scheduler, and PORT.",
+)
+DASHBOARD: Final = Setting(
+    "scheduler.dashboard",
+    Flag(),
+    True,
+    "Serve HTTP pages, or none.",
+    shown_default="",
+)
+DASHBOARD_ADDRESS: Final = Setting(
+    "scheduler.dashboard-address",
+    HostPort(),
+    "127.0.0.1:8787",
+    "Address of the HTTP pages: /healthz, /readyz, /metrics. HTTPS beyond this machine.",
+)
+DASHBOARD_HOST_NAMES: Final[Setting[tuple[str, ...]]] = Setting(
+    "scheduler.dashboard-host-names",
+    HostNames(),
+    (),
+    "A name by which browsers reach the HTTP pages, beside localhost and the name of this machine: "
+    "that of a service or a proxy before them. Requests for other names are refused. The option is "
+    "repeatable; the variable has commas.",
+    variable="WEFT_DASHBOARD_HOST_NAMES",
+    option_key="dashboard-host-name",
+)
+CLIENT_LEASE: Final = Setting(
+    "scheduler.client-lease",
+    Time(),
+    60.0,
+    "Time for which the results that a lost client wants are kept for its return.",
+)
+LIVENESS_TIMEOUT: Final = Setting(
+    "scheduler.liveness-timeout",
+    Time(least=1.0),
+    30.0,
+    "Time without a message after which a peer counts as dead: for the scheduler, a worker that "
+    "its supervisor does not report alive either; for workers and clients, the scheduler.",
+)
+STATE_DIR: Final[Setting[Path | None]] = Setting(
+    "scheduler.state-dir",
+    PathTo(is_folder=True),
+    None,
+    "Folder for what the next scheduler of this cluster needs: its secrets, port, last epoch and "
+    "members. Default: NAME or PORT in $XDG_STATE_HOME/weft or ~/.local/state/weft; a temporary "
+    "one with --port 0 and no --name.",
+)
+RESTART: Final = Setting(
+    "scheduler.restart",
+    Flag(),
+    True,
+    "Start the scheduler again when it dies, or do not. Under systemd and in containers nothing is "
+    "started again by itself either: the manager does that.",
+    shown_default="",
+)

@@ -1,0 +1,61 @@
+"""Writes the tables of docs/settings.md: `python -m tests.docs.settings_page`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from weft.protocol.settings.kinds import Flag
+from weft.protocol.settings.setting import Setting
+from weft.protocol.settings.table import READERS, SECTIONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+#: What follows is written from the table.
+MARK = "<!-- Below: `python -m tests.docs.settings_page`; a test compares. -->\n"
+
+
+def _default(setting: Setting[Any]) -> str:
+    if setting.shown_default or setting.default is None:
+        return setting.shown_default or ""
+    return str(setting.kind.show(setting.default))
+
+
+def _row(setting: Setting[Any]) -> str:
+    default = _default(setting)
+    option = ""
+    if setting.has_option:
+        names = setting.option.split("/") if isinstance(setting.kind, Flag) else [setting.option]
+        option = ", ".join(f"`{name}`" for name in names)
+    text = setting.text.replace("|", "\\|").replace("$XDG", "\\$XDG")
+    words = setting.kind.words.replace("|", "\\|")
+    cells = [
+        f"`{setting.key}`",
+        f"`{default}`" if default else "",
+        f"{text} *({words})*",
+        f"`{setting.environment}`",
+        option,
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def lines() -> Iterator[str]:
+    """Yield the lines of the page."""
+    for section, settings in SECTIONS.items():
+        yield f"## `[{section}]`" if section else "## At the top of a file"
+        yield f"\nRead by {READERS[section]}.\n"
+        yield "| name | default | meaning | variable | option |"
+        yield "|---|---|---|---|---|"
+        yield from map(_row, settings)
+        yield ""
+
+
+def page() -> str:
+    """Return the whole page: the introduction as it is, and the table."""
+    introduction = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
+    return introduction + MARK + "\n" + "\n".join(lines()).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.recipes import LIMIT_NBYTES
+from weft.protocol.errors import ConfigError
+from weft.protocol.settings import client, common, scheduler
+from weft.protocol.settings.kinds import Flag, Ports, Size, Texts, Time
+from weft.protocol.settings.table import ALL, BY_NAME, BY_VARIABLE, is_variable_of_others
+from weft.protocol.trust.connection_file import DEFAULT_PORT
+from weft.protocol.trust.secret_files import TRUST_VARIABLE
+
+
+def test_names_and_variables_are_unique():
+    assert len(BY_NAME) == len(BY_VARIABLE) == len(ALL)
+    assert not [name for name in BY_VARIABLE if is_variable_of_others(name, "1")]
+
+
+@pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.name)
+def test_a_setting_reads_what_it_shows(setting):
+    default = setting.default
+    if default is not None and default != {}:
+        assert setting.kind.read(setting.kind.show(default), "here") == default
+    assert setting.text.endswith(".")
+    assert setting.kind.words
+
+
+@pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.name)
+def test_a_value_of_a_wrong_type_is_one_line_that_names_the_setting(setting):
+    with pytest.raises(ConfigError) as caught:
+        setting.kind.read(object, "here")
+    assert str(caught.value).startswith("here: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_defaults_that_the_code_has_as_well_are_the_same():
+    assert scheduler.PORT.default == DEFAULT_PORT
+    assert client.RECOVERY_MEMORY.default == LIMIT_NBYTES
+    assert common.TRUST_MOUNTED_SECRETS.environment == TRUST_VARIABLE
+
+
+def test_kinds_show_values_as_users_write_them():
+    assert [Time().show(s) for s in (0.5, 60.0, 90.0, 900.0, 7200.0)] == [
+        "0.5s",
+        "60s",
+        "90s",
+        "15m",
+        "2h",
+    ]
+    assert [Size().show(n) for n in (5, 1 << 20, 3 << 30)] == ["5", "1MiB", "3GiB"]
+    assert Flag().show(False) == "false"
+    assert Texts().read("a, b,,c", "x") == ("a", "b", "c")
+    assert Texts().show(("a", "b")) == "a,b"
+    assert [Ports().show(Ports().read(text, "x")) for text in ("0", "9000", "9000:9010")] == [
+        "0",
+        "9000",
+        "9000:9010",
+    ]
+
+
+@pytest.mark.parametrize("text", ["x", "9000:", ":9000", "9010:9000", "0:9000", "70000", "-1"])
+def test_a_wrong_range_of_ports_is_refused(text):
+    with pytest.raises(ConfigError, match="neither a port nor a range of ports"):
+        Ports().read(text, "--worker-port")
