@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from .kinds import Size, Time
+from .kinds import Size, TimeSpan
 from .setting import Setting
 
 TIMEOUT: Final = Setting(
     "client.timeout",
-    Time(),
+    TimeSpan(),
     10.0,
     "Time to wait for the scheduler, also for one that is being started.",
     has_option=False,
 )
 RECONNECT_TIMEOUT: Final = Setting(
     "client.reconnect-timeout",
-    Time(),
+    TimeSpan(),
     60.0,
     "Time to reconnect after the scheduler was lost, before all pending futures fail.",
     has_option=False,

@@ -198,7 +198,7 @@ class NumberOfWorkers(Whole):
         return found
 
 
-class Time(Kind[float]):
+class TimeSpan(Kind[float]):
     """A length of time, in seconds."""
 
     metavar = "TIME"
@@ -219,10 +219,10 @@ class Time(Kind[float]):
         return f"{value:g}s"
 
 
-class MaybeTime(Time):
+class MaybeTimeSpan(TimeSpan):
     """A length of time, or `none`."""
 
-    words = f"none, or a {Time.words}"
+    words = f"none, or a {TimeSpan.words}"
 
     def read(self, value: object, where: str) -> Any:
         """See `Kind`."""

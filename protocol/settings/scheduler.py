@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from .kinds import Flag, HostNames, HostPort, OneOf, PathTo, Text, Time, Whole
+from .kinds import Flag, HostNames, HostPort, OneOf, PathTo, Text, TimeSpan, Whole
 from .setting import Setting
 
 HOST: Final[Setting[str]] = Setting(
@@ -89,13 +89,13 @@ DASHBOARD_HOST_NAMES: Final[Setting[tuple[str, ...]]] = Setting(
 )
 CLIENT_LEASE: Final = Setting(
     "scheduler.client-lease",
-    Time(),
+    TimeSpan(),
     60.0,
     "Time for which the results that a lost client wants are kept for its return.",
 )
 LIVENESS_TIMEOUT: Final = Setting(
     "scheduler.liveness-timeout",
-    Time(least=1.0),
+    TimeSpan(least=1.0),
     30.0,
     "Time without a message after which a peer counts as dead: for the scheduler, a worker that "
     "its supervisor does not report alive either; for workers and clients, the scheduler.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from .kinds import MAX_COUNT, MemoryLimit, NumberOfWorkers, PathTo, Resources, Text, Time, Whole
+from .kinds import MAX_COUNT, MemoryLimit, NumberOfWorkers, PathTo, Resources, Text, TimeSpan, Whole
 from .setting import Setting
 
 NWORKERS: Final[Setting[int | None]] = Setting(
@@ -58,14 +58,14 @@ HOST: Final[Setting[str | None]] = Setting(
 )
 CONNECT_TIMEOUT: Final = Setting(
     "worker.connect-timeout",
-    Time(),
+    TimeSpan(),
     60.0,
     "Time to wait for a scheduler that has not been started yet, and then for one that does not "
     "answer yet. Once connected, --orphan-lease counts.",
 )
 ORPHAN_LEASE: Final = Setting(
     "worker.orphan-lease",
-    Time(),
+    TimeSpan(),
     900.0,
     "Time for which workers that have lost their scheduler keep their results, finish what they "
     "run and look for a scheduler; then they end. It should be longer than the reconnect-timeout "
@@ -73,7 +73,7 @@ ORPHAN_LEASE: Final = Setting(
 )
 GRACE_PERIOD: Final = Setting(
     "worker.grace-period",
-    Time(),
+    TimeSpan(),
     10.0,
     "Time after SIGTERM in which workers may finish their running tasks; they start no others. A "
     "second signal ends them at once, as Ctrl-C does.",

@@ -5,7 +5,7 @@ import pytest
 from weft.client.core.recipes import LIMIT_NBYTES
 from weft.protocol.errors import ConfigError
 from weft.protocol.settings import client, common, scheduler
-from weft.protocol.settings.kinds import Flag, Ports, Size, Texts, Time
+from weft.protocol.settings.kinds import Flag, Ports, Size, Texts, TimeSpan
 from weft.protocol.settings.table import ALL, BY_NAME, BY_VARIABLE, is_variable_of_others
 from weft.protocol.trust.connection_file import DEFAULT_PORT
 from weft.protocol.trust.secret_files import TRUST_VARIABLE
@@ -40,7 +40,7 @@ def test_defaults_that_the_code_has_as_well_are_the_same():
 
 
 def test_kinds_show_values_as_users_write_them():
-    assert [Time().show(s) for s in (0.5, 60.0, 90.0, 900.0, 7200.0)] == [
+    assert [TimeSpan().show(s) for s in (0.5, 60.0, 90.0, 900.0, 7200.0)] == [
         "0.5s",
         "60s",
         "90s",
