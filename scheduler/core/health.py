@@ -41,7 +41,7 @@ class Unrunnable:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedWorkers:
     """Workers that were refused for the same reason."""
 
     n_workers: int
@@ -75,7 +75,7 @@ class Signs:
     away_s: float = 0.0
     full: list[tuple[float, str]] = field(default_factory=list)
     n_full: int = 0
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedWorkers] = field(default_factory=list)
     n_processing: int = 0
     quiet_s: float = 0.0
     expected_s: float | None = 0.0
@@ -198,7 +198,7 @@ def _clock(signs: Signs) -> Iterator[Found]:
         )
 
 
-class Check(NamedTuple):
+class HealthCheck(NamedTuple):
     """A check: what it looks for, for the documentation, and the function that looks."""
 
     about: str
@@ -206,19 +206,19 @@ class Check(NamedTuple):
 
 
 #: {code: check}, in the order in which lines are shown among those of the same level
-CHECKS: Final[dict[str, Check]] = {
-    "no-workers": Check("No worker takes tasks.", _no_workers),
-    "unrunnable": Check("No connected worker may run some tasks.", _unrunnable),
-    "recovering": Check(
+CHECKS: Final[dict[str, HealthCheck]] = {
+    "no-workers": HealthCheck("No worker takes tasks.", _no_workers),
+    "unrunnable": HealthCheck("No connected worker may run some tasks.", _unrunnable),
+    "recovering": HealthCheck(
         "The scheduler was started again and waits for the peers of the last one.", _recovering
     ),
-    "memory": Check("Workers use more than 80 % of their memory limit.", _memory),
-    "workers-away": Check("Connections to workers ended a moment ago.", _workers_away),
-    "no-progress": Check("No task has finished for much longer than expected.", _no_progress),
-    "refused-workers": Check("Workers were refused in the last hour.", _refused),
-    "scheduler-busy": Check("The scheduler uses nearly all of its core.", _busy),
-    "scheduler-late": Check("The scheduler was late by a second or more.", _slow),
-    "clock": Check("The clock of the scheduler's machine was set.", _clock),
+    "memory": HealthCheck("Workers use more than 80 % of their memory limit.", _memory),
+    "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
+    "no-progress": HealthCheck("No task has finished for much longer than expected.", _no_progress),
+    "refused-workers": HealthCheck("Workers were refused in the last hour.", _refused),
+    "scheduler-busy": HealthCheck("The scheduler uses nearly all of its core.", _busy),
+    "scheduler-late": HealthCheck("The scheduler was late by a second or more.", _slow),
+    "clock": HealthCheck("The clock of the scheduler's machine was set.", _clock),
 }
 _LEVELS: Final = ("error", "warning")
 

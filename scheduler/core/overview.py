@@ -14,7 +14,7 @@ from ...protocol.wire.message import MAX_NUMBER
 from .asked import Info, Page
 from .barrier import waits_for
 from .desired import desired_workers
-from .health import MAX_NAMED, MEMORY_HIGH, Refused, Signs, Unrunnable, judge
+from .health import MAX_NAMED, MEMORY_HIGH, RefusedWorkers, Signs, Unrunnable, judge
 from .info import task_counts
 from .prefixes import MAX_SHOWN, OTHER, Prefix
 from .refusals import explain_unrunnable, recent_refusals
@@ -165,12 +165,12 @@ def _unrunnable(state: SchedulerState) -> list[Unrunnable]:
     ]
 
 
-def _refused(state: SchedulerState) -> list[Refused]:
+def _refused(state: SchedulerState) -> list[RefusedWorkers]:
     """Return the reasons for which workers were refused, the latest first."""
     by_why: dict[str, list[float]] = {}
     for refusal in reversed(recent_refusals(state)):
         by_why.setdefault(refusal.why, []).append(refusal.when)
-    return [Refused(len(when), why, state.now - when[0]) for why, when in by_why.items()]
+    return [RefusedWorkers(len(when), why, state.now - when[0]) for why, when in by_why.items()]
 
 
 def _totals(state: SchedulerState) -> dict[str, int]:

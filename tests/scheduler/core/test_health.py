@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from weft.scheduler.core.health import CHECKS, Refused, Signs, Unrunnable, judge
+from weft.scheduler.core.health import CHECKS, RefusedWorkers, Signs, Unrunnable, judge
 from weft.scheduler.core.recent import Load
 
 #: {code: (facts, level, part of the text)}
@@ -35,7 +35,7 @@ CASES = {
         "no task has finished for 5 min, with 3 at workers, though the longest usually takes 2 s",
     ),
     "refused-workers": (
-        Signs(refused=[Refused(2, "it runs Python 3.9", 60.0)]), "warning",
+        Signs(refused=[RefusedWorkers(2, "it runs Python 3.9", 60.0)]), "warning",
         "2 workers were refused, the last one 60 s ago: it runs Python 3.9",
     ),
     "scheduler-busy": (Signs(load=Load(cpu_share=1.02)), "warning", "100% of the time"),
@@ -69,13 +69,13 @@ def test_a_cluster_without_signs_is_well():
         Signs(load=Load(clock_behind_s=-59.0)),
     ],
 )
-def test_what_is_usual_is_no_line(signs):
+def test_usual_facts_are_no_line(signs):
     assert judge(signs) == [{"level": "ok", "code": "ok", "text": "no problem is known"}]
 
 
 def test_errors_come_before_warnings_and_many_causes_are_bounded():
     many = [Unrunnable(2, f"f{i}", "no worker offers GPU", 9.0) for i in range(10)]
-    refused = [Refused(1, f"reason {i}", 1.0) for i in range(10)]
+    refused = [RefusedWorkers(1, f"reason {i}", 1.0) for i in range(10)]
     lines = judge(Signs(unrunnable=many, refused=refused, n_away=1, away_s=5.0))
     assert [line["code"] for line in lines] == [
         *["unrunnable"] * 4,
