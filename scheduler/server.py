@@ -42,7 +42,7 @@ from ..protocol.net.unfinished import UnfinishedFrames
 from ..protocol.wire.handshake import Role
 from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Answer, AskFailed, Bye, Welcome
+from ..protocol.wire.messages import Answer, AskFailed, Bye, GetMetrics, Welcome
 from ..protocol.wire.messages.questions import NO_ANSWER
 from .answering import answer_of_process
 from .config import SchedulerConfig
@@ -63,6 +63,7 @@ from .core.state import (
     StopServer,
 )
 from .core.turns import TURN_COST, Turns
+from .measuring import Meter
 
 _log = logging.getLogger("weft.scheduler")
 
@@ -89,6 +90,7 @@ class SchedulerServer:
         self._connections: dict[int, Connection] = {}
         self._next_peer = 1
         self._turns = Turns()
+        self._meter = Meter()
         #: {peer: None} of peers that are not read from now
         self._paused: dict[int, None] = {}
         #: `_turn` is due
@@ -154,6 +156,7 @@ class SchedulerServer:
         except BaseException:
             await self._close_listeners()
             raise
+        self._meter.start()
         self._set_alarm()
         _log.info("scheduler listens at %s", ", ".join(self.addresses))
 
@@ -194,6 +197,7 @@ class SchedulerServer:
                 connection.close()
         finally:
             await self._close_listeners()
+            self._meter.stop()
             self._stopped.set()
 
     async def _close_listeners(self) -> None:
@@ -214,18 +218,20 @@ class SchedulerServer:
         """Queue the messages of one frame; stop reading from the peer if too many wait."""
         turns = self._turns
         now = time.monotonic()
-        if role is _VIEWER:
-            self._tick(now, self._measure())  # it may ask for them
+        if role is _VIEWER and any(type(message) is GetMetrics for message in messages):
+            self._tick(now, self._meter.measurements(self._listeners))
         is_alone = now - self._flushed_at > ALONE_S and not self._turn_scheduled
         if turns.passes(peer, role, messages, now, is_alone=is_alone):
             self._handle(PeerSent(peer, messages), now)
             if not is_alone:
                 self._schedule_flush()
                 return
+            handled = time.monotonic()
             try:
-                self._flush(now)
+                self._flush(handled)
             except Exception as bug:
                 self._crash(bug, "a turn")
+            self._meter.note_work(handled - now, self._flushed_at - handled)
             return
         turns.add(peer, role, messages, now)
         if turns.is_full(peer) and peer not in self._paused:
@@ -285,30 +291,18 @@ class SchedulerServer:
             tick.receiving = [p for p, c in connections.items() if c.receiving and c.writable]
         return tick
 
-    def _measure(self) -> dict[str, Any]:
-        listeners = self._listeners
-        return {
-            "auth_failures_total": sum(listener.auth_failures for listener in listeners),
-            "bytes_total": {
-                "in": sum(listener.bytes_in for listener in listeners),
-                "out": sum(listener.bytes_out for listener in listeners),
-            },
-            "frames_total": {
-                "in": sum(listener.frames_in for listener in listeners),
-                "out": sum(listener.frames_out for listener in listeners),
-            },
-            "cpu_seconds_total": time.process_time(),
-        }
-
     # -- turns -----------------------------------------------------------------------------------
     def _turn(self) -> None:
         """Handle some waiting messages, write the out-boxes, and read the sockets before more."""
         self._turn_scheduled = False
+        now = handled = time.monotonic()
         try:
             self._handle_slices()
-            self._flush(time.monotonic())
+            handled = time.monotonic()
+            self._flush(handled)
         except Exception as bug:
             self._crash(bug, "a turn")
+        self._meter.note_work(handled - now, max(self._flushed_at - handled, 0.0))
         if self._turns.n_waiting:
             self._schedule_flush()
 
@@ -361,6 +355,7 @@ class SchedulerServer:
         try:
             await self._close_listeners()
         finally:
+            self._meter.stop()
             self._stopped.set()
 
     # -- other schedulers ------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import hmac
 import ipaddress
 import json
 import logging
+import os
 import platform
 import socket
 from collections.abc import Awaitable, Iterable
@@ -145,7 +146,7 @@ class _MetricsPage(_Page):
         values = await self.ask(self.site.viewer.metrics())
         if values is not None:
             accept = self.request.headers.get("Accept", "")
-            page, content_type = render(values, self.site.facts, accept)
+            page, content_type = render(values, self.site.facts, accept, self.site.scheduler_pid)
             self.set_header("Content-Type", content_type)
             self.finish(page)
 
@@ -186,6 +187,8 @@ class Site:
         from importlib.metadata import PackageNotFoundError, version
 
         self.viewer = viewer
+        #: It has started this process.
+        self.scheduler_pid = os.getppid()
         self.acceptance = acceptance
         self.token = security.token
         #: The names of this server; an address is always accepted, a rebinding attack needs a name.

@@ -61,7 +61,8 @@ class Connection(abc.ABC):
         writable: False while so many bytes wait to be written that the caller should send no more.
         receiving: a frame from the other end has begun and is not complete.
         closed: nothing can be sent or received any more; `on_closed` was called or will be.
-        bytes_in, bytes_out, frames_in, frames_out: since the connection was made.
+        bytes_in, bytes_out, frames_in, frames_out, messages_in, messages_out: since the connection
+            was made.
     """
 
     peer_role: Role
@@ -76,6 +77,8 @@ class Connection(abc.ABC):
     bytes_out: int
     frames_in: int
     frames_out: int
+    messages_in: int = 0
+    messages_out: int = 0
     #: Of a connection over a stream, once it is made.
     _transport: asyncio.Transport | None = None
     #: Answers of `settle_unknown` that were sent while the connection was not writable.

@@ -71,6 +71,8 @@ class InprocConnection(Connection):
             return
         self.frames_out += 1
         other.frames_in += 1
+        self.messages_out += len(messages)
+        other.messages_in += len(messages)
         if not other._inbox:
             self._loop.call_soon(other._deliver)
         other._inbox += messages

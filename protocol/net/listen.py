@@ -112,6 +112,33 @@ def one_line(value: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(value)[:400])
 
 
+@dataclasses.dataclass(slots=True)
+class Traffic:
+    """What went over some connections."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    frames_in: int = 0
+    frames_out: int = 0
+    messages_in: int = 0
+    messages_out: int = 0
+
+    def add(self, other: Connection | Traffic) -> None:
+        """Add what went over another connection."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.frames_in += other.frames_in
+        self.frames_out += other.frames_out
+        self.messages_in += other.messages_in
+        self.messages_out += other.messages_out
+
+
+def _role_name(connection: Connection) -> str:
+    if isinstance(connection, StreamConnection) and not connection.authenticated:
+        return "unknown"
+    return connection.peer_role.name.lower()
+
+
 class Listener:
     """A listening end, which accepts connections until `close`.
 
@@ -169,7 +196,8 @@ class Listener:
         self._context: ssl.SSLContext | None = None
         self._binding = b""
         self._closed = False
-        self._counted = [0, 0, 0, 0]
+        #: Of connections that have ended.
+        self._counted: dict[str, Traffic] = {}
         self._log = RefusalLog("")
 
     # --- Counters, of open and of ended connections -----------------------------------------------
@@ -177,32 +205,35 @@ class Listener:
     @property
     def bytes_in(self) -> int:
         """Bytes received on all connections."""
-        return self._counted[0] + sum(c.bytes_in for c in self._counting())
+        return sum(traffic.bytes_in for traffic in self.traffic().values())
 
     @property
     def bytes_out(self) -> int:
         """Bytes sent on all connections."""
-        return self._counted[1] + sum(c.bytes_out for c in self._counting())
+        return sum(traffic.bytes_out for traffic in self.traffic().values())
 
     @property
     def frames_in(self) -> int:
         """Frames received on all connections."""
-        return self._counted[2] + sum(c.frames_in for c in self._counting())
+        return sum(traffic.frames_in for traffic in self.traffic().values())
 
     @property
     def frames_out(self) -> int:
         """Frames sent on all connections."""
-        return self._counted[3] + sum(c.frames_out for c in self._counting())
+        return sum(traffic.frames_out for traffic in self.traffic().values())
 
-    def _counting(self) -> Collection[Connection]:
-        return self.connections if self._inproc is not None else self._alive
+    def traffic(self) -> dict[str, Traffic]:
+        """Return what went over all connections, by the role of the other end.
+
+        "unknown" is that of connections that were not authenticated.
+        """
+        traffic = {role: dataclasses.replace(counted) for role, counted in self._counted.items()}
+        for connection in self.connections if self._inproc is not None else self._alive:
+            traffic.setdefault(_role_name(connection), Traffic()).add(connection)
+        return traffic
 
     def _count(self, connection: Connection) -> None:
-        c = self._counted
-        c[0] += connection.bytes_in
-        c[1] += connection.bytes_out
-        c[2] += connection.frames_in
-        c[3] += connection.frames_out
+        self._counted.setdefault(_role_name(connection), Traffic()).add(connection)
 
     # --- Opening and closing ----------------------------------------------------------------------
 

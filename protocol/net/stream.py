@@ -244,6 +244,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
         self.frames_in += 1
         messages = self.wire.decode(frame)
         if messages:
+            self.messages_in += len(messages)
             assert self._handler is not None
             self._handler.on_messages(self, messages)
         return not self.closed
@@ -383,6 +384,7 @@ class StreamConnection(Connection, asyncio.BufferedProtocol):
     def _encode(self, messages: Sequence[Message]) -> list[Buffer]:
         """Return the parts of the next frames, counted as sent."""
         frames = self.wire.encode(messages)
+        self.messages_out += len(messages)
         parts = frames[0]
         if len(frames) == 1 and len(parts) == 1:
             self.frames_out += 1

@@ -318,9 +318,9 @@ def assign(
         draft = drafts[ws] = Draft()
     message = draft.message
     state.touched[ws] = None
-    n_exceptions = state.n_exceptions
+    n_exceptions, now = state.n_exceptions, state.now
     if not ws.processing and not ws.zombies:
-        ws.last_progress = state.now
+        ws.last_progress = now
     while stack:
         task = stack.pop()
         if task.worker is not None:
@@ -333,6 +333,7 @@ def assign(
         task.state = PROCESSING
         task.worker = ws
         task.attempt = attempt
+        task.assigned = now
         group = task.group
         dependencies = task.dependencies
         estimate = group.prefix.estimate_ns

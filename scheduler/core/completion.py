@@ -21,7 +21,7 @@ from .missing import answer, note_failed
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .reporting import report_results
-from .tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask
+from .tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
 from .transitions import (
     drop_attempt,
     enqueue,
@@ -51,11 +51,16 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     ready_blobs: list[Blob | None] = []
     others: list[tuple[SchedulerTask, Blob | None]] = []
     prefix: Prefix | None = None
-    prefix_n = prefix_us = prefix_queued_us = 0
+    group: TaskGroup | None = None
+    first: SchedulerTask | None = None  # of those in a row that one submission has made
+    first_queued_us = 0
+    queue_times = state.prefixes.queue_times
     if message.fetched_us:
         _note_fetched(ws, message)
     queued = message.queued_us or [0] * len(message.attempts)  # an earlier release reports none
-    occupancy_ns = nbytes_total = n_stale = 0
+    n = us_total = queued_us_total = occupancy_ns = nbytes_total = n_stale = 0
+    # as they were before the rows of `prefix`, and of `group`
+    n_before = us_before = queued_us_before = nbytes_before = n_before_group = 0
     for attempt, nbytes, duration_us, queued_us, blob in zip(
         message.attempts, message.nbytes, message.durations_us, queued, message.results, strict=True
     ):
@@ -73,18 +78,28 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         task.replicas = here
         task.nbytes = nbytes
         has_what[task] = None
+        if task.group is not group:
+            if first is not None:
+                queue_times.add(_queue_time_us(first, first_queued_us), n - n_before_group)
+            group = task.group
+            first, first_queued_us, n_before_group = task, queued_us, n
+            if group.prefix is not prefix:
+                if prefix is not None:
+                    prefix.finish(
+                        n - n_before,
+                        us_total - us_before,
+                        queued_us_total - queued_us_before,
+                        nbytes_total - nbytes_before,
+                    )
+                prefix = group.prefix
+                n_before, us_before = n, us_total
+                queued_us_before, nbytes_before = queued_us_total, nbytes_total
+        n += 1
+        us_total += duration_us
+        queued_us_total += queued_us
         nbytes_total += nbytes
-        group = task.group
         if group.task_class.resources:
             free_resources(ws, group.task_class.resources)
-        if group.prefix is not prefix:
-            if prefix is not None:
-                prefix.finish(prefix_n, prefix_us, prefix_queued_us)
-            prefix = group.prefix
-            prefix_n = prefix_us = prefix_queued_us = 0
-        prefix_n += 1
-        prefix_us += duration_us
-        prefix_queued_us += queued_us
         if task.dependents:
             for dependent in task.dependents:
                 if dependent.state == WAITING:
@@ -113,17 +128,23 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
                 others.append((task, blob))
         elif not task.n_waiters:
             unneeded.append(task)
-    if prefix is not None:
-        prefix.finish(prefix_n, prefix_us, prefix_queued_us)
-    n_finished = len(message.attempts) - n_stale
+    if prefix is not None and first is not None:
+        prefix.finish(
+            n - n_before,
+            us_total - us_before,
+            queued_us_total - queued_us_before,
+            nbytes_total - nbytes_before,
+        )
+        queue_times.add(_queue_time_us(first, first_queued_us), n - n_before_group)
     ws.occupancy_ns -= occupancy_ns
     ws.nbytes += nbytes_total
     ws.last_progress = state.now
     ws.n_fruitless = 0
     state.touched[ws] = None
-    state.counters.n_memory += n_finished
-    state.counters.tasks_completed += n_finished
+    state.counters.n_memory += n
+    state.counters.tasks_completed += n
     state.counters.reports_stale += n_stale
+    state.prefixes.durations.add_all(message.durations_us)
     for client in sole_client:
         state.send_client(client, m.ResultsReady(keys=ready_keys, results=ready_blobs))
     if ready_keys:
@@ -134,12 +155,17 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         release_unneeded(state, unneeded)
 
 
+def _queue_time_us(task: SchedulerTask, queued_us: int) -> int:
+    """Return the time from a task's submission to its start, at a worker it waited `queued_us`."""
+    return int((task.assigned - task.group.submitted) * 1e6) + queued_us
+
+
 def _note_fetched(ws: WorkerHandle, message: m.AttemptsFinished | m.AttemptsErred) -> None:
     """Add up the times in which inputs were fetched, by function."""
     for attempt, fetched_us in zip(message.attempts, message.fetched_us, strict=True):
         task = ws.processing.get(attempt)
         if task is not None:
-            task.group.prefix.fetched_us += fetched_us
+            task.group.prefix.series.fetched_us += fetched_us
 
 
 def _finish_text(ws: WorkerHandle, message: m.AttemptsFinished) -> str:
@@ -176,8 +202,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             continue
         if task in again:
             continue  # a row that comes twice counts once
-        task.group.prefix.erred_us += duration_us
-        task.group.prefix.queued_us += queued_us
+        task.group.prefix.note_raised(duration_us, queued_us)
         note_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
         if n_before < task.group.retries:

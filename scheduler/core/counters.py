@@ -1,7 +1,7 @@
 """Counts of events, as plain ints, and the metric of each.
 
 They are incremented once per batch and rendered only on request. A field's metadata is its
-metric: `info` names and describes the values by it, and the HTTP process gives Prometheus its
+metric: `metrics` names and describes the values by it, and the HTTP process gives Prometheus its
 name, type, label and text. So adding a counter is one line here.
 """
 
@@ -10,19 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from ...protocol.metrics import Metric
+from ...protocol.reported import DEATHS
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """The name of a number. A name that ends in `_total` is a counter, any other a gauge.
-
-    Attributes:
-        text: one sentence, for display.
-        label: the label that distinguishes the values of this metric; "" = it has one value.
-    """
-
-    name: str
-    text: str
-    label: str = ""
+#: Why workers are lost: as their supervisors report, or else what the scheduler has seen.
+LOSSES: Final = (*DEATHS, "silent", "disconnected")
 
 
 def _total(text: str, name: str = "", label: tuple[str, str] = ("", "")) -> int:
@@ -61,12 +53,16 @@ class Counters:
     attempts_adopted: int = _total("Attempts that went on while their worker was away.")
     recoveries: int = _total("Times that peers of an earlier scheduler were waited for.")
     workers_joined: int = _total("Workers that joined.")
-    workers_lost: int = _total("Workers that were lost.")
+    workers_lost: int = 0
+    #: the same, by reason; a loss is counted here when its reason is known, or a second later
+    losses: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOSSES, 0))
     workers_left: int = _total("Workers that left in order.")
     clients_joined: int = _total("Clients that joined.")
     clients_expired: int = _total("Clients that were lost and did not come back.")
     protocol_errors: int = _total("Peers that broke the rules of the protocol.")
     denied: int = _total("Messages that the sender's token does not permit.")
+    #: how long the last recovery took, seconds
+    recovery_s: float = 0.0
     #: gauges of the states that no container counts; `info.task_counts` shows them
     n_memory: int = 0
     n_erred: int = 0
@@ -96,7 +92,7 @@ def _counted() -> list[_Counted]:
         if counter.metadata:
             label, value = counter.metadata["label"]
             name = counter.metadata["name"] or f"{counter.name}_total"
-            metric = Metric(name, counter.metadata["text"], label)
+            metric = Metric(name, counter.metadata["text"], (label,) if label else ())
             found.append(_Counted(metric, counter.name, value))
     return found
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.reported import METRICS_ADDRESS
 from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -72,6 +73,7 @@ def _end_silent(state: SchedulerState) -> None:
         elif peer in state.supervisors:
             state.refuse(peer, f"the supervisor was silent for {silence_s:g} s")
         else:
+            state.workers[peer].is_silent = True
             name = state.workers[peer].name
             text = f"worker {name} and its supervisor were silent for {silence_s:g} s"
             state.refuse(peer, text)
@@ -91,6 +93,9 @@ def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerS
     """Keep what a worker reports about itself."""
     ws.status = message
     ws.resident_nbytes = message.resident_nbytes
+    if METRICS_ADDRESS not in ws.facts:
+        worker_id, is_new = ws.worker_id, ws.is_new
+        state.sums_of_workers.report(worker_id, message.numbers, is_new=is_new)
 
 
 def answer_heartbeat(state: SchedulerState, peer: int, n_per_interval: int = 1) -> None:
@@ -118,6 +123,9 @@ def on_workers_alive(
             # A worker whose task holds the interpreter lock sends no heartbeats.
             ws.resident_nbytes = rss
     note_alive(state, supervisor.peer)
+    if METRICS_ADDRESS not in supervisor.facts:
+        supervisor_id, is_new = supervisor.supervisor_id, supervisor.is_new
+        state.sums_of_supervisors.report(supervisor_id, message.numbers, is_new=is_new)
 
 
 def reassure(state: SchedulerState, receiving: Sequence[int]) -> None:

@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.deaths import with_advice
+from ...protocol.reported import DEATHS
 from ...protocol.wording import placed_again
 from .peers import WorkerHandle
 
@@ -31,14 +32,17 @@ class Loss:
     name: str
     n_tasks: int
     n_results: int
+    #: the reason as far as the scheduler knows: one of `counters.LOSSES`
+    seen: str
 
 
 def note_loss(state: SchedulerState, ws: WorkerHandle) -> None:
     """Record the end of a worker's connection, before its tasks and data are removed."""
-    loss = Loss(ws.name, len(ws.processing), len(ws.has_what))
+    seen = "silent" if ws.is_silent else "disconnected"
+    loss = Loss(ws.name, len(ws.processing), len(ws.has_what), seen)
     known = state.exit_reports.get(ws.worker_id)
     if known is not None:
-        _report(state, loss, known.reason)
+        _report(state, loss, known.reason, known.kind)
     elif any(s.supervisor_id == ws.supervisor_id for s in state.supervisors.values()):
         state.losses[ws.worker_id] = loss
         state.call_after(REASON_WAIT_S, _report_unexplained, ws.worker_id, loss)
@@ -52,11 +56,11 @@ def _report_unexplained(state: SchedulerState, worker_id: str, loss: Loss) -> No
         _report(state, loss, "")
 
 
-def note_exit(state: SchedulerState, worker_id: str, reason: str) -> None:
+def note_exit(state: SchedulerState, worker_id: str, reason: str, kind: str) -> None:
     """Record a supervisor's report. A worker that is still connected is logged with its loss."""
     loss = state.losses.pop(worker_id, None)
     if loss is not None:
-        _report(state, loss, reason)
+        _report(state, loss, reason, kind)
     elif worker_id not in state.workers_by_id:
         text = f"the process of worker {worker_id[:8]}, which is not connected, ended: {reason}"
         _log_death(state, text, "workers that had not joined", reason)
@@ -94,7 +98,9 @@ def _report_deaths(state: SchedulerState) -> None:
     _wait_for_line(state)
 
 
-def _report(state: SchedulerState, loss: Loss, reason: str) -> None:
+def _report(state: SchedulerState, loss: Loss, reason: str, kind: str = "") -> None:
+    # An earlier release does not report the kind.
+    state.counters.losses[kind if kind in DEATHS else "exit" if reason else loss.seen] += 1
     why = reason or "connection closed"
     text = f"worker {loss.name} is lost ({why}): {placed_again(loss.n_tasks, loss.n_results)}"
     if reason or loss.n_tasks or loss.n_results:

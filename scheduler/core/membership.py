@@ -7,6 +7,7 @@ wants of a client outlive its connection by `client_lease_s`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.wire import messages as m
@@ -102,7 +103,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         del state.seen[peer]  # the silence of a client has no consequence
         _add_client(state, peer, message)
     elif isinstance(message, m.RegisterSupervisor):
-        state.supervisors[peer] = SupervisorHandle(peer, message.supervisor_id)
+        state.supervisors[peer] = SupervisorHandle(peer, message)
         note_alive(state, peer)
     return True
 
@@ -327,6 +328,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         supervisor = state.supervisors.pop(peer, None)
         if supervisor is not None:
             end_questions_to(state, supervisor)
+            state.sums_of_supervisors.remove(supervisor.supervisor_id)
     if state.passed:
         end_questions_of(state, peer)
 
@@ -374,6 +376,7 @@ def _remove_worker(
     lose_worker(state, ws)
     end_questions_to(state, ws)
     answer_awaited(state, ws)
+    state.sums_of_workers.remove(ws.worker_id)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
     ws.inventory = None
@@ -464,8 +467,8 @@ def on_worker_exited(
         return
     if len(message.reason) > MAX_REASON_CHARS:
         reason = message.reason[:MAX_REASON_CHARS] + " [...]"
-        message = m.WorkerExited(worker_id=worker_id, reason=reason, running=message.running)
-    note_exit(state, worker_id, message.reason)
+        message = replace(message, reason=reason)
+    note_exit(state, worker_id, message.reason, message.kind)
     if lost is not None:
         count_death(state, message)
     barrier.note_gone(state, worker_id)

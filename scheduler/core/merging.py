@@ -167,6 +167,7 @@ def adopt(
     del ws.zombies[attempt]
     task.worker = ws
     task.attempt = attempt
+    task.assigned = state.now
     task.estimate_ns = task.group.prefix.estimate_ns
     ws.occupancy_ns += task.estimate_ns
     ws.processing[attempt] = task

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.messages import RegisterWorker, WorkerStatus
+from ...protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
 
 if TYPE_CHECKING:
     from ...protocol.wire.message import Message
@@ -45,6 +45,8 @@ class WorkerHandle:
         "inventory",
         "is_away",
         "is_leaving",
+        "is_new",
+        "is_silent",
         "lacking",
         "last_asked",
         "last_progress",
@@ -81,6 +83,10 @@ class WorkerHandle:
         self.memory_limit = hello.memory_limit
         self.supervisor_id = hello.supervisor_id
         self.facts: dict[str, Any] = hello.facts
+        #: it has served no scheduler before this one
+        self.is_new = not hello.last_epoch
+        #: its silence ends its session
+        self.is_silent = False
         #: what it last reported about itself; None before the first heartbeat
         self.status: WorkerStatus | None = None
         #: of its process, as it or its supervisor last reported it; 0 = not known
@@ -256,8 +262,11 @@ class ClientHandle:
 class SupervisorHandle:
     """The liveness line of one supervisor."""
 
-    __slots__ = ("peer", "supervisor_id")
+    __slots__ = ("facts", "is_new", "peer", "supervisor_id")
 
-    def __init__(self, peer: int, supervisor_id: str) -> None:
+    def __init__(self, peer: int, hello: RegisterSupervisor) -> None:
         self.peer = peer
-        self.supervisor_id = supervisor_id
+        self.supervisor_id = hello.supervisor_id
+        self.facts: dict[str, Any] = hello.facts
+        #: it has served no scheduler before this one
+        self.is_new = not hello.last_epoch

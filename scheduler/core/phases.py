@@ -121,7 +121,7 @@ def _end(state: SchedulerState) -> None:
     counters = state.counters
     counters.recoveries += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)
-    took_s = state.awake_s - recovery.began
+    took_s = counters.recovery_s = state.awake_s - recovery.began
     state.log(
         "info",
         f"recovered epoch {state.epoch}: {counted(n_workers, 'worker')}, "

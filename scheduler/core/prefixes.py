@@ -1,9 +1,13 @@
 """Measurements of functions by name, bounded, because clients send ever more names.
 
 A name is a *prefix*, as in dask. Names of live functions are all kept, because their durations are
-estimated by them; of the others the longest unused are folded into `other`. The first names get a
-series of their own in the metrics and keep it; all later ones share `other` there. So a series
-neither vanishes nor comes back smaller, which Prometheus would take for a restart.
+estimated by them; of the others the longest unused are forgotten.
+
+Of the metrics at most `MAX_SHOWN` names have a series of their own, and keep it for ever: half of
+the places are for the first names, the others for names that take a good part of the time of all
+tasks. All other names count in the series `other`. A name that gets its series later begins it at
+zero: what it had counted stays in `other`. So no series ever vanishes or comes back smaller, which
+Prometheus would take for a restart, and their sum is that of all tasks.
 """
 
 from __future__ import annotations
@@ -11,17 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView
 from typing import Final
 
+from ...protocol.metrics import Histogram
+
 #: Names kept beyond those that live functions have.
 MAX_IDLE: Final = 1000
-#: Names with a series of their own.
+#: Names with a series of their own, and those that get it because they come first.
 MAX_SHOWN: Final = 50
+MAX_EARLY: Final = 25
+#: A later name gets a series when its tasks have taken more than one part in so many of the time of
+#: all tasks.
+MERIT: Final = 100
 #: A longer name is cut: the rest would cost memory and hardly distinguishes functions.
 MAX_NAME_CHARS: Final = 200
 #: The common name of the other prefixes.
 OTHER: Final = "other"
 
 #: Of prefixes that are dropped, these are added up.
-_SUMS: Final = ("n_finished", "n_failed", "compute_ns", "erred_us", "queued_us", "fetched_us")
+_SUMS: Final = ("n_finished", "n_failed", "compute_ns")
 
 #: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
 #: per thread.
@@ -30,52 +40,75 @@ UNKNOWN_DURATION_NS: Final = 2_000_000
 MIN_DURATION_NS: Final = 10_000
 
 
+class Series:
+    """What the metrics show of one name, or of all that share `other`; none ever decreases."""
+
+    __slots__ = (
+        "compute_ns",
+        "erred_us",
+        "fetched_us",
+        "n_finished",
+        "n_raised",
+        "nbytes",
+        "queued_us",
+    )
+
+    def __init__(self) -> None:
+        self.n_finished = 0
+        self.compute_ns = 0
+        #: bytes of their results
+        self.nbytes = 0
+        #: attempts that raised, and their time
+        self.n_raised = self.erred_us = 0
+        #: from the arrival of attempts at a worker to their start, and of that, until their inputs
+        #: came
+        self.queued_us = self.fetched_us = 0
+
+
 class Prefix:
     """The measurements of all tasks of one function name."""
 
     __slots__ = (
         "compute_ns",
-        "erred_us",
         "estimate_ns",
-        "fetched_us",
+        "family",
         "n_failed",
         "n_finished",
         "n_functions",
         "n_processing",
         "n_unfinished",
         "name",
-        "queued_us",
+        "series",
     )
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, family: Prefixes | None = None) -> None:
+        """Begin with no task. Without a family it has a series of its own."""
         self.name = name
+        self.family = family
+        #: where the metrics count it; that of `family` if it shares it with others
+        self.series = Series() if family is None else family.other
         #: expected duration of the next one, ns, >= MIN_DURATION_NS
         self.estimate_ns = UNKNOWN_DURATION_NS
-        self.n_finished = 0
-        #: tasks that failed by themselves
-        self.n_failed = 0
+        #: of this name alone, since it is known; failed are those that failed by themselves
+        self.n_finished = self.n_failed = self.compute_ns = 0
         #: tasks that are to run, run, or wait for others (see `transitions.ACTIVE`); and those of
         #: them that are at workers
         self.n_unfinished = self.n_processing = 0
-        self.compute_ns = 0
-        #: of attempts that raised
-        self.erred_us = 0
-        #: from their arrival at a worker to their start, and of that, until their inputs came
-        self.queued_us = self.fetched_us = 0
         #: how many of the scheduler's functions have this name
         self.n_functions = 0
 
-    def finish(self, n: int, total_us: int, queued_us: int) -> None:
-        """Note that `n` tasks at workers finished."""
+    def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:
+        """Note that `n` tasks at workers finished, and the sums of their times and results."""
         self.learn(n, total_us * 1000)
-        self.queued_us += queued_us
+        self.series.queued_us += queued_us
+        self.series.nbytes += nbytes
         self.n_unfinished -= n
         self.n_processing -= n
 
     def learn(self, n: int, total_ns: int) -> None:
         """Add `n` durations that sum to `total_ns`.
 
-        An exponential mean that forgets over about 8 reports.
+        The estimate is an exponential mean that forgets over about 8 reports.
         """
         mean = max(total_ns // n, MIN_DURATION_NS)
         if self.n_finished == 0:
@@ -84,6 +117,21 @@ class Prefix:
             self.estimate_ns += (mean - self.estimate_ns) // 4
         self.n_finished += n
         self.compute_ns += total_ns
+        family = self.family
+        if family is not None:
+            family.compute_ns += total_ns
+            if self.series is family.other and self.compute_ns * MERIT > family.compute_ns:
+                family.show(self)
+        series = self.series
+        series.n_finished += n
+        series.compute_ns += total_ns
+
+    def note_raised(self, duration_us: int, queued_us: int) -> None:
+        """Add an attempt that raised."""
+        series = self.series
+        series.n_raised += 1
+        series.erred_us += duration_us
+        series.queued_us += queued_us
 
 
 class Prefixes:
@@ -91,12 +139,20 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Prefix] = {}
-        #: the first of them, in order: they stay
+        #: those with a series of their own: they stay
         self.shown: dict[str, Prefix] = {}
         #: {prefix: None} of those that no function has and that are not shown, longest unused first
         self.idle: dict[Prefix, None] = {}
-        #: sums of those that were dropped
+        #: sums of those that were forgotten
         self.dropped = Prefix(OTHER)
+        #: the series of all that are not shown, also of those that were forgotten
+        self.other = Series()
+        #: of all tasks
+        self.compute_ns = 0
+        #: of all attempts that finished, also if their results were not needed any more
+        self.durations = Histogram()
+        #: from the submission of tasks to the start of the attempt that finished
+        self.queue_times = Histogram()
 
     def __getitem__(self, name: str) -> Prefix:
         return self._by_name[name]
@@ -113,13 +169,19 @@ class Prefixes:
         name = name[:MAX_NAME_CHARS]
         prefix = self._by_name.get(name)
         if prefix is None:
-            prefix = self._by_name[name] = Prefix(name)
-            if len(self.shown) < MAX_SHOWN and name != OTHER:
-                self.shown[name] = prefix
+            prefix = self._by_name[name] = Prefix(name, self)
+            if len(self.shown) < MAX_EARLY:
+                self.show(prefix)
         elif not prefix.n_functions:
             self.idle.pop(prefix, None)
         prefix.n_functions += 1
         return prefix
+
+    def show(self, prefix: Prefix) -> None:
+        """Give a prefix a series of its own, if there is a place for one more."""
+        if len(self.shown) < MAX_SHOWN and prefix.name != OTHER:
+            self.shown[prefix.name] = prefix
+            prefix.series = Series()
 
     def give_back(self, prefix: Prefix) -> None:
         """Note that one function less has this prefix."""
@@ -134,8 +196,7 @@ class Prefixes:
                 total = getattr(self.dropped, name) + getattr(oldest, name)
                 setattr(self.dropped, name, total)
 
-    def totals(self, read: Callable[[Prefix], float]) -> dict[str, float]:
-        """Return a number of each prefix that is shown, and the sum of all others as `other`."""
-        values = {name: read(prefix) for name, prefix in self.shown.items()}
-        others = sum(read(p) for name, p in self._by_name.items() if name not in self.shown)
-        return {**values, OTHER: others + read(self.dropped)}
+    def totals(self, read: Callable[[Series], float]) -> dict[str, float]:
+        """Return a number of each prefix that is shown, and that of all others as `other`."""
+        values = {name: read(prefix.series) for name, prefix in self.shown.items()}
+        return {**values, OTHER: read(self.other)}

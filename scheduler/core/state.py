@@ -39,6 +39,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from ...protocol.deaths import DeathLog
+from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ...protocol.wire import messages as m
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
@@ -64,8 +65,8 @@ from .deadlines import Deadline, Deadlines
 from .desired import TARGET_S, Aim
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .failures import Failures
-from .info import metrics
 from .losses import Loss, report_all
+from .metrics import on_get_metrics
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, answer_unhandled, deny
 from .prefixes import Prefixes
@@ -76,6 +77,7 @@ from .releases import on_unsupported
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 from .story import Story
+from .summing import Sums
 from .tasks import Function, SchedulerTask, TaskClass
 
 
@@ -360,6 +362,8 @@ class SchedulerState:
         self.counters = Counters()
         self.failures = Failures()  #: those of all erred tasks
         self.measurements: dict[str, Any] = {}
+        #: of what they report about themselves; those with a metrics page of their own left out
+        self.sums_of_workers, self.sums_of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
         self.recent = Recent()
         self.story = Story()
         #: {code: None} of messages that a peer did not know, each of which was logged
@@ -424,7 +428,7 @@ class SchedulerState:
                 m.Unsupported: on_unsupported,
             },
             Role.VIEWER: {
-                m.GetMetrics: _on_get_metrics,
+                m.GetMetrics: on_get_metrics,
                 m.Ask: on_ask,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Unsupported: on_unsupported,
@@ -580,10 +584,6 @@ class SchedulerState:
     def stop(self, reason: str) -> None:
         """Ask the shell to end the process after the out-boxes are sent."""
         self.after.append(StopServer(reason))
-
-
-def _on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> None:
-    state.send(peer, m.Metrics(request=message.request, values=metrics(state)))
 
 
 def _name_of(message: Message) -> str:

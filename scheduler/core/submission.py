@@ -85,11 +85,13 @@ class _Batch:
         self.groups: list[TaskGroup] | _LateGroups
         if len(functions) == 1:
             self.groups = [
-                TaskGroup(functions[0], task_class, state.generation, retries, client.number)
+                TaskGroup(
+                    functions[0], task_class, state.generation, retries, client.number, state.now
+                )
             ]
         else:
             self.groups = _LateGroups(
-                functions, task_class, state.generation, retries, client.number
+                functions, task_class, state.generation, retries, client.number, state.now
             )
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped

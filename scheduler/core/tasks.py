@@ -121,7 +121,15 @@ class TaskClass:
 class TaskGroup:
     """The common properties of the tasks of one submission."""
 
-    __slots__ = ("client", "function", "generation", "prefix", "retries", "task_class")
+    __slots__ = (
+        "client",
+        "function",
+        "generation",
+        "prefix",
+        "retries",
+        "submitted",
+        "task_class",
+    )
 
     def __init__(
         self,
@@ -130,6 +138,7 @@ class TaskGroup:
         generation: int,
         retries: int,
         client: int,
+        submitted: float = 0.0,
     ) -> None:
         #: number of the client that submitted it first: clients take turns by this number, not by
         #: which of them want it now
@@ -141,6 +150,8 @@ class TaskGroup:
         self.generation = generation
         #: how often a task of this group is run again after its own exception
         self.retries = retries
+        #: when
+        self.submitted = submitted
 
 
 class SchedulerTask:
@@ -151,6 +162,7 @@ class SchedulerTask:
 
     __slots__ = (
         "args",
+        "assigned",
         "attempt",
         "delivered",
         "dependencies",
@@ -170,6 +182,9 @@ class SchedulerTask:
         "wanted_by",
         "worker",
     )
+
+    #: when the current attempt was assigned, or adopted; not set before the first one
+    assigned: float
 
     def __init__(self, key: str, group: TaskGroup, args: Blob | None, priority: int) -> None:
         #: `tasks[key] is self` until forgotten

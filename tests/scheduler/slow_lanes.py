@@ -163,6 +163,7 @@ _send_draft = assignment._send_draft
 def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFinished) -> None:
     """Move each finished task to memory, wake its dependents, notify the clients that want it."""
     rows = []
+    state.prefixes.durations.add_all(message.durations_us)
     for row, attempt in enumerate(message.attempts):
         task = ws.processing.get(attempt)
         if task is None or any(task is other for other, _ in rows):
@@ -194,10 +195,16 @@ def slow_on_finished(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
             unneeded.append(task)
     for prefix, group in groupby(rows, key=lambda entry: entry[0].group.prefix):
         places = [row for _, row in group]
-        prefix.learn(len(places), sum(message.durations_us[row] * 1000 for row in places))
+        prefix.learn(
+            len(places),
+            sum(message.durations_us[row] * 1000 for row in places),
+        )
+        prefix.series.nbytes += sum(message.nbytes[row] for row in places)
+        prefix.series.queued_us += sum(
+            message.queued_us[row] for row in places if message.queued_us
+        )
         for row in places:
-            prefix.queued_us += message.queued_us[row] if message.queued_us else 0
-            prefix.fetched_us += message.fetched_us[row] if message.fetched_us else 0
+            prefix.series.fetched_us += message.fetched_us[row] if message.fetched_us else 0
     ws.last_progress = state.now
     state.touched[ws] = None
     for task, row in rows:

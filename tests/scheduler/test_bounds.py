@@ -9,7 +9,7 @@ from weft.protocol.errors import TaskErred
 from weft.protocol.values.exceptions import pack_exception, unpack_exception
 from weft.scheduler.core import failures as failures_module
 from weft.scheduler.core.failures import Failures
-from weft.scheduler.core.info import metrics
+from weft.scheduler.core.metrics import metrics
 from weft.scheduler.core.prefixes import MAX_IDLE, MAX_NAME_CHARS, MAX_SHOWN, OTHER, Prefixes
 from weft.scheduler.core.story import MAX_CHARS, Story
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from ..message import Ints, Message, Sizes, Text, Texts, message
 
 
@@ -11,6 +13,7 @@ class WorkersAlive(Message):
 
     worker_ids: Texts
     rss: Sizes
+    numbers: Sizes = field(default_factory=list)  #: of the supervisor, see `protocol/reported.py`
 
 
 @message(81)
@@ -24,3 +27,4 @@ class WorkerExited(Message):
     worker_id: Text
     reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.1 of 4.0 GB"
     running: Ints
+    kind: Text = ""  #: one of `reported.DEATHS`

@@ -106,3 +106,4 @@ class WorkerStatus(Message):
     managed_nbytes: Number  #: of the values in its store, as far as their sizes are known
     resident_nbytes: Number  #: of its process
     cpu_percent: Number  #: of one core
+    numbers: Sizes = field(default_factory=list)  #: see `protocol/reported.py`

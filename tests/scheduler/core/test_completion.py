@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.info import metrics
+from weft.scheduler.core.metrics import metrics
 from weft.scheduler.core.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
 from ..builders import Board, assigned, dropped, finished, graph, sent_keys
@@ -205,8 +205,8 @@ def test_waits_at_the_worker_are_added_up_by_function(board):
     report.queued_us, report.fetched_us = [10, 20, 2_500_000], [0, 5, 1_500_000]
     board.send(worker, report)
     inc, f = board.state.prefixes["inc"], board.state.prefixes["f"]
-    assert (inc.queued_us, inc.fetched_us) == (30, 5)
-    assert (f.queued_us, f.fetched_us) == (2_500_000, 1_500_000)
+    assert (inc.series.queued_us, inc.series.fetched_us) == (30, 5)
+    assert (f.series.queued_us, f.series.fetched_us) == (2_500_000, 1_500_000)
     shown = metrics(board.state)
     assert shown["task_queued_seconds_total"]["f"] == 2.5
     assert shown["task_fetched_seconds_total"]["f"] == 1.5
@@ -218,7 +218,7 @@ def test_a_worker_of_an_earlier_release_reports_no_waits(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.finish(worker, "a")
-    assert board.state.prefixes["inc"].queued_us == 0
+    assert board.state.prefixes["inc"].series.queued_us == 0
     assert board.task("a").state == "memory"
 
 
@@ -234,5 +234,7 @@ def test_times_of_attempts_that_raised_are_added_up(board):
     )
     board.send(worker, report)
     prefix = board.state.prefixes["inc"]
-    assert (prefix.erred_us, prefix.queued_us, prefix.fetched_us) == (3000, 7, 2)
+    series = prefix.series
+    assert (series.n_raised, series.erred_us) == (1, 3000)
+    assert (series.queued_us, series.fetched_us) == (7, 2)
     assert metrics(board.state)["task_erred_seconds_total"]["inc"] == 0.003

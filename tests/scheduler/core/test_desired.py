@@ -8,7 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.desired import MAX_SAMPLES, Desired, desired_workers
 from weft.scheduler.core.epochs import Members
-from weft.scheduler.core.info import metrics
+from weft.scheduler.core.metrics import metrics
 
 from ..builders import Board, graph
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from weft.protocol.errors import InvalidTransition
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.prefixes import Series
 from weft.scheduler.core.state import PeerClosed, PeerSent, SchedulerState, SchedulerTick
 from weft.scheduler.core.tasks import FORGOTTEN, RELEASED, State
 from weft.scheduler.core.transitions import TRANSITIONS, move
@@ -233,9 +234,15 @@ def snapshot(state: SchedulerState) -> dict[str, Any]:
             for key, task_class in state.classes.items()
         },
         "prefixes": {
-            name: (prefix.estimate_ns, prefix.n_finished, prefix.compute_ns)
+            name: (
+                prefix.estimate_ns,
+                prefix.n_finished,
+                prefix.compute_ns,
+                [getattr(prefix.series, field) for field in Series.__slots__],
+            )
             for name, prefix in state.prefixes.items()
         },
+        "durations": state.prefixes.durations.plain(),
         "counters": dataclasses.asdict(state.counters),
         "next": (state.next_attempt, state.next_rank, state.generation),
     }

@@ -1,0 +1,295 @@
+"""The metrics of the scheduler and their values, which are read off the state only on request.
+
+A metric is declared once: counters in `counters.py`, what is read off the state in `_SHOWN`, what
+the shell measures in `_MEASURED`, the numbers of workers and supervisors in `protocol/reported.py`.
+
+Nothing here walks over tasks: the cost is that of the workers, of the classes of tasks, and of at
+most 50 names of functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.metrics import Metric
+from ...protocol.reported import MEMORY_OF_WORKERS, METRICS_ADDRESS, OF_SUPERVISORS, OF_WORKERS
+from ...protocol.wire import messages as m
+from ...protocol.wire.message import MAX_NUMBER
+from .counters import COUNTED, totals
+from .desired import desired_workers
+from .info import capped_sum, task_counts
+from .tasks import WITHOUT_RECIPE
+
+if TYPE_CHECKING:
+    from .prefixes import Series
+    from .state import SchedulerState
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown(Metric):
+    """A metric that is read off the state on request."""
+
+    #: the number, {value of the label: number}, or the plain form of a histogram
+    read: Callable[[SchedulerState], Any] = lambda state: 0
+
+
+def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> _Shown:
+    """Declare a counter with a value per function name."""
+    get: Callable[[Series], int] = attrgetter(field)
+
+    def read(state: SchedulerState) -> dict[str, float]:
+        if per_unit == 1:
+            return state.prefixes.totals(lambda series: min(get(series), MAX_NUMBER))
+        return state.prefixes.totals(lambda series: get(series) / per_unit)
+
+    return _Shown(name, text, ("prefix",), read=read)
+
+
+def count_workers(state: SchedulerState) -> dict[str, int]:
+    """Count the workers by state: those that leave or are away get no tasks."""
+    n_leaving = sum(ws.is_leaving and not ws.is_away for ws in state.workers.values())
+    n_away = len(state.away)
+    n = len(state.workers)
+    return {"running": n - n_leaving - n_away, "leaving": n_leaving, "away": n_away}
+
+
+def count_unrunnable(state: SchedulerState) -> dict[str, int]:
+    """Count the tasks that could run now, but that no worker may run, by the reason. O(classes)."""
+    counts = dict.fromkeys(("no_workers", "workers", "resources", "inputs", "no_recipe"), 0)
+    for task_class in state.classes.values():
+        n = len(task_class.unrunnable)
+        if not n:
+            continue
+        if task_class.key is WITHOUT_RECIPE:
+            reason = "no_recipe"
+        elif task_class.members:
+            reason = "inputs"
+        elif not state.staying:
+            reason = "no_workers"
+        else:
+            reason = "workers" if task_class.workers else "resources"
+        counts[reason] += n
+    return counts
+
+
+def _memory_of_workers(state: SchedulerState) -> dict[str, int]:
+    workers = state.workers.values()
+    return {
+        "managed": capped_sum(ws.status.managed_nbytes for ws in workers if ws.status is not None),
+        "resident": capped_sum(ws.resident_nbytes for ws in workers),
+    }
+
+
+def _losses(state: SchedulerState) -> dict[str, int]:
+    return dict(state.counters.losses)
+
+
+def _recovery_s(state: SchedulerState) -> float:
+    return state.counters.recovery_s
+
+
+def _epoch_s(state: SchedulerState) -> float:
+    return state.epoch / 1e9
+
+
+_SHOWN: Final = (
+    _Shown("tasks", "Tasks that the scheduler knows, by state.", ("state",), read=task_counts),
+    _Shown(
+        "unrunnable_tasks",
+        "Tasks that could run now, but that no worker may run: there is none (no_workers), none of "
+        "the wanted workers (workers) or none that offers their resources (resources) is "
+        "connected, their inputs are out of reach (inputs), or their client has not come back yet "
+        "(no_recipe).",
+        ("reason",),
+        read=count_unrunnable,
+    ),
+    _Shown(
+        "task_duration_seconds",
+        "Time that attempts ran which finished.",
+        is_histogram=True,
+        read=lambda state: state.prefixes.durations.plain(),
+    ),
+    _Shown(
+        "task_queue_seconds",
+        "Time from the submission of tasks to their start, in which their inputs may have been "
+        "computed.",
+        is_histogram=True,
+        read=lambda state: state.prefixes.queue_times.plain(),
+    ),
+    _by_prefix("tasks_finished_total", "Tasks that finished, by function.", "n_finished"),
+    _by_prefix("attempts_raised_total", "Attempts that raised, by function.", "n_raised"),
+    _by_prefix(
+        "task_compute_seconds_total",
+        "Time that attempts ran which finished, by function.",
+        "compute_ns",
+        10**9,
+    ),
+    _by_prefix(
+        "task_erred_seconds_total",
+        "Time that attempts ran which raised, by function.",
+        "erred_us",
+        10**6,
+    ),
+    _by_prefix(
+        "task_queued_seconds_total",
+        "Time from the arrival of attempts at a worker to the start of their chunk, by function.",
+        "queued_us",
+        10**6,
+    ),
+    _by_prefix(
+        "task_fetched_seconds_total",
+        "The part of the queued time until the last input came from another worker, by function.",
+        "fetched_us",
+        10**6,
+    ),
+    _by_prefix("task_output_bytes_total", "Bytes of results, by function.", "nbytes"),
+    _Shown(
+        "workers",
+        "Workers by state: they leave in order, or their connection is broken and they are "
+        "expected back.",
+        ("state",),
+        read=count_workers,
+    ),
+    _Shown(
+        "workers_lost_total",
+        "Workers that were lost: by an exit code, a signal, the memory limit or a failure of "
+        "weft's own code, because they were silent, or because their connection ended and nothing "
+        "else is known.",
+        ("reason",),
+        read=_losses,
+    ),
+    _Shown(
+        "worker_memory_bytes",
+        "Memory of all workers: of the values in their stores, and of their processes.",
+        ("kind",),
+        read=_memory_of_workers,
+    ),
+    _Shown(
+        "desired_workers",
+        "Workers that would finish the present work in about the target time.",
+        read=lambda state: desired_workers(state).n_workers,
+    ),
+    _Shown(
+        "worker_threads",
+        "Threads of all workers.",
+        read=lambda state: sum(ws.nthreads for ws in state.workers.values()),
+    ),
+    _Shown(
+        "worker_threads_busy",
+        "Threads that have a task.",
+        read=lambda state: sum(
+            min(ws.nthreads, len(ws.processing)) for ws in state.workers.values()
+        ),
+    ),
+    _Shown(
+        "memory_managed_bytes",
+        "Bytes of results that workers hold.",
+        read=lambda state: capped_sum(ws.nbytes for ws in state.workers.values()),
+    ),
+    _Shown(
+        "clients",
+        "Clients that are connected or expected back.",
+        read=lambda state: len(state.clients),
+    ),
+    _Shown("connections", "Open connections.", read=lambda state: len(state.roles)),
+    _Shown(
+        "recovering",
+        "1 while the peers of an earlier scheduler are waited for, and nothing is assigned.",
+        read=lambda state: int(state.recovery is not None),
+    ),
+    _Shown(
+        "recovery_seconds",
+        "How long that took the last time; 0 = it has not happened.",
+        read=_recovery_s,
+    ),
+    _Shown(
+        "epoch_timestamp_seconds",
+        "When the scheduler started.",
+        read=_epoch_s,
+    ),
+)
+#: Values that the shell measures and passes in with ticks (`SchedulerTick.measurements`).
+_MEASURED: Final = (
+    Metric("auth_failures_total", "Connections refused before they proved the token."),
+    Metric("bytes_total", "Bytes on all connections, by the peer's role.", ("direction", "peer")),
+    Metric("frames_total", "Frames on all connections, by the peer's role.", ("direction", "peer")),
+    Metric(
+        "messages_total", "Messages received and sent, by the peer's role.", ("direction", "peer")
+    ),
+    Metric("cpu_seconds_total", "Processor time of the scheduler's process."),
+    Metric(
+        "loop_seconds_total",
+        "Time of the event loop in the scheduler's core, and in encoding and sending; the rest is "
+        "reading, decoding and waiting.",
+        ("activity",),
+    ),
+    Metric(
+        "event_loop_lag_seconds",
+        "How late the event loop's timer was, measured four times per second while there is work.",
+        is_histogram=True,
+    ),
+    Metric("gc_seconds_total", "Time in which the collector of garbage has stopped the scheduler."),
+    Metric(
+        "python_gc_collections_total",
+        "Collections of garbage, by generation.",
+        ("generation",),
+    ),
+    Metric("python_gc_objects_collected_total", "Objects that they have freed.", ("generation",)),
+    Metric(
+        "python_gc_objects_uncollectable_total",
+        "Objects that they could not free.",
+        ("generation",),
+    ),
+)
+#: Every metric of a scheduler's page that has its own declaration, by name.
+METRICS: Final[dict[str, Metric]] = {
+    metric.name: metric
+    for metric in (
+        *COUNTED,
+        *_SHOWN,
+        *_MEASURED,
+        *OF_WORKERS,
+        *MEMORY_OF_WORKERS,
+        *OF_SUPERVISORS,
+    )
+}
+
+
+def metrics(state: SchedulerState) -> dict[str, Any]:
+    """Return every metric: name -> number, {label: number}, or the plain form of a histogram.
+
+    The numbers of workers and supervisors are summed over those that have no page of their own.
+    """
+    shown = {metric.name: metric.read(state) for metric in _SHOWN}
+    return {
+        **shown,
+        **totals(state.counters),
+        **_summed(state),
+        **state.measurements,
+    }
+
+
+def _summed(state: SchedulerState) -> dict[str, Any]:
+    managed = unmanaged = limit = 0
+    for ws in state.workers.values():
+        if ws.status is None or METRICS_ADDRESS in ws.facts:
+            continue
+        n = ws.status.managed_nbytes
+        managed += n
+        unmanaged += max(ws.resident_nbytes - n, 0)
+        limit += ws.memory_limit
+    memory, limits = (metric.name for metric in MEMORY_OF_WORKERS)
+    return {
+        **state.sums_of_workers.values(),
+        memory: {"managed": capped_sum([managed]), "unmanaged": capped_sum([unmanaged])},
+        limits: capped_sum([limit]),
+        **state.sums_of_supervisors.values(),
+    }
+
+
+def on_get_metrics(state: SchedulerState, peer: int, message: m.GetMetrics) -> None:
+    """A viewer asks for all metrics."""
+    state.send(peer, m.Metrics(request=message.request, values=metrics(state)))
