@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import Client
+    from .display.progress import progress
     from .future import Future
     from .shell.current import default_client
     from .waiting import as_completed, wait
 
-__all__ = ["Client", "Future", "as_completed", "default_client", "wait"]
+__all__ = ["Client", "Future", "as_completed", "default_client", "progress", "wait"]
 
 #: {public name: module here that defines it}. The same names as under TYPE_CHECKING.
 _HOMES = {
@@ -27,6 +28,7 @@ _HOMES = {
     "Future": "future",
     "as_completed": "waiting",
     "default_client": "shell.current",
+    "progress": "display.progress",
     "wait": "waiting",
 }
 

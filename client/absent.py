@@ -179,10 +179,6 @@ MODULE: Final = _table(
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
     ("worker_client get_client local_client secede rejoin", _NO_TASKS_IN_TASKS),
     ("Reschedule", "raise an exception, and submit with `retries=`"),
-    (
-        "progress",
-        "iterate over `weft.as_completed(futures)`, under a progress bar such as tqdm",
-    ),
     ("fire_and_forget", "keep the future until the task is done"),
     ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),

@@ -470,6 +470,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         asynchronous: bool | None = None,
         *,
         timeout: Duration | None = None,
+        progress: bool = False,
         **unknown: Any,
     ) -> Any:
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
@@ -480,13 +481,14 @@ class Client(Openable, ClusterClient, ClusterInspection):
             direct: large results always come straight from the workers; False is not supported.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             timeout: seconds, "30s", ...; None = for ever.
+            progress: show how many results are here, as `weft.progress` does.
             unknown: names that are refused.
         """
         for name in unknown:
-            raise unexpected("gather", name, ("errors", "direct", "asynchronous", "timeout"))
+            raise unexpected("gather", name, ("errors", "direct", "timeout", "progress"))
         timeout_s = seconds_or_none(timeout, "timeout")
         check_unsupported(direct=direct)
-        gathering = Gathering(self._usable(), futures, errors)
+        gathering = Gathering(self._usable(), futures, errors, progress=progress)
         if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async(timeout_s)
         result, error = gathering.run(timeout_s)

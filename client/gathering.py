@@ -22,7 +22,13 @@ class Gathering:
     """One call of `gather`: the futures to wait for, and the containers to fill."""
 
     def __init__(
-        self, engine: Engine, futures: Any, errors: str, *, takes_values: bool = False
+        self,
+        engine: Engine,
+        futures: Any,
+        errors: str,
+        *,
+        takes_values: bool = False,
+        progress: bool = False,
     ) -> None:
         if errors not in ("raise", "skip"):
             raise ValueError(f'errors= is "raise" or "skip", not {errors!r}')
@@ -33,6 +39,8 @@ class Gathering:
         self._skips = errors == "skip"
         #: Other objects among the futures are left in their places, collections of dask too.
         self._takes_values = takes_values
+        #: Show how far it is while it waits.
+        self._shows = progress
         #: In the order of the futures.
         self._states: list[FutureState] = []
         self._is_flat = type(futures) is list and {*map(type, futures)} <= {Future}
@@ -52,9 +60,7 @@ class Gathering:
         left = self._to_wait_for()
         if left:
             self._engine.check_open()
-            if not self._engine.wait_for(
-                left, timeout, wants_data=True, stops_at_failure=not self._skips
-            ):
+            if not self._wait(left, timeout):
                 raise TimeoutError(self._late(timeout))
         return self._outcome()
 
@@ -63,9 +69,7 @@ class Gathering:
         left = self._to_wait_for()
         if left:
             self._engine.check_open()
-            if not await self._engine.wait_for_async(
-                left, timeout, wants_data=True, stops_at_failure=not self._skips
-            ):
+            if not await self._wait_async(left, timeout):
                 raise TimeoutError(self._late(timeout))
         result, error = self._outcome()
         if error is not None:
@@ -74,6 +78,24 @@ class Gathering:
             finally:
                 del error  # its traceback refers to this frame
         return result
+
+    def _wait(self, left: list[FutureState], timeout: float | None) -> bool:
+        stops = not self._skips
+        if self._shows:
+            from .display.progress import wait_showing
+
+            return wait_showing(self._engine, self._states, timeout, stops=stops)
+        return self._engine.wait_for(left, timeout, wants_data=True, stops_at_failure=stops)
+
+    async def _wait_async(self, left: list[FutureState], timeout: float | None) -> bool:
+        stops = not self._skips
+        if self._shows:
+            from .display.progress import wait_showing_async
+
+            return await wait_showing_async(self._engine, self._states, timeout, stops=stops)
+        return await self._engine.wait_for_async(
+            left, timeout, wants_data=True, stops_at_failure=stops
+        )
 
     def _to_wait_for(self) -> list[FutureState]:
         states = self._states

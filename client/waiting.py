@@ -24,6 +24,7 @@ from .shell.watchers import call_in, pending
 
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
+    from .display.progress import Progress
     from .shell.engine import Engine
 
 ALL_COMPLETED = "ALL_COMPLETED"
@@ -199,6 +200,7 @@ class as_completed:
             `(future, exception)`.
         timeout: for the whole iteration, in seconds or as "30s", ...; after it, `TimeoutError` is
             raised.
+        progress: show how many futures are done, as `weft.progress` does.
     """
 
     def __init__(
@@ -209,6 +211,7 @@ class as_completed:
         raise_errors: bool = True,
         *,
         timeout: Duration | None = None,
+        progress: bool = False,
     ) -> None:
         del loop
         self.with_results = with_results
@@ -222,6 +225,8 @@ class as_completed:
         #: More futures of a state that was taken from the queue, and futures that were put back.
         self._more: deque[Future] = deque()
         self._n = 0
+        self._shows = progress
+        self._progress: Progress | None = None
         if futures is not None:
             self.update(futures)
 
@@ -258,6 +263,8 @@ class as_completed:
             else:
                 table[state] = [known, future]
         self._n += len(futures)
+        if self._shows:
+            self._show(engine, states)
         ready: list[FutureState] = []
         waiting: list[FutureState] = []
         with_results = self.with_results
@@ -276,6 +283,20 @@ class as_completed:
             engine.check_open()
         if ready:
             self._completions.on_ready(ready)
+
+    def _show(self, engine: Engine, states: list[FutureState]) -> None:
+        from .display import painting, progress, ticking
+
+        if self._progress is None:
+            self._progress = progress.Progress(engine, painting.make_painter())
+            self._progress.belong_to(self)
+            ticking.begin(self._progress)
+        self._progress.add(states)
+
+    def _finish_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.finish()
+            self._progress = None
 
     def clear(self) -> None:
         """Wait for none of the futures any more."""
@@ -354,6 +375,7 @@ class as_completed:
             if future is not None:
                 return future
             if self._n == 0:
+                self._finish_progress()
                 raise StopIteration
             event.clear()
             if not self.has_ready() and self._n:
@@ -383,6 +405,7 @@ class as_completed:
             if future is not None:
                 return future
             if self._n == 0:
+                self._finish_progress()
                 raise StopAsyncIteration
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()

@@ -19,7 +19,7 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
-    from .client import Client, Future, as_completed, default_client, wait
+    from .client import Client, Future, as_completed, default_client, progress, wait
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
@@ -40,6 +40,7 @@ __all__ = [
     "get",
     "get_worker",
     "multiprocessing",
+    "progress",
     "threaded",
     "wait",
 ]
@@ -56,6 +57,7 @@ _HOMES = {
     "default_client": "client",
     "get": "graphs.get",
     "get_worker": "worker.context",
+    "progress": "client",
     "wait": "client",
 }
 

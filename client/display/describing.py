@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import html as html_texts
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _REFRESH_S: Final = 1.0
 #: No more workers are asked about: no table has room for more.
 _MAX_WORKERS: Final = 50
+#: The end of a key of a call that is not pure: a number behind the part that names the client.
+_NUMBER: Final = re.compile(r"-\d+$")
 #: Futures of a list that are looked at.
 _MAX_FUTURES: Final = 100_000
 
@@ -180,9 +183,11 @@ def _of_cluster(cluster: Any) -> str:
 
 def function_of(state: FutureState) -> str:
     """Return the name of the function that a state's task calls, as far as it is known."""
-    if state.function is not None and state.function.name:
-        return state.function.name
-    head, separator, _ = state.key.rpartition("-")
+    spec = state.spec  # the loop's thread may clear it at any time
+    function = state.function or (spec.function if spec is not None else None)
+    if function is not None and function.name:
+        return function.name
+    head, separator, _ = _NUMBER.sub("", state.key).rpartition("-")
     return head if separator else state.key
 
 

@@ -113,18 +113,22 @@ def of_futures(groups: Mapping[str, Mapping[str, int]], errors: Sequence[str] = 
 
 
 def of_progress(seen: Mapping[str, Any]) -> str:
-    """Describe progress: `title`, and `rows`, each with `name, done, failed, total, note`."""
+    """Describe progress: `title`, and `rows`, each with `name, done, failed,
+    cancelled, total, note`.
+    """
     lines = []
     for row in seen.get("rows", ()):
         total = max(row["total"], 1)
-        good = 100 * (row["done"] - row["failed"]) / total
-        bad = 100 * row["failed"] / total
+        n_bad = row["failed"] + row["cancelled"]
+        good = 100 * (row["done"] - n_bad) / total
+        bad = 100 * n_bad / total
         bar = (
             "<div style='display:flex;width:12em;height:.8em;border:1px solid currentColor'>"
             f"<div style='width:{good:.1f}%;background:currentColor;opacity:.6'></div>"
             f"<div style='width:{bad:.1f}%;{_BAD};background:currentColor'></div></div>"
         )
-        failed = f"<span style='{_BAD}'>{row['failed']} failed</span>" if row["failed"] else ""
+        notes = ", ".join(f"{row[what]} {what}" for what in ("failed", "cancelled") if row[what])
+        failed = f"<span style='{_BAD}'>{notes}</span>" if notes else ""
         lines.append(
             f"<tr><td style='{_LEFT}'><code>{_text(row['name'], 60)}</code></td><td>{bar}</td>"
             f"<td style='{_RIGHT}'>{row['done']}/{row['total']}</td><td>{failed}</td>"

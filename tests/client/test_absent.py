@@ -60,15 +60,15 @@ def test_the_error_of_a_missing_method_gives_advice(client, cluster):
         cluster.adapt(maximum=3)
     with pytest.raises(AttributeError, match=r"no Future\.running, by design: .*`status`"):
         client.submit(abs, -1).running()
-    with pytest.raises(AttributeError, match=r"weft has no progress yet: .*as_completed"):
-        weft.progress
+    with pytest.raises(AttributeError, match=r"weft has no performance_report yet: .*metrics page"):
+        weft.performance_report
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         client.nonsense
     with pytest.raises(AttributeError, match="module 'weft' has no attribute 'nonsense'"):
         weft.nonsense
 
 
-@pytest.mark.parametrize("name", ["progress", "get_client"])
+@pytest.mark.parametrize("name", ["performance_report", "get_client"])
 def test_the_import_of_an_absent_name_gives_the_advice_of_its_attribute(name):
     with pytest.raises(AttributeError) as of_attribute:
         getattr(weft, name)

@@ -99,15 +99,16 @@ def test_every_list_of_futures_is_small_escaped_and_well_formed(groups, errors):
 
 
 rows = st.builds(
-    lambda name, done, failed, more, note: {
+    lambda name, done, failed, cancelled, more, note: {
         "name": name,
-        "done": done + failed,
+        "done": done + failed + cancelled,
         "failed": failed,
-        "total": done + failed + more,
+        "cancelled": cancelled,
+        "total": done + failed + cancelled + more,
         "note": note,
     },
     st.text(max_size=300),
-    *[st.integers(0, 10**7)] * 3,
+    *[st.integers(0, 10**7)] * 4,
     st.text(max_size=300),
 )
 
