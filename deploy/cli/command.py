@@ -21,6 +21,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     doctor,
     logs,
     scheduler,
+    secret,
     selftest,
     stop,
     token,
