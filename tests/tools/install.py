@@ -48,7 +48,7 @@ def main() -> int:
             print(f"{row.name:<26}{row.version:<10}{state_of(row):<13}{' '.join(row.provides)}")
         return 0
     try:
-        rows = list(dict.fromkeys(row_of(name) for name in given.names)) or [*TOOLS]
+        rows = [*{row.name: row for row in map(row_of, given.names)}.values()] or [*TOOLS]
     except KeyError as error:
         parser.error(error.args[0])
     failed = [row.name for row in rows if not installed(row)]

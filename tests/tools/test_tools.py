@@ -69,3 +69,11 @@ def test_the_command_lists_the_table_and_refuses_unknown_names():
     done = subprocess.run([*command, "kubectrl"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no tool 'kubectrl' in tests/tools/table.py; there are: " in done.stderr
+
+
+def test_a_row_that_is_named_twice_is_installed_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(install, "installed", lambda row: asked.append(row.name) or True)
+    monkeypatch.setattr("sys.argv", ["make tools", "kwok-stages", "stages", "helm"])
+    assert install.main() == 0
+    assert asked == ["kwok-stages", "helm"]
