@@ -21,7 +21,7 @@ find_python = \
 	fi
 
 # Built once, outside the checkout: $WEFT_TOOLS or ~/.cache/weft-tools (tests/tools).
-.PHONY: help demo test tools lint types bench conformance wheel clean
+.PHONY: help demo test tools lint types bench conformance chart wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standa
 
 conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines; ARGS='--engine threaded --suite bag'
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
+
+chart: $(VENV)/.ready ## write the files of the Helm chart that are made from others
+	@$(BIN)/python -m tests.helm.update
 
 # By way of the source archive, so that this is whole too. In a folder of its own: there, `import weft` can only mean
 # the installed one.

@@ -18,6 +18,8 @@ import yaml
 from tests.tools.find import tool
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "weft"
+#: The one in C is ten times as fast.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 RELEASE = "sim"
 NAMESPACE = "lab"
 
@@ -37,7 +39,7 @@ def render(values: dict[str, Any] | None = None, *more: str, chart: Path = CHART
     """
     done = template(values, *more, chart=chart)
     assert done.returncode == 0, done.stderr
-    return Rendered([object_ for object_ in yaml.safe_load_all(done.stdout) if object_])
+    return Rendered([object_ for object_ in yaml.load_all(done.stdout, LOADER) if object_])
 
 
 def refusal(values: dict[str, Any]) -> str:

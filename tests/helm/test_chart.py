@@ -119,7 +119,7 @@ def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
             assert isinstance(grace_period, float)
             assert 0 < grace_period <= pods[POOL]["terminationGracePeriodSeconds"] - 10
         else:
-            assert given["no_restart"] is True
+            assert given["restart"] is False
 
 
 def test_pools_take_what_they_do_not_state_from_the_defaults():

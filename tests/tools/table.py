@@ -182,6 +182,13 @@ TOOLS = (
         ),
         ("prometheus-operator-crds",),
     ),
+    Tool(
+        "cert-manager-crds",
+        "v1.18.2",
+        0.1,
+        GoFiles("github.com/cert-manager/cert-manager", {"deploy/crds": "cert-manager-crds"}),
+        ("cert-manager-crds",),
+    ),
     Tool("etcd", "3.4.23", 0.3, Apt(("etcd-server",)), ("etcd",)),
     Tool("prometheus", "2.42.0", 0.3, Apt(("prometheus",)), ("prometheus", "promtool")),
     Tool(

@@ -21,6 +21,10 @@
 {{- if not (hasKey .Values.workers $auto.pool) -}}
 {{- fail (printf "autoscaling.pool is %q, and there is no such pool in workers (%s): name one of them" $auto.pool (keys .Values.workers | sortAlpha | join ", ")) -}}
 {{- end -}}
+{{- $own := get .Values.workers $auto.pool | default dict -}}
+{{- if not (hasKey $own "enabled" | ternary $own.enabled .Values.workerDefaults.enabled) -}}
+{{- fail (printf "autoscaling.pool is %q, and workers.%s.enabled is false: enable that pool, or name another one" $auto.pool $auto.pool) -}}
+{{- end -}}
 {{- if gt (int $auto.minReplicas) (int $auto.maxReplicas) -}}
 {{- fail (printf "autoscaling.minReplicas is %d, above autoscaling.maxReplicas, %d: raise the one or lower the other" (int $auto.minReplicas) (int $auto.maxReplicas)) -}}
 {{- end -}}

@@ -109,7 +109,7 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "weft.placement" -}}
-{{- with .priorityClassName }}
+{{- with .priorityClassName -}}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .nodeSelector }}

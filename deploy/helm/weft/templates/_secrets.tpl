@@ -93,6 +93,11 @@ two objects show parts of it.
 {{- $_ := set $data "tls.key" $certificate.Key -}}
 {{- $_ := set $data "ca.crt" $ca.Cert -}}
 {{- end -}}
+{{- if and (eq .Values.autoscaling.mode "keda") (not (get $data "keda.crt")) -}}
+{{- $pair := genSelfSignedCert "keda" list list (.Values.tls.days | int) -}}
+{{- $_ := set $data "keda.crt" $pair.Cert -}}
+{{- $_ := set $data "keda.key" $pair.Key -}}
+{{- end -}}
 {{- $_ := set .Values "_secretData" $data -}}
 {{- end -}}
 {{- .Values._secretData | toJson -}}
