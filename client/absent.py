@@ -69,7 +69,6 @@ CLIENT: Final = _table(
         "restart restart_workers",
         "make a new `LocalCluster`, or restart `weft worker` from outside",
     ),
-    ("retire_workers", "end the worker's process; results that only it had are computed again"),
     (
         "upload_file",
         "call `cloudpickle.register_pickle_by_value(module)` before the first use of the module, "

@@ -179,6 +179,50 @@ class ClusterInspection(abc.ABC):
 
         return self._run(worker_logs(self._running(), n, workers, nanny))
 
+    # --- Workers that leave ---------------------------------------------------------------------
+
+    def retire_workers(
+        self,
+        workers: str | Iterable[str] | None = None,
+        close_workers: bool = True,
+        *,
+        names: str | Iterable[str] | None = None,
+        n: int | None = None,
+        keep: int | None = None,
+        timeout: Duration | None = None,
+        **others: NoReturn,
+    ) -> Any:
+        """Let workers finish what they run and leave; return when they are gone.
+
+        Their unstarted tasks run elsewhere. A result of which a worker has the only copy, and that
+        is still needed, is computed again. Of several workers those go first whose end costs least:
+        that run nothing and solely hold nothing. One with the only copy of something that cannot be
+        computed again is kept. A worker of a `LocalCluster` is not replaced.
+
+        Args:
+            workers: their addresses, names or hosts; None = `n` of all.
+            close_workers: accepted for compatibility with dask; only True is allowed.
+            names: the same as `workers`.
+            n: how many of them leave; None = all that are named.
+            keep: how many workers stay, in place of `n`.
+            timeout: seconds, "30s", ...; the workers leave all the same, later.
+            others: there are no others.
+
+        Returns:
+            `{address: {"name", "end", "reason", "n_recomputed"}}`: the end is "left", "lost" (it
+            died before), or "kept" for the reason.
+
+        Raises:
+            UnknownWorker: no connected worker has this name.
+            TimeoutError: tasks still run after `timeout`.
+            NotPermitted: the client's token is of a lower role than client.
+        """
+        from .retiring import check_arguments, retire_workers
+
+        wanted = check_arguments(workers, names, n, keep, close_workers, others)
+        timeout_s = seconds_or_none(timeout, "timeout")
+        return self._run(retire_workers(self._running(), wanted, n, keep, timeout_s))
+
     # --- Calls outside of scheduling --------------------------------------------------------------
 
     def run(

@@ -22,14 +22,11 @@ from ..protocol.errors import (
     CommClosed,
     CommError,
     ConfigError,
-    HandshakeError,
     InternalError,
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
     WeftError,
-    WrongCluster,
-    WrongToken,
 )
 from ..protocol.host.facts import process_facts
 from ..protocol.net.connection import Connection
@@ -47,6 +44,7 @@ from ..protocol.wire.messages import (
     Bye,
     FetchKeys,
     Heartbeat,
+    LeaveCluster,
     Put,
     Reconciled,
     RegisterWorker,
@@ -55,7 +53,7 @@ from ..protocol.wire.messages import (
     Welcome,
     WorkerStatus,
 )
-from ..protocol.wire.session import GiveUp, Outage, Policy, Session
+from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
 from .answering import Answering
 from .config import WorkerConfig
@@ -72,6 +70,7 @@ from .core.events import (
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
 from .peers import Peers
+from .policy import WorkerPolicy
 from .serving import DataServer, LateHandler, for_listening
 from .silence import BEAT_S
 from .slot_reading import SlotReading
@@ -84,33 +83,6 @@ logger = logging.getLogger("weft.worker")
 
 #: Time that a worker waits at its end until its goodbye is written.
 _GOODBYE_S = 0.5
-#: Time for which a mismatch of token or cluster counts as a restart of the scheduler in progress.
-_RESTART_S = 10.0
-
-
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WorkerPolicy(Policy):
-    """Retry, unless the scheduler refuses this worker or belongs to another cluster."""
-
-    soon_s: float = 30.0
-    #: Failed attempts are repeated.
-    reconnect: bool = True
-    #: The address and the secret are looked up at each attempt.
-    is_found_anew: bool = False
-
-    def is_final(self, error: WeftError, outage: Outage, now: float) -> bool:
-        """See `Policy`."""
-        if not self.reconnect:
-            return True
-        since = outage.foreign_since
-        if isinstance(error, (WrongToken, WrongCluster)) and since is not None:
-            # A scheduler that replaces another one opens its port before it writes its file.
-            return not self.is_found_anew or now - since >= _RESTART_S
-        if outage.error is not None and type(error) in (HandshakeError, ConfigError):
-            # It has results to keep. The connection file is away while a scheduler is replaced,
-            # and an older scheduler that answers is about to end.
-            return False
-        return isinstance(error, (HandshakeError, LocalProtocolError, ConfigError))
 
 
 class WorkerServer:
@@ -210,9 +182,12 @@ class WorkerServer:
         if self._grace is not None or not grace_s or not self.registered.is_set():
             self.stop(reason)
             return
-        logger.info("worker %s leaves when its running tasks have ended: %s", self.name, reason)
         text = f"{reason}, and its tasks still ran {grace_s:g} s later"
         self._grace = self._loop.call_later(grace_s, self.stop, text)
+        self._finish_and_leave(reason)
+
+    def _finish_and_leave(self, reason: str) -> None:
+        logger.info("worker %s leaves when its running tasks have ended: %s", self.name, reason)
         self._stop_reason = reason
         self._handle(Leave(reason))
 
@@ -416,6 +391,8 @@ class WorkerServer:
                 counted(message.n_adopted, "unfinished task"),
                 f"; {message.n_dropped} more are not needed" if message.n_dropped else "",
             )
+        elif isinstance(message, LeaveCluster):
+            self._finish_and_leave(message.reason)
         elif isinstance(message, Stop):
             self.stop(message.reason or "the scheduler requested it")
         elif isinstance(message, Bye):

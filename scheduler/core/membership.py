@@ -282,7 +282,7 @@ def _send_size(state: SchedulerState) -> None:
         state.send_client(client, size)
 
 
-def _retire(state: SchedulerState, ws: WorkerHandle) -> None:
+def _give_no_more(state: SchedulerState, ws: WorkerHandle) -> None:
     """Let a worker that leaves, or is gone, get nothing more."""
     if state.staying.get(ws.name) is not ws:
         return
@@ -358,7 +358,7 @@ def _remove_worker(
         del state.workers_by_id[ws.worker_id]
     if state.workers_by_address.get(ws.address) is ws:
         del state.workers_by_address[ws.address]
-    _retire(state, ws)
+    _give_no_more(state, ws)
     if left_because is not None:
         state.counters.workers_left += 1
         state.log(
@@ -373,7 +373,10 @@ def _remove_worker(
     state.away.pop(ws, None)
     state.deadlines.cancel(ws.away_due)
     claims.withdraw_all(state, ws)
+    n_before = state.counters.tasks_recomputed
     lose_worker(state, ws)
+    n_recomputed = state.counters.tasks_recomputed - n_before
+    state.retiring.note_gone(state, ws, left_because, n_recomputed)
     end_questions_to(state, ws)
     answer_awaited(state, ws)
     state.sums_of_workers.remove(ws.worker_id)
@@ -385,15 +388,19 @@ def _remove_worker(
 
 def on_worker_leaving(state: SchedulerState, ws: WorkerHandle, message: m.WorkerLeaving) -> None:
     """A worker finishes its running tasks: ask the others back, and assign no more to it."""
-    if ws.is_leaving:
-        return
+    if not ws.is_leaving:
+        let_leave(state, ws, message.reason)
+
+
+def let_leave(state: SchedulerState, ws: WorkerHandle, reason: str) -> None:
+    """Let a worker finish what it runs: ask the other tasks back, and assign no more to it."""
     ws.is_leaving = True
     if ws.processing:
         # It comes after all earlier messages, so the answer leaves only running tasks there.
         ws.return_asked = True
         state.send(ws.peer, m.ReturnAttempts(count=len(ws.processing)))
-    state.log("info", f"worker {ws.name} is leaving ({message.reason}): it gets no more tasks")
-    _retire(state, ws)
+    state.log("info", f"worker {ws.name} is leaving ({reason}): it gets no more tasks")
+    _give_no_more(state, ws)
 
 
 def on_worker_bye(state: SchedulerState, ws: WorkerHandle, message: m.Bye) -> None:

@@ -23,6 +23,7 @@ from .overview import ask_overview
 from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
+from .retiring import on_retire
 from .task_questions import (
     ask_attempts,
     ask_holders,
@@ -48,6 +49,13 @@ class Question(NamedTuple):
     least_level: Level = Level.VIEW
 
 
+class Orderly(NamedTuple):
+    """A question whose answer follows later, when what it asks for is done."""
+
+    follow: Callable[[SchedulerState, int, m.Ask], None]
+    least_level: Level
+
+
 @dataclass(slots=True)
 class AskShell:
     """Answer a question about the process of the scheduler to this peer."""
@@ -62,6 +70,9 @@ def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
     assert peer is not None, "messages come over connections"
     if message.to:
         on_ask_other(state, peer, message)
+        return
+    if message.name in ORDERS:
+        _follow(state, peer, message)
         return
     question = QUESTIONS.get(message.name)
     request = message.request
@@ -85,6 +96,19 @@ def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
         state.send(peer, m.AskFailed(request=request, kind=BAD_ARGUMENT, text=text))
         return
     state.send(peer, m.Answer(request=request, info=info, next_page=next_page))
+
+
+def _follow(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Follow an order, which is answered when it is done."""
+    order = ORDERS[message.name]
+    if order.least_level > state.levels[peer]:
+        deny(state, peer, message, order.least_level)
+        return
+    try:
+        order.follow(state, peer, message)
+    except BadArgument as error:
+        text = f"question {message.name!r}: {error}"
+        state.send(peer, m.AskFailed(request=message.request, kind=BAD_ARGUMENT, text=text))
 
 
 # -- the cluster and its peers ---------------------------------------------------------------------
@@ -144,6 +168,12 @@ QUESTIONS: Final[dict[str, Question]] = {
     "holders": Question(ask_holders),
     "sizes": Question(ask_sizes),
     "processing": Question(ask_processing),
+}
+
+#: {question: order}. A client may retire workers: it may run any code on them, so it could end
+#: them in any case, but then their results would be lost unnoticed.
+ORDERS: Final[dict[str, Orderly]] = {
+    "retire": Orderly(on_retire, Level.CLIENT),
 }
 
 #: {question: the least level of token} of those that the scheduler's process answers

@@ -74,6 +74,7 @@ from .questions import AskShell, on_ask
 from .recent import Load, Recent
 from .refusals import Refusal
 from .releases import on_unsupported
+from .retiring import Retiring
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
 from .story import Story
@@ -302,8 +303,7 @@ class SchedulerState:
         #: {worker_id: {attempt: task} processing} of workers that did not come back in time, and
         #: whose end was not reported; the latest ones
         self.given_up: dict[str, dict[int, SchedulerTask]] = {}
-        #: {worker: None}: all that are away
-        self.away: dict[WorkerHandle, None] = {}
+        self.away: dict[WorkerHandle, None] = {}  #: {worker: None}: all that are away
         #: {task: (worker, attempt)} of erred tasks whose failure that worker keeps
         self.failed_at: dict[SchedulerTask, tuple[WorkerHandle, int]] = {}
         #: {attempt: (worker, task)}: attempts beside the current ones, among the worker's zombies;
@@ -320,8 +320,7 @@ class SchedulerState:
         #: while peers of the last scheduler are expected, and nothing is assigned
         self.recovery: Recovery | None = None
         self.has_recovered = False
-        #: the time of the first event
-        self.started: float | None = None
+        self.started: float | None = None  #: the time of the first event
         #: {worker_id: report} that came before the connection of that registered worker closed
         self.exit_reports: dict[str, m.WorkerExited] = {}
         #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
@@ -344,6 +343,7 @@ class SchedulerState:
         self.next_session = 1
         self.next_request = 1
         self.next_client = 1
+        self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
         self.generation = 0
         self.next_rank = 0

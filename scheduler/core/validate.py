@@ -23,6 +23,7 @@ from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
+from .retiring import RETIRING_INVARIANTS
 from .tasks import (
     ERRED,
     FORGOTTEN,
@@ -531,4 +532,5 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
+    **RETIRING_INVARIANTS,
 }

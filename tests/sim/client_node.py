@@ -194,7 +194,7 @@ class ClientNode:
             if columns and spec.function != PUT:
                 has_any = any(dependencies)
                 args = [spec.args for spec in batch]
-                self._post(
+                self.post(
                     TaskColumns(
                         states,
                         function,
@@ -206,7 +206,7 @@ class ClientNode:
                     )
                 )
             else:
-                self._post(
+                self.post(
                     TaskRecord(
                         states[0],
                         function,
@@ -241,7 +241,7 @@ class ClientNode:
             state = self.table.find_or_make(future.spec.key)
             mine = Future(state, future.spec, True)
             self.futures.append(mine)
-            self._post(Want([state]))
+            self.post(Want([state]))
             if rng.random() < 0.7:
                 self.watch([mine], wants_data=True)
         return True
@@ -258,13 +258,13 @@ class ClientNode:
                 self.sim.cancelled[future.spec.key] = None
                 if force:
                     self.sim.forced[future.spec.key] = None
-        self._post(Cancel([future.state for future in futures], force=force, reason="user"))
+        self.post(Cancel([future.state for future in futures], force=force, reason="user"))
 
     def _release(self, futures: list[Future]) -> None:
         for future in futures:
             self.futures.remove(future)
             self.sim.released[future.spec.key] = None
-            self._post(future.state)
+            self.post(future.state)
 
     def watch(self, futures: list[Future], *, wants_data: bool) -> None:
         """Wait for futures."""
@@ -272,9 +272,9 @@ class ClientNode:
         if states:
             watcher = UserWatcher(self, states, wants_data)
             self.watchers.append(watcher)
-            self._post(Watch(watcher, states))
+            self.post(Watch(watcher, states))
 
-    def _post(self, operation: Any) -> None:
+    def post(self, operation: Any) -> None:
         self._operations.append(operation)
         if not self._is_woken:
             self._is_woken = True
@@ -417,7 +417,7 @@ class ClientNode:
                     if state.spec is not None:
                         state.blob = None
                     elif self.world.chance(0.5):
-                        self._post(Loaded(state))
+                        self.post(Loaded(state))
             elif future.seen == "finished" and status != "finished":
                 assert state.value is not None
                 assert not state.has_data, f"{state!r} had data and is {status}"

@@ -24,6 +24,7 @@ from weft.scheduler.core.claims import HELD
 from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 
+from . import retiring
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .links import End, Link, copied
@@ -79,6 +80,8 @@ class Simulation:
         self.borrowing: dict[str, None] = {}
         #: Processes that were refused by a worker's data port.
         self.refused: dict[str, None] = {}
+        #: What users asked for, and the answers.
+        self.orders: list[retiring.OrderWatcher] = []
         self.record = Record()
         #: Schedulers that were suspended while another one was started.
         self.zombies: list[SchedulerNode] = []
@@ -333,7 +336,9 @@ class Simulation:
     def _retire_worker(self) -> None:
         worker = self._pick()
         if worker is not None:
-            if self.world.chance(0.5):
+            if self.world.chance(0.4):
+                retiring.order(self)
+            elif self.world.chance(0.5):
                 worker.drain(self.world.rng.random() * 3.0)
             else:
                 self.world.probes["leave"] += 1
@@ -452,6 +457,7 @@ class Simulation:
 
     def _check_ends(self) -> None:
         """Check that every wanted key has its value or the expected failure."""
+        retiring.check(self)
         for client in self.clients:
             if not client.is_alive:
                 continue

@@ -43,6 +43,8 @@ EXPECTED = {
     "leave",
     "poison",
     "released early",
+    "retire",
+    "retired: left",
     "reconciled",
     "replicas_missing",
     "reports_stale",

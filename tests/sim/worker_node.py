@@ -18,6 +18,7 @@ from weft.protocol.wire.messages import (
     GetData,
     Heartbeat,
     KeysData,
+    LeaveCluster,
     Put,
     Reconciled,
     RegisterSupervisor,
@@ -195,6 +196,8 @@ class WorkerNode:
             elif isinstance(message, Put):
                 self.world.probes["put through the scheduler"] += 1
                 self.take_put(message)
+            elif isinstance(message, LeaveCluster):
+                self._handle(Leave(message.reason))
             elif isinstance(message, Reconciled):
                 self.world.probes["reconciled"] += 1
                 self.world.probes["results kept"] += message.n_kept

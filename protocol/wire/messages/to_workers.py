@@ -90,6 +90,13 @@ class Stop(Message):
     reason: Text
 
 
+@message(56)
+class LeaveCluster(Message):
+    """Ask a worker to finish what it runs, start nothing more, and leave."""
+
+    reason: Text
+
+
 @message(54)
 class HoldersGone(Message):
     """Report the addresses of workers that are lost or have left: no answer will come from them."""

@@ -18,6 +18,7 @@ from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.prefixes import Prefix
 from weft.scheduler.core.refusals import MAX_REFUSED
+from weft.scheduler.core.retiring import MAX_ORDERS, Order
 from weft.scheduler.core.tasks import Function, SchedulerTask, TaskClass
 from weft.scheduler.core.validate import INVARIANTS, validate
 
@@ -383,6 +384,13 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "failures counts those of erred tasks": lambda b: b.state.failures.add(["exception", "new"]),
     "counters count the tasks in memory, erred and released": lambda b: setattr(
         b.state.counters, "n_memory", 99
+    ),
+    # Orders.
+    "orders are few": lambda b: b.state.retiring.orders.update(
+        {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
+    ),
+    "an order waits for registered workers that leave": lambda b: b.state.retiring.orders.update(
+        {"1": Order(1, 1, {b.w.worker_id: b.w})}
     ),
 }
 

@@ -1,0 +1,90 @@
+"""`Client.retire_workers`: workers that finish what they run, and leave."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ..protocol.errors import NoAnswer, NotSupported
+from ..protocol.wire.answers import part_of, reading
+from .asking import ask
+from .inspecting import find_workers, names_of
+from .shell.engine import Engine
+
+#: Options of dask's `retire_workers`, and what to use instead.
+_ABSENT: Final = {
+    "remove": "a worker that leaves is always removed; leave it out",
+    "minimum": "keep= is the number of workers that stay",
+    "target": "keep= is the number of workers that stay",
+    "memory_ratio": "n= or keep= is a number of workers, and those without only copies go first",
+    "key": "workers= names the workers",
+    "attribute": "workers= names the workers, also by host",
+}
+
+
+async def retire_workers(
+    engine: Engine,
+    workers: str | Iterable[str] | None,
+    n: int | None,
+    keep: int | None,
+    timeout_s: float | None,
+) -> dict[str, dict[str, Any]]:
+    """See `Client.retire_workers`."""
+    # The order is asked again after a lost connection, and must not send more workers away.
+    arguments: dict[str, Any] = {"order": uuid.uuid4().hex}
+    if workers is not None:
+        found = await find_workers(engine, workers)
+        arguments["workers"] = [worker["id"] for worker in found.values()]
+    if n is not None:
+        arguments["n"] = n
+    if keep is not None:
+        arguments["keep"] = keep
+    ends: dict[str, dict[str, Any]] = {}
+    try:
+        async for page in ask(engine, "retire", arguments, timeout_s):
+            with reading("the scheduler"):
+                ends |= part_of(page, "workers", dict)
+    except NoAnswer as error:
+        raise TimeoutError(
+            f"the workers had not all left after {timeout_s:g} s, because their tasks still run; "
+            "they get no others, and leave when these have ended"
+        ) from error
+    return ends
+
+
+def check_arguments(
+    workers: str | Iterable[str] | None,
+    names: str | Iterable[str] | None,
+    n: int | None,
+    keep: int | None,
+    close_workers: bool,
+    others: dict[str, Any],
+) -> list[str] | None:
+    """Return the names of the workers; None = any of all.
+
+    Raises:
+        TypeError, ValueError, NotSupported: an argument is not valid.
+    """
+    for name in others:
+        hint = _ABSENT.get(name, "see help(Client.retire_workers)")
+        raise TypeError(f"retire_workers has no option {name!r}; {hint}")
+    if close_workers is not True:
+        raise NotSupported(
+            "a worker that is retired ends: the scheduler does not keep workers that get nothing. "
+            "Leave close_workers= out; workers= of submit and map chooses the workers that run "
+            "your calls"
+        )
+    for name, value in (("n", n), ("keep", keep)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise ValueError(f"{name}= is a number of workers, not {value!r}")
+    given = [names_of(one) for one in (workers, names) if one is not None]
+    wanted = sorted({name for some in given if some is not None for name in some})
+    if not given and n is None and keep is None:
+        raise ValueError(
+            "retire_workers needs to know which: workers= names them, n= is how many leave, "
+            "keep= how many stay; n=0 retires none, keep=0 all"
+        )
+    if n is not None and keep is not None:
+        raise ValueError("n= is how many leave, keep= how many stay; give one of them")
+    return wanted if given else None

@@ -1,0 +1,282 @@
+"""Workers that are sent away on request: which ones go, and what became of them.
+
+A client asks with the question `retire`, which names workers, or says how many go or stay. The
+answer comes when the last of them is gone. A worker that goes gets nothing more, gives back what it
+has not started, finishes what it runs, and leaves. (After SIGTERM it does the same by itself.)
+
+Which ones: those whose end costs least. The cost is the expected time to compute again the needed
+results of which a worker has the only copy, and the time of what it runs, since that result would
+be lost with it as well. So workers that neither run nor solely hold anything go first.
+
+A result of which a leaving worker has the only copy is computed again, and counted. A worker with
+the only copy of something that cannot be computed again is kept, with the reason: a result without
+recipe, which outlived each client that could submit it, or a large argument of a client that is
+gone, or what was computed from those.
+
+An order has an id, so one that is asked again after a lost connection does not send more away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire import messages as m
+from .asked import BadArgument, Info
+from .membership import let_leave
+from .peers import WorkerHandle
+from .tasks import ERRED, MEMORY, WITHOUT_RECIPE, SchedulerTask
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: Orders that are kept; the oldest finished one is dropped for the next.
+MAX_ORDERS: Final = 100
+MAX_ID_CHARS: Final = 64
+#: Workers that one order may name.
+MAX_WORKERS: Final = 100_000
+#: Held results that are looked at, of all candidates together, and of each at least.
+MAX_SEEN: Final = 20_000
+LEAST_SEEN: Final = 16
+#: The ends of a worker of an order.
+LEFT, LOST, KEPT = "left", "lost", "kept"
+
+
+@dataclass(slots=True)
+class Order:
+    """The request of one client, while its workers leave and for some time after that."""
+
+    peer: int  #: that asks, or has asked last
+    request: int  #: of that peer
+    #: {worker id: worker} of those that have not gone yet
+    leaving: dict[str, WorkerHandle] = field(default_factory=dict)
+    #: {address: what became of it}, for the answer
+    ends: dict[str, Info] = field(default_factory=dict)
+
+
+class Retiring:
+    """The orders of all clients."""
+
+    __slots__ = ("orders",)
+
+    def __init__(self) -> None:
+        #: {order id: order}, oldest first; at most MAX_ORDERS
+        self.orders: dict[str, Order] = {}
+
+    def note_gone(
+        self, state: SchedulerState, ws: WorkerHandle, reason: str | None, n_recomputed: int
+    ) -> None:
+        """Note that a worker has left for a reason (None = it was lost), at a cost."""
+        for order in self.orders.values():
+            if order.leaving.pop(ws.worker_id, None) is not None:
+                end = LOST if reason is None else LEFT
+                order.ends[ws.address] = _end_of(ws, end, reason or "", n_recomputed)
+                if not order.leaving:
+                    _answer(state, order)
+
+    def make_room(self) -> bool:
+        """Drop the oldest finished order if there are too many; False if none has finished."""
+        if len(self.orders) < MAX_ORDERS:
+            return True
+        done = next((name for name, order in self.orders.items() if not order.leaving), None)
+        if done is None:
+            return False
+        del self.orders[done]
+        return True
+
+
+def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Let workers leave, as a client asks; the answer follows when they are gone.
+
+    Raises:
+        BadArgument: the order contradicts itself, or cannot be followed now.
+    """
+    arguments = message.arguments
+    name = arguments.get("order")
+    if type(name) is not str or not 0 < len(name) <= MAX_ID_CHARS:
+        raise BadArgument("order= is a text that no other order has")
+    order = state.retiring.orders.get(name)
+    if order is None:
+        named = _named(state, arguments)
+        n = _number(arguments, len(state.staying), named)
+        if state.recovery is not None:
+            raise BadArgument(
+                "the scheduler has just started and waits for its workers; ask again in some "
+                "seconds"
+            )
+        if not state.retiring.make_room():
+            raise BadArgument(f"{MAX_ORDERS} others are under way; ask again when one is done")
+        order = state.retiring.orders[name] = Order(peer, message.request)
+        _choose(state, order, named, n)
+    order.peer, order.request = peer, message.request
+    if not order.leaving:
+        _answer(state, order)
+
+
+def _named(state: SchedulerState, arguments: Info) -> list[WorkerHandle] | None:
+    """Return the workers that are named by id; None = all. One that is gone is left out."""
+    ids = arguments.get("workers")
+    if ids is None:
+        return None
+    if type(ids) is not list or not set(map(type, ids)) <= {str} or len(ids) > MAX_WORKERS:
+        raise BadArgument("workers= is a list of the ids of workers")
+    found = map(state.workers_by_id.get, dict.fromkeys(ids))
+    return [ws for ws in found if ws is not None]
+
+
+def _number(arguments: Info, n_staying: int, named: list[WorkerHandle] | None) -> int | None:
+    """Return how many are to leave; None = all that are named."""
+    n, keep = _whole_number(arguments, "n"), _whole_number(arguments, "keep")
+    if n is not None and keep is not None:
+        raise BadArgument("n= is how many leave, keep= how many stay; give one of them")
+    if keep is not None:
+        return max(0, n_staying - keep)
+    if n is None and named is None:
+        raise BadArgument("give the workers that leave, or n=, how many of all")
+    return n
+
+
+def _whole_number(arguments: Info, name: str) -> int | None:
+    value: int | None = arguments.get(name)
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise BadArgument(f"{name}= is a whole number >= 0, not {str(value)[:40]!r}")
+
+
+def _choose(
+    state: SchedulerState, order: Order, named: list[WorkerHandle] | None, n: int | None
+) -> None:
+    """Let those leave whose end costs least; n = None lets all go that are named."""
+    candidates = list(state.staying.values()) if named is None else named
+    for ws in candidates if n is None else ():
+        if ws.is_leaving:
+            order.leaving[ws.worker_id] = ws  # it goes in any case: the answer tells how
+    candidates = [ws for ws in candidates if not ws.is_leaving]
+    n_left = len(candidates) if n is None else n
+    for ws in ranked(state, candidates):
+        if not n_left:
+            break
+        reason = why_kept(state, ws)
+        if reason:
+            order.ends[ws.address] = _end_of(ws, KEPT, reason, 0)
+            continue
+        n_left -= 1
+        order.leaving[ws.worker_id] = ws
+        state.send(ws.peer, m.LeaveCluster(reason="a client retired it"))
+        let_leave(state, ws, "a client retired it")
+
+
+def ranked(state: SchedulerState, candidates: list[WorkerHandle]) -> list[WorkerHandle]:
+    """Return workers in the order in which they should leave, the least costly first.
+
+    Of equal ones those with the least work and data, then the newest.
+    """
+    n_each = max(LEAST_SEEN, MAX_SEEN // max(1, len(candidates)))
+    places = {ws: (*_cost(ws, n_each, state.now), -i) for i, ws in enumerate(candidates)}
+    return sorted(candidates, key=places.__getitem__)
+
+
+def _cost(ws: WorkerHandle, n_each: int, now: float) -> tuple[float, float, int, int]:
+    """Return the time (ns) to compute again what would be lost, and the bytes of that.
+
+    Of many results only the first are looked at, and stand for the others.
+    """
+    cost_ns = nbytes = 0.0
+    n_seen = min(n_each, len(ws.has_what))
+    for task in islice(ws.has_what, n_each):
+        if len(task.replicas) == 1 and _is_needed(task):
+            cost_ns += task.group.prefix.estimate_ns
+            nbytes += task.nbytes
+    if n_seen:
+        cost_ns *= len(ws.has_what) / n_seen
+        nbytes *= len(ws.has_what) / n_seen
+    if ws.n_busy:
+        n_running = min(ws.n_busy, ws.nthreads)
+        estimate_ns = ws.occupancy_ns * n_running / ws.n_busy
+        cost_ns += 1.0 + max(estimate_ns, n_running * (now - ws.last_progress) * 1e9)
+    return cost_ns, nbytes, ws.occupancy_ns, ws.nbytes
+
+
+def _is_needed(task: SchedulerTask) -> bool:
+    """Return whether a task in memory is computed again if its last copy is lost."""
+    return bool(task.n_waiters or (task.wanted_by and not task.delivered))
+
+
+def why_kept(state: SchedulerState, ws: WorkerHandle) -> str:
+    """Return why a worker must stay, "" if it may leave."""
+    if ws.is_away:
+        return "its connection is broken, and it is expected back; ask again when it is there"
+    if ws.claims:
+        return (
+            f"it has {len(ws.claims)} results that clients of the last scheduler may come back for"
+        )
+    clients = {client.number for client in state.clients.values()}
+    is_any_gone = len(clients) < state.next_client - 1 and m.PUT_FUNCTION in state.functions
+    if WITHOUT_RECIPE not in state.classes and not is_any_gone:
+        return ""
+    makeable: set[SchedulerTask] = set()
+    lost = [
+        task.key
+        for task in ws.has_what
+        if _is_last(task, ws) and _is_needed(task) and not _can_make(task, ws, clients, makeable)
+    ]
+    if not lost:
+        return ""
+    return (
+        f"it has the only copy of {len(lost)} results that cannot be computed again, {lost[0]!r} "
+        "for one; gather and release them first"
+    )
+
+
+def _is_last(task: SchedulerTask, ws: WorkerHandle) -> bool:
+    """Return whether the data of a task goes with a worker, and those that leave already."""
+    return all(holder is ws or holder.is_leaving for holder in task.replicas)
+
+
+def _can_make(
+    task: SchedulerTask, ws: WorkerHandle, clients: set[int], makeable: set[SchedulerTask]
+) -> bool:
+    """Return whether a task can run again without a worker; `makeable` is known to."""
+    seen = {task}
+    stack = [task]
+    while stack:
+        one = stack.pop()
+        group = one.group
+        if one.is_without_recipe or one.args is None or one.state == ERRED:
+            return False
+        if group.function.function_id == m.PUT_FUNCTION and group.client not in clients:
+            return False
+        for needed in one.dependencies:
+            if needed.state == MEMORY and not _is_last(needed, ws):
+                continue
+            if needed not in seen and needed not in makeable:
+                seen.add(needed)
+                stack.append(needed)
+    makeable |= seen
+    return True
+
+
+def _end_of(ws: WorkerHandle, end: str, reason: str, n_recomputed: int) -> Info:
+    return {"name": ws.name, "end": end, "reason": reason, "n_recomputed": n_recomputed}
+
+
+def _answer(state: SchedulerState, order: Order) -> None:
+    """Answer an order that is done, if the peer is still there."""
+    if order.peer in state.roles:
+        info: dict[str, Any] = {"workers": order.ends}
+        state.send(order.peer, m.Answer(request=order.request, info=info, next_page=""))
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+RETIRING_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "orders are few": lambda s: [*s.retiring.orders][MAX_ORDERS:],
+    "an order waits for registered workers that leave": lambda s: [
+        (name, ws)
+        for name, order in s.retiring.orders.items()
+        for worker_id, ws in order.leaving.items()
+        if not ws.is_leaving or s.workers_by_id.get(worker_id) is not ws
+    ],
+}

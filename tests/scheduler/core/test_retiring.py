@@ -1,0 +1,319 @@
+"""Workers that leave on request: which ones go, what they give back, what is computed again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.levels import Level
+from weft.scheduler.core.epochs import Members
+from weft.scheduler.core.retiring import MAX_ORDERS, ranked
+
+from ..builders import Board, Out, assigned, graph
+
+
+def retire(board: Board, peer: int, order: str = "1", **arguments: Any) -> Out:
+    """Let a peer ask that workers leave."""
+    question = m.Ask(request=9, name="retire", arguments={"order": order, **arguments})
+    return board.send(peer, question)
+
+
+def leaving(out: Out) -> list[int]:
+    """Return the workers that are sent away."""
+    return [
+        peer for peer, messages in out.items() if any(type(x) is m.LeaveCluster for x in messages)
+    ]
+
+
+def answers(out: Out, peer: int) -> list[Any]:
+    return [x for x in out.get(peer, []) if isinstance(x, (m.Answer, m.AskFailed, m.Denied))]
+
+
+def ends(out: Out, peer: int) -> dict[str, tuple[str, int]]:
+    """Return {name: (end, tasks computed again)} of the only answer."""
+    (answer,) = answers(out, peer)
+    assert isinstance(answer, m.Answer), answer
+    rows = answer.info["workers"].values()
+    return {row["name"]: (row["end"], row["n_recomputed"]) for row in rows}
+
+
+def leave(board: Board, worker: int) -> Out:
+    """Let a worker that was sent away go."""
+    returned = list(board.state.workers[worker].processing)
+    if returned:
+        board.send(worker, m.AttemptsReturned(attempts=returned))
+    return board.send(worker, m.WorkerLeaving(reason="retired"), m.Bye(reason="retired"))
+
+
+def test_an_idle_worker_leaves_and_the_client_is_answered_when_it_has_gone():
+    board = Board()
+    client = board.client()
+    worker = board.worker("w")
+    out = retire(board, client, workers=["id of w"])
+    assert out[worker] == [m.LeaveCluster(reason="a client retired it")]
+    assert not answers(out, client)
+    board.send(client, graph("x"))
+    assert board.states("x") == ["no_worker"]
+    assert ends(leave(board, worker), client) == {"w": ("left", 0)}
+
+
+def test_a_worker_finishes_what_runs_and_gives_back_the_rest():
+    board = Board()
+    client = board.client()
+    old = board.worker("old")
+    board.send(client, graph("runs", "waits"), m.WantKeys(keys=["runs", "waits"]))
+    new = board.worker("new")
+    out = retire(board, client, workers=["id of old"])
+    assert [type(x) for x in out[old]][-2:] == [m.LeaveCluster, m.ReturnAttempts]
+    out = board.send(
+        old,
+        m.WorkerLeaving(reason="retired"),
+        m.AttemptsReturned(attempts=[board.attempt("waits")]),
+    )
+    assert list(assigned(out, new)) == ["waits"]
+    out = board.finish(old, "runs")
+    assert m.ResultsReady(keys=["runs"], results=[b"result"]) in out[client]
+    assert ends(leave(board, old), client) == {"old": ("left", 0)}
+    assert board.states("runs") == ["released"], "the client has the value"
+
+
+def test_of_several_those_without_only_copies_go_first_and_lost_ones_are_computed_again():
+    board = Board()
+    client = board.client()
+    holder = board.worker("holder")
+    board.send(client, graph("big"), m.WantKeys(keys=["big"]))
+    board.finish(holder, "big", blob=None)
+    idle = board.worker("idle")
+    assert leaving(retire(board, client, n=1)) == [idle]
+    leave(board, idle)
+    other = board.worker("other")
+    assert leaving(retire(board, client, "2", workers=["id of holder"])) == [holder]
+    out = leave(board, holder)
+    assert ends(out, client) == {"holder": ("left", 1)}
+    assert list(assigned(out, other)) == ["big"]
+    assert board.state.counters.tasks_recomputed == 1
+
+
+def test_a_delivered_result_costs_nothing():
+    board = Board()
+    client = board.client()
+    with_result, with_data = board.worker("a"), board.worker("b")
+    board.send(client, graph("small", workers=["a"]), m.WantKeys(keys=["small"]))
+    board.finish(with_result, "small")
+    board.send(client, graph("big", workers=["b"]), m.WantKeys(keys=["big"]))
+    board.finish(with_data, "big", blob=None)
+    assert leaving(retire(board, client, n=1)) == [with_result]
+    assert ends(leave(board, with_result), client) == {"a": ("left", 0)}
+
+
+def test_an_idle_worker_goes_before_a_busy_one_and_short_work_before_long():
+    board = Board()
+    client = board.client()
+    workers = {name: board.worker(name) for name in ("long", "short", "idle")}
+    for name, us in (("long", 10_000_000), ("short", 1000)):
+        board.send(client, graph(f"{name}-1", function=name, workers=[name]))
+        board.finish(workers[name], f"{name}-1", us=us)
+        board.send(client, m.ReleaseKeys(keys=[f"{name}-1"]))
+        board.send(client, graph(f"{name}-2", function=name, workers=[name]))
+    order = ranked(board.state, [*board.state.staying.values()])
+    assert [ws.name for ws in order] == ["idle", "short", "long"]
+    assert leaving(retire(board, client, n=2)) == [workers["idle"], workers["short"]]
+
+
+def test_of_equal_workers_the_newest_go():
+    board = Board()
+    client = board.client()
+    peers = [board.worker(f"w{i}") for i in range(4)]
+    assert sorted(leaving(retire(board, client, keep=1))) == peers[1:]
+
+
+def test_all_but_some_may_be_asked_again_and_means_the_same():
+    board = Board()
+    client = board.client()
+    peers = [board.worker(f"w{i}") for i in range(4)]
+    assert len(leaving(retire(board, client, "1", keep=3))) == 1
+    assert not leaving(retire(board, client, "2", keep=3))
+    assert ends(board.out, client) == {}
+    assert len(leaving(retire(board, client, "3", keep=10))) == 0
+    assert len(board.state.staying) == len(peers) - 1
+
+
+def test_an_order_that_is_asked_again_sends_no_more_away():
+    board = Board()
+    client = board.client()
+    for i in range(4):
+        board.worker(f"w{i}")
+    (gone,) = leaving(retire(board, client, "1", n=1))
+    board.close(client)
+    client = board.client()
+    out = retire(board, client, "1", n=1)
+    assert not leaving(out)
+    assert not answers(out, client)
+    assert ends(leave(board, gone), client) == {"w3": ("left", 0)}
+    assert ends(retire(board, client, "1", n=1), client) == {"w3": ("left", 0)}
+
+
+def test_a_worker_that_dies_while_it_leaves_is_reported_as_lost():
+    board = Board()
+    client = board.client()
+    board.worker("stays")
+    worker = board.worker("w")
+    board.send(client, graph("x", workers=["w"], allow_other_workers=True))
+    retire(board, client, workers=["id of w"])
+    out = board.close(worker)
+    assert ends(out, client) == {"w": ("lost", 0)}
+    assert board.states("x") == ["processing"]
+
+
+def test_a_worker_that_leaves_by_itself_answers_an_order_for_it():
+    board = Board()
+    client = board.client()
+    worker = board.worker("w")
+    board.send(client, graph("x"))
+    board.send(worker, m.WorkerLeaving(reason="SIGTERM"))
+    assert not leaving(retire(board, client, workers=["id of w"]))
+    board.finish(worker, "x")
+    assert ends(leave(board, worker), client) == {"w": ("left", 0)}
+
+
+def test_two_orders_may_wait_for_one_worker():
+    board = Board()
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker("w")
+    retire(board, alice, "1", n=1)
+    retire(board, bob, "2", workers=["id of w"])
+    out = leave(board, worker)
+    assert ends(out, alice) == ends(out, bob) == {"w": ("left", 0)}
+
+
+def test_workers_that_are_gone_already_are_no_error():
+    board = Board()
+    client = board.client()
+    assert ends(retire(board, client, workers=["id of nobody"]), client) == {}
+    assert ends(retire(board, client, "2", n=3), client) == {}
+
+
+def test_a_result_without_recipe_keeps_its_worker_and_another_one_goes():
+    board = Board(expected=Members(worker_ids=("id of w",), client_ids=("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    client = board.client("alice", last_epoch=3)
+    board.send(client, m.WantKeys(keys=["kept"]))
+    board.come_back("w", held={"kept": 5}, last_epoch=3)
+    board.send(client, m.Resubmitted())
+    board.tick(3.0)
+    assert board.states("kept") == ["memory"]
+    assert board.task("kept").is_without_recipe
+    board.worker("empty")
+    out = retire(board, client, n=2)
+    assert len(leaving(out)) == 1
+    (peer,) = leaving(out)
+    assert board.state.workers[peer].name == "empty"
+    found = ends(leave(board, peer), client)
+    assert found == {"w": ("kept", 0), "empty": ("left", 0)}
+
+
+def test_a_large_argument_of_a_client_that_is_gone_keeps_its_worker():
+    board = Board()
+    alice, bob = board.client("alice"), board.client("bob")
+    worker = board.worker("w")
+    put = m.SubmitTasks(
+        functions=[m.PUT_FUNCTION],
+        function_names=["data"],
+        function_blobs=[b""],
+        function_of=[0],
+        keys=["data-1"],
+        args=[b""],
+        dependencies=[],
+        spec_hashes=[],
+        options=[{}],
+    )
+    board.send(alice, put)
+    board.finish(worker, "data-1", blob=None)
+    board.send(alice, graph(":data-1 -> y"))
+    board.send(bob, graph(":data-1 -> z"), m.WantKeys(keys=["z"]))
+    board.finish(worker, "z", blob=None)
+    board.send(alice, m.Bye(reason="done"))
+    out = retire(board, bob, workers=["id of w"])
+    assert not leaving(out)
+    (answer,) = answers(out, bob)
+    (row,) = answer.info["workers"].values()
+    assert row["end"] == "kept"
+    assert "cannot be computed again" in row["reason"]
+    assert "'z'" in row["reason"]
+    board.send(bob, m.ReleaseKeys(keys=["z"]))
+    assert leaving(retire(board, bob, "2", workers=["id of w"])) == [worker]
+
+
+def test_a_worker_whose_connection_is_broken_is_kept():
+    board = Board(away_s=5.0)
+    client = board.client()
+    worker = board.worker("w")
+    board.close(worker)
+    assert ends(retire(board, client, workers=["id of w"]), client) == {"w": ("kept", 0)}
+
+
+def test_nothing_is_retired_while_the_scheduler_waits_for_its_workers():
+    board = Board(expected=Members(worker_ids=("a", "b")))
+    client = board.client()
+    board.come_back("a", worker_id="a", last_epoch=3)
+    (answer,) = answers(retire(board, client, n=1), client)
+    assert isinstance(answer, m.AskFailed)
+    assert "ask again" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "give the workers"),
+        ({"n": -1}, "n= is a whole number"),
+        ({"n": True}, "n= is a whole number"),
+        ({"keep": "3"}, "keep= is a whole number"),
+        ({"n": 1, "keep": 1}, "give one of them"),
+        ({"workers": "w"}, "workers= is a list"),
+        ({"workers": [1]}, "workers= is a list"),
+        ({"n": 1, "order": ""}, "order= is a text"),
+        ({"n": 1, "order": "x" * 65}, "order= is a text"),
+    ],
+)
+def test_a_wrong_order_fails(arguments, text):
+    board = Board()
+    client = board.client()
+    board.worker("w")
+    (answer,) = answers(retire(board, client, **arguments), client)
+    assert isinstance(answer, m.AskFailed)
+    assert text in answer.text
+    assert not board.state.retiring.orders
+
+
+def test_a_viewer_may_not_retire_and_a_client_may():
+    board = Board()
+    board.worker("w")
+    viewer = board.connect(Role.VIEWER)
+    (answer,) = answers(retire(board, viewer, n=1), viewer)
+    assert isinstance(answer, m.Denied)
+    assert answer.needed == "client"
+    shell = board.connect(Role.VIEWER, Level.CLIENT)
+    assert len(leaving(retire(board, shell, n=1))) == 1
+
+
+def test_orders_are_few_and_the_oldest_finished_one_goes():
+    board = Board()
+    client = board.client()
+    for i in range(MAX_ORDERS + 5):
+        retire(board, client, str(i), n=0)
+    assert list(board.state.retiring.orders) == [str(i) for i in range(5, MAX_ORDERS + 5)]
+
+
+def test_orders_that_are_all_under_way_leave_no_room_for_another():
+    board = Board()
+    client = board.client()
+    board.worker("w")
+    board.send(client, graph("x"))
+    for i in range(MAX_ORDERS):
+        retire(board, client, str(i), workers=["id of w"])
+    (answer,) = answers(retire(board, client, "more", workers=["id of w"]), client)
+    assert isinstance(answer, m.AskFailed)
+    assert "under way" in answer.text

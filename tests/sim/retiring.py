@@ -1,0 +1,69 @@
+"""Orders of users that workers leave: each is answered in the end, and what it says is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.client.core.events import AskScheduler
+from weft.client.core.tasks import Watcher
+from weft.protocol.wire.messages import Answer, AskFailed
+
+if TYPE_CHECKING:
+    from .client_node import ClientNode
+    from .simulation import Simulation
+
+
+class OrderWatcher(Watcher):
+    """Waits for the answer to one order."""
+
+    __slots__ = ("answers", "client", "is_all", "workers")
+
+    def __init__(self, client: ClientNode, workers: list[str], *, is_all: bool) -> None:
+        super().__init__(wants_data=False)
+        self.client = client
+        self.workers = workers
+        self.is_all = is_all
+        self.answers: list[Any] = []
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self.answers += items
+
+
+def order(sim: Simulation) -> None:
+    """Let a user retire some workers, or one of several."""
+    rng = sim.world.rng
+    clients = [client for client in sim.clients if client.is_alive]
+    if not clients or not sim.workers:
+        return
+    client = rng.choice(clients)
+    ids = rng.sample(list(sim.workers), k=rng.randint(1, len(sim.workers)))
+    is_all = len(ids) == 1 or sim.world.chance(0.3)
+    arguments: dict[str, Any] = {"order": sim.new_id("order"), "workers": ids}
+    if not is_all:
+        arguments["n"] = 1
+    watcher = OrderWatcher(client, ids, is_all=is_all)
+    sim.orders.append(watcher)
+    sim.world.probes["retire"] += 1
+    client.post(AskScheduler(watcher, "retire", arguments))
+
+
+def check(sim: Simulation) -> None:
+    """Check that every order of a user who is still there has come to its end."""
+    for watcher in sim.orders:
+        if not watcher.client.is_alive:
+            continue
+        assert len(watcher.answers) == 1, f"{watcher.client!r} retired {watcher.workers}: no answer"
+        (answer,) = watcher.answers
+        if isinstance(answer, AskFailed):
+            assert "ask again" in answer.text, answer.text
+            sim.world.probes["retire refused"] += 1
+            continue
+        assert isinstance(answer, Answer)
+        rows = answer.info["workers"].values()
+        ends = [row["end"] for row in rows]
+        for end in ends:
+            sim.world.probes[f"retired: {end}"] += 1
+        sim.world.probes["retire recomputed"] += sum(row["n_recomputed"] for row in rows)
+        if not watcher.is_all:
+            assert len([end for end in ends if end != "kept"]) <= 1, ends
