@@ -206,6 +206,7 @@ TOOLS = (
         Apt(("slurm-wlm", "munge", "slurm-wlm-basic-plugins")),
         ("slurmctld", "slurmd", "sbatch", "munged"),
     ),
+    Tool("typescript", "5.9.3", 0.2, Npm("typescript"), ("typescript",)),
     Tool("grafana-schema", "13.2.3", 0.3, Npm("@grafana/schema"), ("@grafana/schema",)),
 )
 
