@@ -29,6 +29,7 @@ __all__ = [
     "check_own_host",
     "decide_counts",
     "format_bytes",
+    "host_of_interface",
     "make_local_directory",
     "parse_bytes",
     "parse_host_port",
@@ -153,6 +154,26 @@ def check_own_host(host: str, setting: str, *, may_be_every: bool = False) -> No
             f"reach{every}",
             setting,
         ) from None
+
+
+def host_of_interface(name: str, setting: str) -> str:
+    """Return the address of a network interface of this machine, an IPv4 one if it has any.
+
+    Raises:
+        ConfigError: there is no such interface, or it has no address.
+    """
+    import psutil
+
+    interfaces = psutil.net_if_addrs()
+    hosts = {
+        found.family: found.address
+        for found in reversed(interfaces.get(name, []))
+        if found.family in (socket.AF_INET, socket.AF_INET6) and "%" not in found.address
+    }
+    if hosts:
+        return hosts.get(socket.AF_INET) or hosts[socket.AF_INET6]
+    why = "has no address" if name in interfaces else "is no network interface of this machine"
+    raise ConfigError(f"{name!r} {why}; there are {', '.join(sorted(interfaces))}", setting)
 
 
 def check_free_port(host: str, port: int) -> None:

@@ -85,6 +85,7 @@ class SchedulerOptions:
     client_lease_s: float
     heartbeat_s: float
     dashboard_host_names: tuple[str, ...] = ()
+    idle_timeout_s: float = 0.0
     files: IdentityFiles = field(default_factory=IdentityFiles)
 
     @property
@@ -337,6 +338,7 @@ class SchedulerStart:
             security=security,
             client_lease_s=options.client_lease_s,
             heartbeat_s=options.heartbeat_s,
+            idle_timeout_s=options.idle_timeout_s,
             facts=process_facts(),
         )
         if directory is not None:

@@ -21,9 +21,11 @@ from ..protocol.trust.security import Security
 from ..worker.children import send_user_code_by_value
 from ..worker.config import WorkerConfig
 from ..worker.family import process, spawn
+from ..worker.family.config import SupervisorConfig, WorkerSpec
 from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
-from ..worker.family.supervisor import SupervisorConfig, WorkerSpec, supervise
+from ..worker.family.supervisor import supervise
 from .child import LOG_FORMAT, Parent
+from .preloading import preload
 from .titles import set_title
 
 _log = logging.getLogger("weft.worker")
@@ -118,6 +120,8 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         resources=plain["resources"],
         local_directory=Path(plain["local_directory"]),
         listen_address=plain["listen_address"],
+        port=plain.get("port", 0),
+        contact_host=plain.get("contact_host", ""),
         find=find,
         supervisor_id=plain["supervisor_id"],
         worker_id=plain["worker_id"],
@@ -128,6 +132,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         orphan_lease_s=plain.get("orphan_lease_s", 900.0) + 30.0,
     )
     try:
+        preload(plain.get("preload", ()))
         process.main(config)
     except InternalError:
         raise  # a bug of weft: the traceback is the report

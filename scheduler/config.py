@@ -44,6 +44,7 @@ class SchedulerConfig:
         away_s: time that a worker whose connection has ended has to come back, seconds.
         target_duration_s: seconds in which as many workers as are desired would finish the work
             that is there.
+        idle_timeout_s: time without a task after which the cluster ends, seconds; 0 = it does not.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
         expected: the workers and clients of that epoch.
@@ -60,6 +61,7 @@ class SchedulerConfig:
     max_outbox_nbytes: int = 256 << 20
     allowed_deaths: int = 3
     away_s: float = 5.0
+    idle_timeout_s: float = 0.0
     target_duration_s: float = TARGET_S
     facts: dict[str, Any] = field(default_factory=dict)
     last_epoch: int = 0

@@ -120,6 +120,7 @@ class SchedulerServer:
             allowed_deaths=config.allowed_deaths,
             max_outbox_nbytes=config.max_outbox_nbytes,
             away_s=config.away_s,
+            idle_timeout_s=config.idle_timeout_s,
             target_s=config.target_duration_s,
         )
         state.facts.update(config.facts)
@@ -157,6 +158,8 @@ class SchedulerServer:
             await self._close_listeners()
             raise
         self._meter.start()
+        if self._config.idle_timeout_s:
+            self._tick(time.monotonic())  # there may never be a peer
         self._set_alarm()
         _log.info("scheduler listens at %s", ", ".join(self.addresses))
 

@@ -34,6 +34,8 @@ class WorkerConfig:
         local_directory: for files of this worker, as `get_worker().local_directory`; None = none.
         listen_address: the data port; "" = of the scheduler's kind, where the scheduler's network
             reaches it, on any free port.
+        port: of the data port where `listen_address` is not given; 0 = any free one.
+        contact_host: where others reach the data port; "" = where it listens.
         find: called at each attempt to connect instead of looking at `scheduler` and `security`;
             returns addresses to try and the secret, from a connection file for instance.
         supervisor_id: of the process that watches this one, "" = none.
@@ -54,6 +56,8 @@ class WorkerConfig:
     resources: dict[str, float] = field(default_factory=dict)
     local_directory: Path | None = None
     listen_address: str = ""
+    port: int = 0
+    contact_host: str = ""
     find: Callable[[], tuple[Sequence[str], Security]] | None = None
     supervisor_id: str = ""
     worker_id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -78,4 +82,13 @@ class WorkerConfig:
         if scheduler.scheme == "unix":
             return f"unix://{socket_path(scheduler.host, self.worker_id)}"
         host = scheduler.host if is_loopback(scheduler.host) else own_host
-        return str(Address(scheduler.scheme, "127.0.0.1" if host == "localhost" else host, 0))
+        return str(
+            Address(scheduler.scheme, "127.0.0.1" if host == "localhost" else host, self.port)
+        )
+
+    def contact_address(self, listening: str) -> str:
+        """Return the address at which others reach the data port that listens at `listening`."""
+        address = parse_address(listening)
+        if not self.contact_host or not address.is_tcp:
+            return listening
+        return str(address._replace(host=self.contact_host))

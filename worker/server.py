@@ -217,7 +217,7 @@ class WorkerServer:
                 f"no data port for other workers and clients: {error}; choose an address of this "
                 "machine with --host"
             ) from error
-        self.address = self._listener.address
+        self.address = config.contact_address(self._listener.address)
         self.name = config.name or self.address
         if config.started_path is not None:
             self._started = StartedRecord(config.started_path, config.nthreads)

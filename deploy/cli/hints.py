@@ -48,17 +48,51 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx) from error
 
 
-#: {option of other schedulers: weft's own}.
-_ELSEWHERE: Final = {
-    "--scheduler-file": "it is --connection-file here",
-    "--death-timeout": "--connect-timeout bounds the wait for a scheduler; once connected, workers "
-    "try to come back for ever",
-    "--lifetime": "there is none here: SIGTERM lets a worker finish what it runs and leave, within "
-    "--grace-period",
-    "--preload": "there is none here: let the function import what it needs",
-    "--nanny": "there is none here: a supervisor always starts workers again that die",
-    "--no-nanny": "there is none here: a supervisor always starts workers again that die",
-    "--worker-port": "there is none here: the data port is any free one, at the address of --host",
+_NO_AUTHORITY: Final = (
+    "no authority is needed: the token proves the certificate of the scheduler, which connection "
+    "files have"
+)
+_SUPERVISED: Final = "there is none here: a supervisor always starts workers again that die"
+_ONE_PAGE: Final = "there is none here: the scheduler's pages show its workers"
+_RELATIVE: Final = (
+    "there is none here: let the proxy remove the prefix from paths, and name the proxy with "
+    "--dashboard-host-name"
+)
+_NO_CODE: Final = (
+    "there is none here: the scheduler runs no code of users; 'weft worker' has --preload"
+)
+#: {command: {option of other schedulers: weft's own way}}; "" = of every command.
+_ELSEWHERE: Final[dict[str, dict[str, str]]] = {
+    "": {
+        "--scheduler-file": "it is --connection-file here",
+        "--tls-ca-file": _NO_AUTHORITY,
+        "--dashboard-prefix": _RELATIVE,
+    },
+    "scheduler": {
+        "--preload": _NO_CODE,
+        "--jupyter": "there is none here: start Jupyter by itself, and weft.Client in its kernels",
+        "--no-jupyter": "there is none here, and no Jupyter is started",
+        "--show": "the addresses are always printed; --log-level warning leaves out the log",
+        "--no-show": "the addresses are always printed; --log-level warning leaves out the log",
+        "--use-xheaders": "nothing depends on the address of a browser; name a proxy with "
+        "--dashboard-host-name",
+        "--tls-ca-file": _NO_AUTHORITY,
+    },
+    "worker": {
+        "--tls-cert": "a worker makes a certificate of its own, which the token proves",
+        "--tls-key": "a worker makes a certificate of its own, which the token proves",
+        "--nanny-port": "a supervisor listens at no port",
+        "--nanny": _SUPERVISED,
+        "--no-nanny": _SUPERVISED,
+        "--preload-nanny": "a supervisor runs no code of users; --preload is for workers",
+        "--dashboard-address": _ONE_PAGE,
+        "--dashboard": _ONE_PAGE,
+        "--no-dashboard": _ONE_PAGE,
+        "--dashboard-prefix": _ONE_PAGE,
+        "--protocol": "workers use that of the scheduler, as its address has it",
+        "--worker-class": "there is one kind of worker; --preload and --resources make them differ",
+        "--scheduler-sni": "names in certificates are not used: the token proves the certificate",
+    },
 }
 _SIMILAR: Final = 0.7
 
@@ -73,8 +107,11 @@ class Command(click.Command):
             name = error.option_name
             options = [option for parameter in self.params for option in parameter.opts]
             meant = _meant(name, options, _SIMILAR)
-            hint = _ELSEWHERE.get(name) or (
-                f"did you mean {meant}?" if meant else f"see '{ctx.command_path} --help'"
+            of_command = _ELSEWHERE.get(self.name or "", {})
+            hint = (
+                of_command.get(name)
+                or _ELSEWHERE[""].get(name)
+                or (f"did you mean {meant}?" if meant else f"see '{ctx.command_path} --help'")
             )
             raise click.UsageError(f"there is no option {name}; {hint}", ctx) from error
         except click.UsageError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...protocol.errors import ConfigError
 from ...protocol.settings import common
 from ...protocol.settings import scheduler as table
 from ...protocol.settings.setting import settings_in
@@ -43,12 +44,17 @@ def scheduler(**options: Any) -> None:
     from ...protocol.wire.session import MISSED_HEARTBEATS
     from .. import restarting
     from ..identity_files import IdentityFiles
-    from ..settings import check_free_port, check_own_host, parse_host_port
+    from ..pid_file import pid_file
+    from ..settings import check_free_port, check_own_host, host_of_interface, parse_host_port
     from ..starting import SchedulerOptions, SchedulerStart
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
     host, protocol = given[table.HOST], given[table.PROTOCOL]
+    if interface := given[table.INTERFACE]:
+        if given.is_given(table.HOST):
+            raise ConfigError("give --host or --interface, not both", "--interface")
+        host = host_of_interface(interface, name_of(given, table.INTERFACE))
     http_host, http_port = "", 0
     if given[table.DASHBOARD]:
         http_host, http_port = parse_host_port(
@@ -72,6 +78,7 @@ def scheduler(**options: Any) -> None:
         dashboard_fallback=not given.is_given(table.DASHBOARD_ADDRESS),
         client_lease_s=given[table.CLIENT_LEASE],
         heartbeat_s=given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
+        idle_timeout_s=given[table.IDLE_TIMEOUT] or 0.0,
         files=IdentityFiles(
             given[table.CLUSTER_ID_FILE], given[table.CERTIFICATE_FILE], given[table.KEY_FILE]
         ),
@@ -90,12 +97,13 @@ def scheduler(**options: Any) -> None:
 
     # All is imported, so that the next scheduler listens at once; nothing is opened yet.
     is_watched = given[table.RESTART] and restarting.is_wanted()
-    lifeline = restarting.run_in_child() if is_watched else None
-    try:
-        SchedulerStart(chosen, lifeline, on_ready, on_taken).run()
-    finally:
-        if lifeline is not None:
-            lifeline.close()
+    with pid_file(given[table.PID_FILE]):
+        lifeline = restarting.run_in_child() if is_watched else None
+        try:
+            SchedulerStart(chosen, lifeline, on_ready, on_taken).run()
+        finally:
+            if lifeline is not None:
+                lifeline.close()
 
 
 def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: str) -> None:

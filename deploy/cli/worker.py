@@ -19,7 +19,7 @@ from ...protocol.errors import (
 )
 from ...protocol.settings import common
 from ...protocol.settings import worker as table
-from ...protocol.settings.setting import settings_in
+from ...protocol.settings.setting import Setting, settings_in
 from .group import fail, scheduler_options, start_log, weft
 from .hints import Command
 from .options import from_table, merged, name_of
@@ -27,7 +27,7 @@ from .options import from_table, merged, name_of
 if TYPE_CHECKING:
     from ...protocol.settings.sources import Settings
     from ...protocol.trust.security import Security
-    from ...worker.family.supervisor import SupervisorConfig
+    from ...worker.family.config import SupervisorConfig
 
 #: The settings of the command, in the order of its help.
 SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL)
@@ -62,6 +62,7 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     """
     from ...protocol.trust import connection_file as connection_files
     from ...protocol.wire.levels import Level
+    from ..data_places import DataPlaces
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
 
     given = merged(SETTINGS, options)
@@ -70,8 +71,10 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     limit = parse_memory_limit(
         given[table.MEMORY_LIMIT], counts, name_of(given, table.MEMORY_LIMIT)
     )
-    connect_timeout = given[table.CONNECT_TIMEOUT]
+    connect_timeout = _patience(given, table.CONNECT_TIMEOUT)
+    orphan_lease = _patience(given, table.ORPHAN_LEASE)
     path = str(connection_file) if connection_file is not None else None
+    places = DataPlaces.of(given, counts.n_workers)
 
     def find() -> tuple[tuple[str, ...], Security]:
         found = connection_files.find(path, address, os.environ)
@@ -80,20 +83,20 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
         return found.addresses, found.to_security().lowered(Level.WORKER)
 
     scheduler_address = _wait_for_scheduler(path, address, connect_timeout)
-    listen_address = _data_address(given, scheduler_address)
 
-    from ...worker.family.supervisor import SupervisorConfig, WorkerSpec
+    from ...worker.family.config import SupervisorConfig, WorkerSpec
+    from ...worker.family.lifetimes import Lifetime
 
     name = given[table.NAME] or socket.gethostname()
     local_directory = given[table.LOCAL_DIRECTORY]
     directory = make_local_directory(local_directory, name_of(given, table.LOCAL_DIRECTORY))
-    grace_period, orphan_lease = given[table.GRACE_PERIOD], given[table.ORPHAN_LEASE]
+    grace_period, lifetime = given[table.GRACE_PERIOD], given[table.LIFETIME]
     options = {
         "nthreads": counts.nthreads,
         "resources": given[table.RESOURCES],
         "local_directory": directory,
         "temporary_directory": "" if local_directory is None else directory,
-        "listen_address": listen_address,
+        "preload": [os.path.abspath(m) if m.endswith(".py") else m for m in given[table.PRELOAD]],
         "grace_period_s": grace_period,
         "orphan_lease_s": orphan_lease,
     }
@@ -102,7 +105,11 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
         SupervisorConfig(
             find=find,
             workers=[
-                WorkerSpec(f"{name}-{i}" if numbered else name, limit, options)
+                WorkerSpec(
+                    f"{name}-{i}" if numbered else name,
+                    limit,
+                    {**options, **places.of_worker(i, scheduler_address)},
+                )
                 for i in range(counts.n_workers)
             ],
             directory=directory,
@@ -110,8 +117,12 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
             connect_timeout_s=connect_timeout,
             grace_period_s=grace_period,
             orphan_lease_s=orphan_lease,
+            lifetime=None
+            if lifetime is None
+            else Lifetime(lifetime, given[table.LIFETIME_STAGGER], given[table.LIFETIME_RESTART]),
         ),
         scheduler_address,
+        given[table.PID_FILE],
     )
 
 
@@ -135,27 +146,22 @@ def _wait_for_scheduler(path: str | None, address: str | None, timeout_s: float)
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
 
 
-def _data_address(given: Settings, scheduler: str) -> str:
-    """Return where workers listen for others, of the same kind as the scheduler; "" = default."""
-    from ...protocol.wire.address import Address, parse_address
-    from ..settings import check_own_host
-
-    parsed, host = parse_address(scheduler), given[table.HOST]
-    if host is None or not parsed.is_tcp:
-        return ""
-    host = host.strip("[]")
-    check_own_host(host, name_of(given, table.HOST))
-    return str(Address(parsed.scheme, host, 0))
+def _patience(given: Settings, setting: Setting[float]) -> float:
+    """Return one of the two times to wait for a scheduler, for which --death-timeout may stand."""
+    both = given[table.DEATH_TIMEOUT]
+    return given[setting] if both is None or given.is_given(setting) else both
 
 
-def _run_workers(config: SupervisorConfig, address: str) -> NoReturn:
+def _run_workers(config: SupervisorConfig, address: str, pid: Path | None) -> NoReturn:
     """Run the family of workers until its end, and end this process with its exit code."""
     from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
+    from ..pid_file import pid_file
     from ..workers import run_daemon
 
     spawner = os.getpid()
     try:
-        code = run_daemon(config)
+        with pid_file(pid):
+            code = run_daemon(config)
     except ConnectTimeout as error:
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
     except (WrongToken, WrongVersion, WrongCluster, WrongRole, NotAdmitted) as error:

@@ -219,20 +219,24 @@ class TimeSpan(Kind[float]):
         return f"{value:g}s"
 
 
-class MaybeTimeSpan(TimeSpan):
+class MaybeTimeSpan(Kind[Any]):
     """A length of time, or `none`."""
 
+    metavar = "TIME"
     words = f"none, or a {TimeSpan.words}"
+
+    def __init__(self, least: float = 0.0) -> None:
+        self._span = TimeSpan(least)
 
     def read(self, value: object, where: str) -> Any:
         """See `Kind`."""
         if isinstance(value, str) and value.strip().lower() == "none":
             return None
-        return super().read(value, where)
+        return self._span.read(value, where)
 
     def show(self, value: Any) -> str:
         """See `Kind`."""
-        return "none" if value is None else super().show(value)
+        return "none" if value is None else self._span.show(value)
 
 
 class Size(Kind[int]):

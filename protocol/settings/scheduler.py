@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from .kinds import Flag, HostNames, HostPort, OneOf, PathTo, Text, TimeSpan, Whole
+from .kinds import (
+    Flag,
+    HostNames,
+    HostPort,
+    MaybeTimeSpan,
+    OneOf,
+    PathTo,
+    Text,
+    TimeSpan,
+    Whole,
+)
 from .setting import Setting
 
 HOST: Final[Setting[str]] = Setting(
@@ -14,6 +24,12 @@ HOST: Final[Setting[str]] = Setting(
     "127.0.0.1",
     "Address to listen at. Connections beyond this machine are encrypted with TLS; 0.0.0.0 listens "
     "at all addresses.",
+)
+INTERFACE: Final[Setting[str | None]] = Setting(
+    "scheduler.interface",
+    Text("NAME"),
+    None,
+    "Network interface, such as eth0 or ib0, whose address stands for --host.",
 )
 PORT: Final[Setting[int]] = Setting(
     "scheduler.port",
@@ -100,6 +116,13 @@ LIVENESS_TIMEOUT: Final = Setting(
     "Time without a message after which a peer counts as dead: for the scheduler, a worker that "
     "its supervisor does not report alive either; for workers and clients, the scheduler.",
 )
+IDLE_TIMEOUT: Final[Setting[float | None]] = Setting(
+    "scheduler.idle-timeout",
+    MaybeTimeSpan(least=1.0),
+    None,
+    "Time after which the cluster ends, workers and scheduler, if no task runs, waits or comes. "
+    "Results that clients have not fetched are lost then. Default: it does not end by itself.",
+)
 STATE_DIR: Final[Setting[Path | None]] = Setting(
     "scheduler.state-dir",
     PathTo(is_folder=True),
@@ -107,6 +130,12 @@ STATE_DIR: Final[Setting[Path | None]] = Setting(
     "Folder for what the next scheduler of this cluster needs: its secrets, port, last epoch and "
     "members. Default: NAME or PORT in $XDG_STATE_HOME/weft or ~/.local/state/weft; a temporary "
     "one with --port 0 and no --name.",
+)
+PID_FILE: Final[Setting[Path | None]] = Setting(
+    "scheduler.pid-file",
+    PathTo(),
+    None,
+    "File for the number of the process that signals are for; removed at its end.",
 )
 RESTART: Final = Setting(
     "scheduler.restart",

@@ -5,7 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from .kinds import MAX_COUNT, MemoryLimit, NumberOfWorkers, PathTo, Resources, Text, TimeSpan, Whole
+from .kinds import (
+    MAX_COUNT,
+    Flag,
+    MaybeTimeSpan,
+    MemoryLimit,
+    NumberOfWorkers,
+    PathTo,
+    Ports,
+    Resources,
+    Text,
+    Texts,
+    TimeSpan,
+    Whole,
+)
 from .setting import Setting
 
 NWORKERS: Final[Setting[int | None]] = Setting(
@@ -56,6 +69,34 @@ HOST: Final[Setting[str | None]] = Setting(
     "Address of this machine at which other workers and clients fetch data. Default: the one from "
     "which the scheduler is reached.",
 )
+INTERFACE: Final[Setting[str | None]] = Setting(
+    "worker.interface",
+    Text("NAME"),
+    None,
+    "Network interface, such as eth0 or ib0, whose address stands for --host.",
+)
+PORT: Final[Setting[tuple[int, int]]] = Setting(
+    "worker.port",
+    Ports(),
+    (0, 0),
+    "Port at which a worker serves data, or the first and last of a range with one for each "
+    "worker, for a firewall. 0 = any free one.",
+    option_key="worker-port",
+)
+LISTEN_ADDRESS: Final[Setting[str | None]] = Setting(
+    "worker.listen-address",
+    Text("HOST"),
+    None,
+    "Address at which workers listen for others, 0.0.0.0 for every one, if it is not the one at "
+    "which others reach them (--contact-address or --host): behind NAT, or in a container.",
+)
+CONTACT_ADDRESS: Final[Setting[str | None]] = Setting(
+    "worker.contact-address",
+    Text("HOST"),
+    None,
+    "Name or address at which others reach these workers; it need not be of this machine. With "
+    "--worker-port, whose ports are forwarded unchanged, if there is a router in between.",
+)
 CONNECT_TIMEOUT: Final = Setting(
     "worker.connect-timeout",
     TimeSpan(),
@@ -70,6 +111,47 @@ ORPHAN_LEASE: Final = Setting(
     "Time for which workers that have lost their scheduler keep their results, finish what they "
     "run and look for a scheduler; then they end. It should be longer than the reconnect-timeout "
     "of clients (60 s).",
+)
+DEATH_TIMEOUT: Final[Setting[float | None]] = Setting(
+    "worker.death-timeout",
+    MaybeTimeSpan(),
+    None,
+    "Both --connect-timeout and --orphan-lease in one, where those are not given.",
+)
+LIFETIME: Final[Setting[float | None]] = Setting(
+    "worker.lifetime",
+    MaybeTimeSpan(least=1.0),
+    None,
+    "Time after which each worker leaves as after SIGTERM, such as the time limit of a batch job "
+    "less some minutes. When the last one has left, 'weft worker' ends. Default: none.",
+)
+LIFETIME_STAGGER: Final = Setting(
+    "worker.lifetime-stagger",
+    TimeSpan(),
+    0.0,
+    "The lifetime of each worker differs by a random time up to this one, so that not all leave at "
+    "once.",
+)
+LIFETIME_RESTART: Final = Setting(
+    "worker.lifetime-restart",
+    Flag(),
+    False,
+    "Start another worker in place of one whose lifetime is over, or do not: against libraries "
+    "that lose memory.",
+    shown_default="",
+)
+PRELOAD: Final[Setting[tuple[str, ...]]] = Setting(
+    "worker.preload",
+    Texts("MODULE"),
+    (),
+    "Module, or path of a .py file, that each worker process imports before it takes tasks. "
+    "Repeatable.",
+)
+PID_FILE: Final[Setting[Path | None]] = Setting(
+    "worker.pid-file",
+    PathTo(),
+    None,
+    "File for the number of the process that signals are for; removed at its end.",
 )
 GRACE_PERIOD: Final = Setting(
     "worker.grace-period",

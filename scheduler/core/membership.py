@@ -19,6 +19,7 @@ from . import barrier, claims, phases, puts
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
+from .idling import stop_cluster
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss
@@ -450,11 +451,7 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
 def on_shutdown(state: SchedulerState, client: ClientHandle, message: m.ShutdownCluster) -> None:
     """Stop the workers, the clients and the scheduler: a client asks for that."""
     state.log("info", f"client {client.name} requests the shutdown: {message.reason}")
-    for supervisor in state.supervisors.values():
-        state.send(supervisor.peer, m.Stop(reason=message.reason))
-    for ws in state.workers.values():
-        state.send(ws.peer, m.Stop(reason=message.reason))
-    state.stop(message.reason)
+    stop_cluster(state, message.reason)
 
 
 def on_worker_exited(

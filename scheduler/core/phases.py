@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wording import counted
-from . import barrier, claims
+from . import barrier, claims, idling
 from .barrier import Recovery, plan_end, waits_for
 from .epochs import GiveWay, StartOver, is_from_the_future
 from .missing import answer_lacking
@@ -35,6 +35,8 @@ FRESH_S: Final = 60.0
 def start(state: SchedulerState) -> None:
     """Begin the life of a scheduler: with its first event."""
     state.started = state.now
+    if state.idle_timeout_s:
+        idling.watch(state)
     if state.expected.worker_ids or state.expected.client_ids:
         begin(state)
 

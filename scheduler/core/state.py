@@ -209,6 +209,7 @@ class SchedulerState:
         epoch_key: bytes = b"",
         away_s: float = 5.0,
         target_s: float = TARGET_S,
+        idle_timeout_s: float = 0.0,
     ) -> None:
         self.epoch = epoch
         #: of the proofs of epochs, see `epochs.proof_of`; b"" = each claim is believed
@@ -225,6 +226,7 @@ class SchedulerState:
         #: a worker whose connection has ended has this long to come back; 0 = none
         self.away_s = away_s
         self.heartbeat_s = heartbeat_s
+        self.idle_timeout_s = idle_timeout_s  #: see `idling`; 0 = the cluster does not end
         #: a task under which more workers than this died is erred
         self.allowed_deaths = allowed_deaths
         self.unrunnable_after_s = unrunnable_after_s

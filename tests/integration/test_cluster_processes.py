@@ -216,7 +216,8 @@ WORKERS_THAT_DIE_AT_ONCE = """
 import logging, os, sys
 from weft.protocol.trust import connection_file
 from weft.worker.family import spawn
-from weft.worker.family.supervisor import SupervisorConfig, WorkerSpec, supervise
+from weft.worker.family.config import SupervisorConfig, WorkerSpec
+from weft.worker.family.supervisor import supervise
 logging.basicConfig(level="INFO")
 found = connection_file.find(sys.argv[1], None, os.environ)
 config = SupervisorConfig(

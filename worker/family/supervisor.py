@@ -52,6 +52,7 @@ from ...protocol.wire.session import GiveUp
 from ..config import socket_path
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_joined, read_served, read_started
+from .config import SupervisorConfig, WorkerSpec
 from .exits import (
     EXIT_NO_SCHEDULER,
     read_crash,
@@ -60,6 +61,7 @@ from .exits import (
     read_refusal,
     read_signal,
 )
+from .lifetimes import Lifetimes
 from .restarts import (
     Ending,
     Outcome,
@@ -82,51 +84,6 @@ _MAX_LOOK_S: Final = 3.0
 _STACK_LOOKS: Final = 20
 #: States of a suspended process: by SIGSTOP, or by a debugger.
 _SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-
-
-@dataclass
-class WorkerSpec:
-    """One worker to keep running.
-
-    Attributes:
-        name: for display; the same across restarts.
-        memory_limit: bytes, 0 = none.
-        options: the rest of the worker process's configuration, as plain data.
-    """
-
-    name: str
-    memory_limit: int
-    options: dict[str, Any]
-
-
-@dataclass
-class SupervisorConfig:
-    """The configuration of a supervisor.
-
-    Attributes:
-        find: returns the scheduler's address and the cluster's secret; called at each attempt.
-        workers: the workers to keep running.
-        directory: the workers' folder; the caller makes it, `owns_directory` removes it.
-        embedded: the scheduler has no other workers: end when it ends, without waiting.
-        connect_timeout_s: give up when the first connection takes longer. Ignored if
-            embedded.
-        grace_s: time that a worker gets to end by itself.
-        grace_period_s: time before that in which workers may finish running tasks after SIGTERM.
-        orphan_lease_s: time for which the family looks for a scheduler that it has lost.
-        silent_after_s: a worker whose event loop does not run for so long, and that uses no
-            processor time meanwhile, is reported.
-    """
-
-    find: Callable[[], tuple[Sequence[str], Security]]
-    workers: list[WorkerSpec]
-    directory: str
-    owns_directory: bool = False
-    embedded: bool = False
-    connect_timeout_s: float = 60.0
-    grace_s: float = 3.0
-    grace_period_s: float = 0.0
-    orphan_lease_s: float = 900.0
-    silent_after_s: float = 60.0
 
 
 @dataclass
@@ -186,6 +143,9 @@ class Supervisor:
         #: Why a worker cannot join, and would not the next time; "" = no worker was refused.
         self._refusal = ""
         self._ending = Ending(config.grace_s, config.grace_period_s)
+        self._lifetimes = Lifetimes(
+            config.lifetime, config.grace_s + config.grace_period_s, self._kill_one
+        )
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
 
@@ -238,6 +198,7 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._lifetimes.close()
             self._link.abort()
             self._writer.close()
             if self._owns_directory:
@@ -350,6 +311,11 @@ class Supervisor:
         self._by_pid[pid] = slot
         if self._stopping:
             self._ask("kill", pid, self._end_signal)
+        else:
+            self._lifetimes.begin(worker_id, slot.spec.name)
+
+    def _kill_one(self, worker_id: str, number: int) -> None:
+        self._ask("kill", self._running[worker_id].pid, number)
 
     def _on_exited(self, pid: int, status: int) -> None:
         slot = self._by_pid.pop(pid)
@@ -375,8 +341,12 @@ class Supervisor:
         for address in map(parse_address, self._known[0]):
             if address.scheme == "unix":  # a killed worker leaves its socket
                 socket_path(address.host, slot.worker_id).unlink(missing_ok=True)
-        if not self._stopping:
-            self._follow(slot, ended, judge(ended, slot.backoff, slot.failures))
+        is_over = self._lifetimes.end(slot.worker_id)
+        if not self._stopping and is_over and self._lifetimes.restart:
+            self._start_later(slot, 0.0)
+        elif not self._stopping:
+            outcome = Retire() if is_over else judge(ended, slot.backoff, slot.failures)
+            self._follow(slot, ended, outcome)
         if not self._running:
             self._all_ended.set()
 

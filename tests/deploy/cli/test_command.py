@@ -59,9 +59,6 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         ),
         (["scheduler", "--prt", "1"], ["did you mean '--port'?"]),
         (["scheduler", "--port", "99999"], ["99999"]),
-        (["worker", "--preload", "f"], ["no option --preload; there is none here"]),
-        (["worker", "--lifetime", "1h"], ["--lifetime", "SIGTERM", "--grace-period"]),
-        (["worker", "--death-timeout", "9"], ["--death-timeout", "--connect-timeout"]),
         (["worker", "--no-nanny"], ["--no-nanny", "supervisor"]),
         (["worker", "--local-dir", "x"], ["did you mean '--local-directory'?"]),
         (["worker", "--n-workers", "2"], ["did you mean '--nworkers'?"]),
@@ -265,7 +262,7 @@ WORKERS_WITH_A_BAD_PORT = f"""
 import logging, os, sys
 from weft.deploy.workers import run_daemon
 from weft.protocol.trust import connection_file
-from weft.worker.family.supervisor import SupervisorConfig, WorkerSpec
+from weft.worker.family.config import SupervisorConfig, WorkerSpec
 
 def find():
     found = connection_file.find(None, None, os.environ)

@@ -71,7 +71,7 @@ def test_sources_are_mixed_setting_by_setting(machine):
         ),
         ("[worker]\n\nmemory_limit = '1GB'", ["line 3", "did you mean memory-limit in [worker]?"]),
         ("nthreads = 2", ["line 1", "did you mean nthreads in [worker]?"]),
-        ("[worker]\nport = 2", ["line 2", "did you mean port in [scheduler]?"]),
+        ("[worker]\nstate-dir = 2", ["line 2", "did you mean state-dir in [scheduler]?"]),
         ("[sheduler]\nport = 2", ["line 2", "did you mean port in [scheduler]?"]),
         ("[scheduler]\n'prt' = 1", ["line 2: there is no setting"]),
         ("scheduler.prt = 1", ["line 1: there is no setting"]),

@@ -19,7 +19,8 @@ from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.security import Security
 from weft.protocol.wire.messages import RegisterSupervisor, WorkersAlive
 from weft.worker.family import spawn
-from weft.worker.family.supervisor import Supervisor, SupervisorConfig, WorkerSpec
+from weft.worker.family.config import SupervisorConfig, WorkerSpec
+from weft.worker.family.supervisor import Supervisor
 
 
 async def test_a_worker_that_is_gone_before_it_is_looked_at_holds_up_nothing(tmp_path):

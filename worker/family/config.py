@@ -1,0 +1,57 @@
+"""The configuration of a supervisor and its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol.trust.security import Security
+from .lifetimes import Lifetime
+
+
+@dataclass
+class WorkerSpec:
+    """One worker to keep running.
+
+    Attributes:
+        name: for display; the same across restarts.
+        memory_limit: bytes, 0 = none.
+        options: the rest of the worker process's configuration, as plain data.
+    """
+
+    name: str
+    memory_limit: int
+    options: dict[str, Any]
+
+
+@dataclass
+class SupervisorConfig:
+    """The configuration of a supervisor.
+
+    Attributes:
+        find: returns the scheduler's address and the cluster's secret; called at each attempt.
+        workers: the workers to keep running.
+        directory: the workers' folder; the caller makes it, `owns_directory` removes it.
+        embedded: the scheduler has no other workers: end when it ends, without waiting.
+        connect_timeout_s: give up when the first connection takes longer. Ignored if
+            embedded.
+        grace_s: time that a worker gets to end by itself.
+        grace_period_s: time before that in which workers may finish running tasks after SIGTERM.
+        orphan_lease_s: time for which the family looks for a scheduler that it has lost.
+        silent_after_s: a worker whose event loop does not run for so long, and that uses no
+            processor time meanwhile, is reported.
+        lifetime: after which each worker leaves, as after SIGTERM; None = never.
+    """
+
+    find: Callable[[], tuple[Sequence[str], Security]]
+    workers: list[WorkerSpec]
+    directory: str
+    owns_directory: bool = False
+    embedded: bool = False
+    connect_timeout_s: float = 60.0
+    grace_s: float = 3.0
+    grace_period_s: float = 0.0
+    orphan_lease_s: float = 900.0
+    silent_after_s: float = 60.0
+    lifetime: Lifetime | None = None
