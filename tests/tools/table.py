@@ -190,6 +190,7 @@ TOOLS = (
         ("cert-manager-crds",),
     ),
     Tool("etcd", "3.4.23", 0.3, Apt(("etcd-server",)), ("etcd",)),
+    Tool("nftables", "1.0.6", 0.1, Apt(("nftables", "iproute2")), ("nft", "ip")),
     Tool("prometheus", "2.42.0", 0.3, Apt(("prometheus",)), ("prometheus", "promtool")),
     Tool(
         "chromium",

@@ -1,0 +1,1 @@
+"""A Kubernetes of plain processes for the tests: control plane, nodes, and what runs on them."""

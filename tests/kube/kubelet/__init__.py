@@ -1,0 +1,1 @@
+"""A kubelet whose containers are local processes in namespaces of their own."""
