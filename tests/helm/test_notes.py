@@ -49,11 +49,11 @@ def test_the_notes_forward_the_port_and_read_the_token_of_role_client(notes, tmp
 
 
 def test_the_notes_name_the_connection_file_or_the_token_of_a_given_secret(notes):
-    assert "WEFT_CONNECTION_FILE=/etc/weft/client.json" in notes()
+    assert "WEFT_CONNECTION_FILE=/run/secrets/weft/client.json" in notes()
     given = notes({"auth.existingSecret": "mine", "auth.existingClientSecret": "users"})
     assert "get secret users" in given
     assert 'weft.Client("tls://sim-weft-scheduler.lab.svc:8786")' in given
-    assert "WEFT_TOKEN_FILE=/etc/weft/client-token" in given
+    assert "WEFT_TOKEN_FILE=/run/secrets/weft/client-token" in given
     assert "get secret mine" in notes({"auth.existingSecret": "mine"})
 
 
