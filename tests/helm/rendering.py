@@ -85,12 +85,14 @@ class Rendered:
         return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        """Return {name of the controller: the specification of its pods}."""
-        return {
-            object_["metadata"]["name"]: object_["spec"]["template"]["spec"]
-            for object_ in self.objects
-            if object_["kind"] in ("StatefulSet", "Deployment", "Job")
-        }
+        """Return {name of the pod or of its controller: the specification of the pod}."""
+        found = {}
+        for object_ in self.objects:
+            if object_["kind"] in ("StatefulSet", "Deployment"):
+                found[object_["metadata"]["name"]] = object_["spec"]["template"]["spec"]
+            elif object_["kind"] == "Pod":
+                found[object_["metadata"]["name"]] = object_["spec"]
+        return found
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
@@ -105,3 +107,8 @@ def options(pod: dict[str, Any]) -> dict[str, str]:
     words = container(pod)["args"]
     pairs = (word.partition("=") for word in words if word.startswith("--"))
     return {name: value for name, _, value in pairs}
+
+
+def variables(pod: dict[str, Any]) -> dict[str, str]:
+    """Return {name: value} of a pod's environment, without what the kubelet fills in."""
+    return {one["name"]: one["value"] for one in container(pod)["env"] if "value" in one}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from tests.deploy.test_units import options_of
-from tests.helm.rendering import CHART, container, helm, options, render
+from tests.helm.rendering import CHART, container, helm, options, render, variables
+from weft.protocol.settings.scheduler import DASHBOARD_HOST_NAMES
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import Security, certificate_der, server_ssl_context
 
@@ -33,9 +35,9 @@ def test_lint_finds_nothing():
 def test_the_default_is_a_scheduler_and_one_pool(default):
     assert default.kinds() == [
         "Deployment",
-        "Job",
         "NetworkPolicy",
         "NetworkPolicy",
+        "Pod",
         "PodDisruptionBudget",
         "Secret",
         "Secret",
@@ -106,7 +108,7 @@ def test_each_pod_mounts_the_token_of_its_role_and_no_other(default):
 
 def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
     pods = default.pods()
-    for name in (SCHEDULER, POOL):
+    for name in pods:
         one = container(pods[name])
         known = {"$(WEFT_POD_CPUS)": "4", "$(WEFT_POD_MEMORY)": str(1 << 31), "$(POD_NAME)": "a"}
         words = [*one["command"], *one["args"]]
@@ -118,7 +120,7 @@ def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
             grace_period = given["grace_period"]
             assert isinstance(grace_period, float)
             assert 0 < grace_period <= pods[POOL]["terminationGracePeriodSeconds"] - 10
-        else:
+        elif name == SCHEDULER:
             assert given["restart"] is False
 
 
@@ -152,3 +154,84 @@ def test_pools_take_what_they_do_not_state_from_the_defaults():
     assert options(pods[POOL])["--log-level"] == "debug"
     assert "replicas" not in rendered.one("Deployment", "sim-weft-worker-gpu")["spec"]
     assert rendered.one("Deployment", POOL)["spec"]["replicas"] == 2
+
+
+def test_rules_and_dashboard_are_those_of_the_monitoring():
+    rendered = render(None, f"--values={CHART / 'ci' / 'monitoring-values.yaml'}")
+    monitoring = CHART.parents[1] / "monitoring"
+    rules = rendered.one("PrometheusRule")
+    assert rules["spec"] == yaml.safe_load((monitoring / "rules.yaml").read_text())
+    assert rules["metadata"]["labels"]["release"] == "prometheus"
+    dashboard = rendered.one("ConfigMap")["data"]["weft.json"]
+    assert json.loads(dashboard) == json.loads((monitoring / "grafana" / "weft.json").read_text())
+    # The rules and the dashboard find a scheduler by these labels.
+    (endpoint,) = rendered.one("ServiceMonitor")["spec"]["endpoints"]
+    labels = {rule["targetLabel"]: rule["replacement"] for rule in endpoint["relabelings"]}
+    assert labels == {"job": "weft-scheduler", "cluster": "lab.sim"}
+
+
+def test_the_pages_accept_the_names_of_the_service_and_of_the_ingress():
+    rendered = render(None, f"--values={CHART / 'ci' / 'outside-values.yaml'}")
+    names = variables(rendered.pods()[SCHEDULER])["WEFT_DASHBOARD_HOST_NAMES"].split(",")
+    service = [f"{SCHEDULER}{end}" for end in ("", ".lab", ".lab.svc", ".lab.svc.cluster.local")]
+    assert names == [*service, "weft.example.org", "status.example.org"]
+    assert DASHBOARD_HOST_NAMES.kind.read(",".join(names), "") == tuple(names)
+    (rule,) = rendered.one("Ingress")["spec"]["rules"]
+    assert rule["host"] in names
+    (port,) = rule["http"]["paths"][0]["backend"]["service"]["port"].values()
+    ports = rendered.one("Service", SCHEDULER)["spec"]["ports"]
+    assert port in [one["name"] for one in ports]
+
+
+def test_only_the_cluster_its_clients_and_named_peers_may_connect():
+    def peers(rendered, name: str, port: str) -> list[str]:
+        policy = rendered.one("NetworkPolicy", f"sim-weft-{name}")["spec"]
+        assert policy["policyTypes"][0] == "Ingress"
+        found = []
+        for rule in policy["ingress"]:
+            if port in [one["port"] for one in rule.get("ports", [{"port": port}])]:
+                for peer in rule["from"]:
+                    ((kind, selector),) = peer.items()
+                    labels = selector.get("matchLabels", selector)
+                    found.append(labels.get("app.kubernetes.io/component") or str(labels))
+                    assert kind in ("podSelector", "namespaceSelector", "ipBlock")
+        return found
+
+    client = "{'weft.io/client': 'true'}"
+    default = render()
+    assert peers(default, "scheduler", "tls-weft") == ["worker", client]
+    assert peers(default, "worker", "any") == ["worker", client]
+    monitoring = "{'kubernetes.io/metadata.name': 'monitoring'}"
+    assert peers(default, "scheduler", "https-pages") == [client, monitoring]
+    keda = render({"autoscaling.mode": "keda"})
+    assert "'keda'" in peers(keda, "scheduler", "https-pages")[-1]
+    outside = render(None, f"--values={CHART / 'ci' / 'outside-values.yaml'}")
+    assert peers(outside, "scheduler", "tls-weft")[-1] == "{'cidr': '203.0.113.0/24'}"
+    assert "'ingress-nginx'" in peers(outside, "scheduler", "https-pages")[-1]
+    restricted = render(None, f"--values={CHART / 'ci' / 'restricted-values.yaml'}")
+    for name in ("scheduler", "worker"):
+        policy = restricted.one("NetworkPolicy", f"sim-weft-{name}")["spec"]
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "NetworkPolicy" not in render({"networkPolicy.enabled": False}).kinds()
+
+
+def test_a_given_secret_renders_nothing_that_is_random():
+    values = f"--values={CHART / 'ci' / 'gitops-values.yaml'}"
+    first, second = (render(None, values) for _ in range(2))
+    assert first == second
+    assert "Secret" not in first.kinds()
+    service = first.one("Service", SCHEDULER)
+    assert service["metadata"]["annotations"]["weft.io/client-secret"] == "weft-client"
+    assert render() != render()
+
+
+def test_the_selectors_match_the_pods_and_stay_the_same_over_upgrades(default):
+    for kind, name in (("StatefulSet", SCHEDULER), ("Deployment", POOL)):
+        spec = default.one(kind, name)["spec"]
+        labels = spec["template"]["metadata"]["labels"]
+        selector = spec["selector"]["matchLabels"]
+        assert selector.items() <= labels.items()
+        assert not {"app.kubernetes.io/version", "helm.sh/chart"} & selector.keys()
+    service = default.one("Service", SCHEDULER)["spec"]
+    assert service["publishNotReadyAddresses"] is True  # workers join a scheduler that recovers
+    assert default.one("StatefulSet")["spec"]["serviceName"] == f"{SCHEDULER}-headless"

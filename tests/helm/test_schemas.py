@@ -57,6 +57,8 @@ def strict(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {key: strict(value) for key, value in schema.items() if key != "format"}
+    if "(?" in str(made.get("pattern")):  # flags in the middle are Go's, not Python's
+        del made["pattern"]
     is_open = schema.get("x-kubernetes-preserve-unknown-fields")
     if isinstance(schema.get("properties"), dict) and not is_open:
         made.setdefault("additionalProperties", False)

@@ -152,6 +152,11 @@ tls://{{ include "weft.schedulerName" . }}.{{ .Release.Namespace }}.svc:{{ .Valu
 {{ $service }}.{{ $namespace }}.svc.{{ .Values.clusterDomain }}
 {{- end -}}
 
+{{/* The label "cluster" of all metrics. */}}
+{{- define "weft.clusterLabel" -}}
+{{ .Release.Namespace }}.{{ .Release.Name }}
+{{- end -}}
+
 {{- define "weft.pagesNames" -}}
 {{- $names := splitList "\n" (include "weft.serviceNames" .) -}}
 {{- if .Values.ingress.enabled -}}
