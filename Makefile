@@ -21,7 +21,7 @@ find_python = \
 	fi
 
 # Built once, outside the checkout: $WEFT_TOOLS or ~/.cache/weft-tools (tests/tools).
-.PHONY: help demo test tools lint types bench conformance chart wheel clean
+.PHONY: help demo test tools lint types docs bench conformance chart wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,10 @@ lint: $(VENV)/.ready ## check style, format and who imports whom
 
 types: $(VENV)/.ready ## check types
 	@$(BIN)/mypy
+
+docs: $(VENV)/.ready-docs ## build the site into build/docs; a link between pages that leads nowhere is an error
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
 
 bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standard library's pools
 	@$(BIN)/python -m benchmarks.run $(ARGS)
@@ -83,6 +87,10 @@ $(VENV)/.ready: pyproject.toml Makefile
 $(VENV)/.ready-conformance: $(VENV)/.ready
 	@printf 'adding dask and what its tests need to %s (once) ... ' "$(VENV)"; \
 	$(PIP) install --editable '.[conformance]' && touch $@ && echo done
+
+$(VENV)/.ready-docs: $(VENV)/.ready
+	@printf 'adding Sphinx to %s (once) ... ' "$(VENV)"; \
+	$(PIP) install --editable '.[docs]' && touch $@ && echo done
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@printf 'adding dask.distributed and Ray to %s (once) ... ' "$(VENV)"; \

@@ -112,7 +112,7 @@ class LocalCluster(Openable):
         self.status = "created"
         self.processes = processes
         self.scheduler_address = ""
-        #: `http://...` of the pages, None = none.
+        #: The address of the pages, None = none.
         self.dashboard_link: str | None = None
         #: The thread in which a cluster without processes runs, for its clients.
         self.loop_thread: LoopThread | None = None

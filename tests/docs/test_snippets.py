@@ -19,7 +19,9 @@ from weft.deploy.cli.command import weft
 
 #: The address that the pages have for a scheduler; the test's own listens elsewhere.
 ADDRESS = "tcp://127.0.0.1:8786"
-PAGES = [Page(name) for name in ("README.md", "docs/client.md", "docs/embedded.md")]
+PAGES = [
+    Page(name) for name in ("README.md", "docs/client.md", "docs/embedded.md", "docs/quickstart.md")
+]
 
 
 @contextmanager

@@ -1,0 +1,41 @@
+"""How `make docs` builds the site: Sphinx, on the Markdown pages of this folder.
+
+The pages are read on their own as well, in a checkout or on a code host; so they are plain
+Markdown, and only the index and the reference use directives. Warnings are errors, which covers
+every link from one page to another or to one of its headings.
+"""
+
+from __future__ import annotations
+
+import weft
+
+project = "weft"
+author = "The weft developers"
+copyright = "The weft developers, BSD-3-Clause"
+release = version = weft.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["README.md", "images"]
+
+# Docstrings have code in single backticks, as in Markdown.
+default_role = "code"
+
+# The anchors that code hosts give to headings.
+myst_heading_anchors = 4
+
+autodoc_member_order = "groupwise"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+# `Attributes:` in a docstring, not a second entry for the same field.
+napoleon_use_ivar = True
+
+html_theme = "furo"
+html_title = f"weft {version}"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+# No fonts, scripts or images from elsewhere.
+html_theme_options = {"navigation_with_keys": True}

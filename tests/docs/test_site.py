@@ -1,0 +1,49 @@
+"""The pages of the site: what they say about messages and links holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+SOURCES = ("protocol", "scheduler", "worker", "client", "deploy", "weft")
+
+
+def _messages() -> list[str]:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def texts() -> str:
+    """All sources, with the parts of texts that are split over lines joined."""
+    found = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in SOURCES
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    return re.sub(r'"\s*\n\s*f?"', "", found)
+
+
+@pytest.mark.parametrize("message", _messages())
+def test_a_message_of_troubleshooting_is_one_that_weft_prints(message: str, texts: str) -> None:
+    parts = [part.strip() for part in message.split("…") if part.strip()]
+    assert parts
+    for part in parts:
+        assert part in texts, f"no source has {part!r}"
+
+
+def test_each_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^([\w/]+)$", index, re.MULTILINE))
+    assert {page.stem for page in PAGES} - {"index", "README"} <= listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_links_to_nothing_outside_the_site(page: Path) -> None:
+    """The site has the pages of docs/ alone; `make docs` checks the links between them."""
+    outside = re.findall(r"\]\((?!https?:|#)(\.\.[^)]*)\)", page.read_text(encoding="utf-8"))
+    assert not outside
