@@ -23,6 +23,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     scheduler,
     secret,
     selftest,
+    ssh,
     stop,
     token,
     worker,

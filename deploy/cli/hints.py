@@ -78,6 +78,15 @@ _ELSEWHERE: Final[dict[str, dict[str, str]]] = {
         "--dashboard-host-name",
         "--tls-ca-file": _NO_AUTHORITY,
     },
+    "ssh": {
+        "--scheduler-port": "it is --port here",
+        "--nohost": "there is none here: 'weft worker' on each machine has --host, or set "
+        "WEFT_WORKER_HOST there",
+        "--log-directory": "there is none here: the lines of all machines come to this output, "
+        "each with its machine before it",
+        "--nanny-port": "a supervisor listens at no port",
+        "--remote-dask-worker": "it is --python here: the Python on the machines that has weft",
+    },
     "worker": {
         "--tls-cert": "a worker makes a certificate of its own, which the token proves",
         "--tls-key": "a worker makes a certificate of its own, which the token proves",

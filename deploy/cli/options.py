@@ -68,11 +68,11 @@ def _option(setting: Setting[Any], complete: Callable[..., Any] | None) -> Calla
     shown = setting.show_default()
     text = setting.text + (f"  [default: {shown}]" if shown else "")
     if isinstance(setting.kind, Flag):
-        return click.option(setting.option, _parameter(setting), default=None, help=text)
+        return click.option(setting.option, parameter_of(setting), default=None, help=text)
     return click.option(
         setting.option,
         *setting.options,
-        _parameter(setting),
+        parameter_of(setting),
         type=SettingType(setting),
         metavar=setting.kind.metavar,
         multiple=isinstance(setting.kind, Texts),
@@ -81,8 +81,9 @@ def _option(setting: Setting[Any], complete: Callable[..., Any] | None) -> Calla
     )
 
 
-def _parameter(setting: Setting[Any]) -> str:
-    return setting.key.replace("-", "_")
+def parameter_of(setting: Setting[Any]) -> str:
+    """Return the name of the parameter with which click passes the option of a setting."""
+    return (setting.option_key or setting.key).replace("-", "_")
 
 
 def merged(settings: tuple[Setting[Any], ...], options: Mapping[str, Any]) -> Settings:
@@ -97,7 +98,7 @@ def merged(settings: tuple[Setting[Any], ...], options: Mapping[str, Any]) -> Se
     """
     chosen = {}
     for setting in settings:
-        value = options.get(_parameter(setting))
+        value = options.get(parameter_of(setting))
         if value is None or value == ():
             continue
         if isinstance(setting.kind, Texts):

@@ -202,6 +202,15 @@ class ConnectionFile:
             raise malformed(str(path), "it is not JSON") from None
         return _parse(content, str(path))
 
+    @classmethod
+    def from_plain(cls, content: object, where: str) -> ConnectionFile:
+        """Make one from the decoded content of a file; `where` names it in errors.
+
+        Raises:
+            ConfigError: it is malformed.
+        """
+        return _parse(content, where)
+
     def is_stale(self) -> bool:
         """Return whether its scheduler ran on this host and has ended; False if not known."""
         return self.host == socket.gethostname() and not _is_alive(self)

