@@ -56,8 +56,9 @@ OF_WORKERS: Final = (
     Reported("weft_worker_threads", "Threads that run tasks."),
     Reported(
         "weft_worker_activity_seconds_total",
-        "Time of the threads that run tasks, by what they do; all together are the time since the "
-        "start, per thread.",
+        "Time of the threads that run tasks, by what they do: compute, (de)serialize arguments, "
+        "functions and small results, fetch_wait = wait for inputs from other workers, idle, other "
+        "= report and take tasks. All together are the time since the start, per thread.",
         ("activity",),
         values=ACTIVITIES,
     ),
@@ -93,7 +94,7 @@ OF_WORKERS: Final = (
     ),
     Reported(
         "weft_worker_event_loop_lag_seconds",
-        "How late the event loop's timer was, measured twice per second.",
+        "How late the event loop's timer was, measured once per second.",
         is_histogram=True,
     ),
     Reported("weft_worker_cpu_seconds_total", "Processor time of the worker's process."),
@@ -103,16 +104,14 @@ OF_WORKERS: Final = (
         ("generation",),
         values=GENERATIONS,
     ),
-)
-#: Also of workers, of fields that their messages have: the scheduler and the supervisor read them.
-MEMORY_OF_WORKERS: Final = (
-    Metric(
+    Reported(
         "weft_worker_memory_bytes",
         "Memory of the worker's process: managed is that of the values in its store, unmanaged the "
         "rest.",
         ("kind",),
+        values=("managed", "unmanaged"),
     ),
-    Metric("weft_worker_memory_limit_bytes", "The memory limit; 0 = there is none."),
+    Reported("weft_worker_memory_limit_bytes", "The memory limit; 0 = there is none."),
 )
 
 #: Why workers die, as their supervisors report it: `WorkerExited.kind`.

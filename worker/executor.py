@@ -36,6 +36,7 @@ from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
 from ..protocol.wire.payload import Blob
+from .activity import SlotClock
 from .context import WorkerContext, set_worker
 from .core.events import (
     After,
@@ -120,6 +121,8 @@ class Executor:
         #: One per slot: True = there is a chunk, False = end.
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
         self._threads: list[threading.Thread] = []
+        #: What the threads do, one per slot.
+        self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.
         self._contexts: dict[int, WorkerContext] = {}
 
@@ -209,6 +212,16 @@ class Executor:
                 if record is not None and record.state == "memory":
                     found.append((key, record.attempt, record.nbytes))
         return found
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return the numbers of tasks that run, are ready or wait, and of copies to be fetched."""
+        state = self.state
+        with self._lock:
+            n_executing = sum(slot.n_executing for slot in state.slots)
+            peers = state.fetching.peers.values()
+            n_fetched = sum(len(peer.queue) for peer in peers)
+            n_fetched += sum(len(request.copies) for request in state.fetching.requests.values())
+            return n_executing, state.ready.n, len(state.waiting), n_fetched
 
     def records(self) -> list[WorkerTask]:
         """Return the current record of each key."""
@@ -323,25 +336,38 @@ class Executor:
         note = self._started.note if self._started is not None else None
         report = ChunkDone(slot, [], [], [], [])
         values: list[Any] = []
-        start = reported = looked = clock()
+        own = self.clocks[slot]
+        start = end = reported = looked = clock()
+        first = 0  # the duration of the first task since `reported`
+        own.begin(start, self.state.slots[slot].fetched_us)
+        unpack: Callable[..., Any] = loads_arguments
+        pack = pack_to_ride_along
+        if start >= own.next_sample:
+            unpack, pack, own.next_sample = own.unpack, own.pack, -1
         while True:
             try:
                 task = take()
             except IndexError:
                 context.task_key = ""
+                own.run(end, len(report.attempts), len(report.failed_attempts), first)
                 more = self._report(report, values)
                 if note is not None:
                     # Not earlier: a task that has broken the interpreter causes an error by here.
                     note(slot, 0)
                 if not more:
+                    own.rest(clock())
                     return
                 report, values = ChunkDone(slot, [], [], [], []), []
-                start = reported = clock()
+                start = end = reported = clock()
+                first = 0
                 if start - looked > _LOOK_AFTER_NS:
                     reading = self.slot_reading
                     if reading is not None and reading.is_lent:
                         reading.read_between()
-                    looked = start = reported = clock()
+                    looked = start = end = reported = clock()
+                own.report(start)
+                if start >= own.next_sample >= 0:
+                    unpack, pack, own.next_sample = own.unpack, own.pack, -1
                 continue
             if note is not None:
                 note(slot, task.attempt)
@@ -352,17 +378,21 @@ class Executor:
                 if call is None:
                     call = self._load(task.function)
                     start = clock()  # loading (importing) happens once, so it does not count
+                    own.load(start)
                 inputs = task.inputs
                 if inputs:
-                    args, kwargs = loads_arguments(
-                        task.args, [load(record.attempt) for record in inputs]
-                    )
+                    if unpack is loads_arguments:
+                        args, kwargs = loads_arguments(
+                            task.args, [load(record.attempt) for record in inputs]
+                        )
+                    else:
+                        args, kwargs = own.unpack_inputs(task.args, load, inputs)
                 else:
-                    args, kwargs = loads_arguments(task.args)
+                    args, kwargs = unpack(task.args)
                 value = call(*args, **kwargs)
                 blob: Blob | None = None
                 if task.wanted:
-                    blob, nbytes = pack_to_ride_along(value, task.key)
+                    blob, nbytes = pack(value, task.key)
                 else:
                     nbytes = sizeof(value)
             except BaseException as error:  # of user code: SystemExit ends the task only
@@ -380,8 +410,12 @@ class Executor:
                 report.results.append(blob)
             # No reference to a task's objects may stay here once the task has ended.
             task = call = inputs = args = kwargs = value = blob = None  # type: ignore[assignment]
+            unpack, pack = loads_arguments, pack_to_ride_along
+            first = first or end - start
             start = end
             if end - reported > _REPORT_AFTER_NS:
+                own.run(end, len(report.attempts), len(report.failed_attempts), first)
+                first = 0
                 reported = end
                 report.finished = False
                 self._report(report, values)
@@ -433,11 +467,11 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
         return ""  # its text states the cause
     # The frames below the slot's own show it; noting each task's progress would cost time.
     trace = traceback.walk_tb(error.__traceback__)
-    codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 3)]
+    codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 5)]
     if Executor._load.__code__ in codes:
         return f"the function of task {task.key}"
     of = f"of task {task.key}, a call of {_called_name(task)},"
-    if loads_arguments.__code__ in codes[:1]:
+    if loads_arguments.__code__ in codes[:2]:
         return f"an argument {of}"
     if Store.load.__code__ in codes:
         return f"an argument {of} which is the result of another task,"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
 from ..protocol.net.data_line import DataLines
 from ..protocol.trust.security import Security
 from ..protocol.wire.messages import GetData, KeysData
+from .activity import Transfers
 from .core.events import CopiesFetched, CopiesNotFetched, EndFetch, Event, Fetch
 from .store import Store
 
@@ -28,12 +30,19 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 class Peers:
     """Carries out the core's `Fetch` and `EndFetch`. For the loop's thread only."""
 
-    def __init__(self, security: Security, store: Store, handle: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        security: Security,
+        store: Store,
+        transfers: Transfers,
+        handle: Callable[[Event], None],
+    ) -> None:
         self._security = security
         self._store = store
+        self._transfers = transfers
         self._handle = handle
-        #: {request: fetch} of the requests that were not answered.
-        self._asked: dict[int, Fetch] = {}
+        #: {request: (fetch, when)} of the requests that were not answered.
+        self._asked: dict[int, tuple[Fetch, float]] = {}
         self._lines = DataLines(
             lambda: self._security,
             self._on_answer,
@@ -50,7 +59,8 @@ class Peers:
         if isinstance(action, EndFetch):
             self._lines.give_up(action.holder, "the scheduler has lost this worker")
         else:
-            self._asked[action.request] = action
+            self._asked[action.request] = action, time.monotonic()
+            self._transfers.n[0] += 1
             self._lines.ask(action.holder, GetData(request=action.request, keys=action.keys))
 
     async def close(self) -> None:
@@ -58,7 +68,7 @@ class Peers:
         await self._lines.close()
 
     def _on_answer(self, _holder: str, message: KeysData) -> None:
-        fetch = self._asked.pop(message.request)
+        fetch, since = self._asked.pop(message.request)
         attempts = dict(zip(fetch.keys, fetch.attempts, strict=True))
         keys, nbytes = [], []
         for key, blob in zip(message.keys, message.results, strict=True):
@@ -68,9 +78,14 @@ class Peers:
             del attempts[key]
             keys.append(key)
             nbytes.append(self._store.put_packed(attempt, blob))
+        transfers = self._transfers
+        transfers.seconds.add(int((time.monotonic() - since) * 1e6))
+        transfers.nbytes[0] += sum(nbytes)
+        transfers.n_failed[0] += bool(attempts)
         self._handle(CopiesFetched(fetch.holder, fetch.request, keys, nbytes))
 
     def _on_failed(self, holder: str, request: int, reason: str) -> None:
         del self._asked[request]
+        self._transfers.n_failed[0] += 1
         _log.info("cannot fetch from %s: %s", holder, reason)
         self._handle(CopiesNotFetched(holder, request))

@@ -51,10 +51,10 @@ from ..protocol.wire.messages import (
     Stop,
     Unsupported,
     Welcome,
-    WorkerStatus,
 )
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
+from .activity import Transfers
 from .answering import Answering
 from .config import WorkerConfig
 from .context import WorkerContext
@@ -75,6 +75,7 @@ from .serving import DataServer, LateHandler, for_listening
 from .silence import BEAT_S
 from .slot_reading import SlotReading
 from .started import StartedRecord, attempts_of_unsendable
+from .status import StatusReporter
 from .store import Store
 
 __all__ = ["WorkerPolicy", "WorkerServer"]
@@ -112,7 +113,7 @@ class WorkerServer:
         self._peers: Peers | None = None
         self._started: StartedRecord | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._process: Any = None
+        self._reporter: StatusReporter | None = None
         policy = WorkerPolicy(
             again_s=config.orphan_lease_s if config.reconnect else 0.0,
             reconnect=config.reconnect,
@@ -221,7 +222,7 @@ class WorkerServer:
         self.name = config.name or self.address
         if config.started_path is not None:
             self._started = StartedRecord(config.started_path, config.nthreads)
-            self._beat(self._started)
+            self._beat(self._started, self._loop.time())
         self._executor = Executor(
             WorkerState(config.nthreads, self.address),
             WorkerContext(
@@ -235,13 +236,18 @@ class WorkerServer:
             started=self._started,
         )
         self._answering = Answering(self._executor)
-        self._server = late.server = DataServer(self._executor, self._started)
-        self._peers = Peers(security, self._executor.store, self._handle)
+        transfers = Transfers()
+        self._reporter = StatusReporter(self._executor, transfers)
+        self._server = late.server = DataServer(self._executor, transfers, self._started)
+        self._peers = Peers(security, self._executor.store, transfers, self._handle)
         self._executor.start()
 
-    def _beat(self, record: StartedRecord) -> None:
+    def _beat(self, record: StartedRecord, due: float) -> None:
         record.beat()
-        self._beating = self._loop.call_later(BEAT_S, self._beat, record)
+        now = self._loop.time()
+        if self._reporter is not None:
+            self._reporter.note_lag(now - due)
+        self._beating = self._loop.call_later(BEAT_S, self._beat, record, now + BEAT_S)
 
     async def _own_host(self, scheduler: str) -> str:
         """Return this machine's address on the way to the scheduler."""
@@ -320,7 +326,8 @@ class WorkerServer:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        return [self._status(), Heartbeat()]
+        assert self._reporter is not None
+        return [self._reporter.status(), Heartbeat()]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""
@@ -455,29 +462,6 @@ class WorkerServer:
         self.registered.clear()
         if self._server is not None and connection is not None:
             self._server.on_closed(connection, None)
-
-    def _status(self) -> WorkerStatus:
-        import psutil
-
-        executor = self.executor
-        state = executor.state
-        status = WorkerStatus(
-            state="leaving" if state.is_leaving else "running",
-            nthreads=self.config.nthreads,
-            n_records=len(state.by_key),
-            n_ready=state.ready.n,
-            managed_nbytes=max(0, executor.store.nbytes),
-            resident_nbytes=0,
-            cpu_percent=0,
-        )
-        try:
-            if self._process is None:
-                self._process = psutil.Process()
-            status.resident_nbytes = self._process.memory_info().rss
-            status.cpu_percent = round(self._process.cpu_percent(None))
-        except (psutil.Error, OSError) as error:  # a task may have used up all file descriptors
-            logger.debug("cannot measure this process: %s", error)
-        return status
 
     # --- Between the core and the loop ------------------------------------------------------------
 

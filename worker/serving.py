@@ -37,8 +37,9 @@ from ..protocol.trust.security import Security, generate_certificate
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import FetchKeys, GetData, KeysData, Put, Unsupported
-from ..protocol.wire.payload import Blob
+from ..protocol.wire.payload import Blob, blob_nbytes
 from . import putting
+from .activity import Transfers
 from .executor import Executor
 from .packing import error_blob, is_large
 from .started import N_SERVING, StartedRecord
@@ -86,9 +87,12 @@ def _request_nbytes(keys: list[str]) -> int:
 class DataServer:
     """Answers `GetData` and `Put`. It is the handler of all connections to the data port."""
 
-    def __init__(self, executor: Executor, started: StartedRecord | None = None) -> None:
+    def __init__(
+        self, executor: Executor, transfers: Transfers, started: StartedRecord | None = None
+    ) -> None:
         """Serve the values of `executor`; note in `started` the attempt whose result is served."""
         self._executor = executor
+        self._transfers = transfers
         self._started = started
         self._threads: ThreadPoolExecutor | None = None
         #: One turn for each thread, and one for all requests for large results.
@@ -251,6 +255,10 @@ class DataServer:
         self, connection: Connection, request: int, keys: list[str], packed: dict[str, Blob]
     ) -> None:
         missing = [key for key in keys if key not in packed]
+        transfers = self._transfers
+        transfers.n[1] += 1
+        transfers.n_failed[1] += bool(missing)
+        transfers.nbytes[1] += sum(map(blob_nbytes, packed.values()))
 
         def data(results: list[Blob | None]) -> list[Message]:
             return [KeysData(request=request, keys=list(packed), results=results, missing=missing)]

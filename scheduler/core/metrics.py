@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.metrics import Metric
-from ...protocol.reported import MEMORY_OF_WORKERS, METRICS_ADDRESS, OF_SUPERVISORS, OF_WORKERS
+from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_NUMBER
 from .counters import COUNTED, totals
@@ -252,7 +252,6 @@ METRICS: Final[dict[str, Metric]] = {
         *_SHOWN,
         *_MEASURED,
         *OF_WORKERS,
-        *MEMORY_OF_WORKERS,
         *OF_SUPERVISORS,
     )
 }
@@ -267,26 +266,9 @@ def metrics(state: SchedulerState) -> dict[str, Any]:
     return {
         **shown,
         **totals(state.counters),
-        **_summed(state),
-        **state.measurements,
-    }
-
-
-def _summed(state: SchedulerState) -> dict[str, Any]:
-    managed = unmanaged = limit = 0
-    for ws in state.workers.values():
-        if ws.status is None or METRICS_ADDRESS in ws.facts:
-            continue
-        n = ws.status.managed_nbytes
-        managed += n
-        unmanaged += max(ws.resident_nbytes - n, 0)
-        limit += ws.memory_limit
-    memory, limits = (metric.name for metric in MEMORY_OF_WORKERS)
-    return {
         **state.sums_of_workers.values(),
-        memory: {"managed": capped_sum([managed]), "unmanaged": capped_sum([unmanaged])},
-        limits: capped_sum([limit]),
         **state.sums_of_supervisors.values(),
+        **state.measurements,
     }
 
 

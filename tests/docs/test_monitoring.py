@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weft.deploy.http.prometheus import ADDED
 from weft.protocol.metrics import Metric
-from weft.protocol.reported import MEMORY_OF_WORKERS, OF_SUPERVISORS, OF_WORKERS
+from weft.protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from weft.scheduler.core.metrics import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 def declared() -> list[Metric]:
     """Return every metric, by the process that it is about."""
-    reported = [*OF_WORKERS, *MEMORY_OF_WORKERS, *OF_SUPERVISORS]
+    reported = [*OF_WORKERS, *OF_SUPERVISORS]
     own = [metric for metric in METRICS.values() if metric not in reported]
     return [*own, *reported, *ADDED]
 

@@ -154,6 +154,15 @@ def judge(ended: WorkerExit, backoff: RestartPauses, failures: StartFailures) ->
     return Restart(reason, backoff.died(ended.lived_s, by_task=by_task))
 
 
+def kind_of(ended: WorkerExit) -> str:
+    """Return the sort of end, one of `reported.DEATHS`."""
+    if ended.verdict:
+        return "memory"
+    if ended.crash:
+        return "crash"
+    return "signal" if ended.code < 0 or ended.signal else "exit"
+
+
 def memory_verdict(rss: int, limit: int) -> str:
     """Return why a worker of this resident size is killed; "" if it may go on. No limit is 0."""
     if not limit or rss <= TERMINATE_FRACTION * limit:

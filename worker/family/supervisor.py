@@ -62,6 +62,7 @@ from .exits import (
     read_signal,
 )
 from .lifetimes import Lifetimes
+from .measuring import SUSPENDED, FamilyMeter
 from .restarts import (
     Ending,
     Outcome,
@@ -71,6 +72,7 @@ from .restarts import (
     WorkerExit,
     give_up,
     judge,
+    kind_of,
     memory_verdict,
 )
 from .supervisor_link import SupervisorLink, SupervisorPolicy
@@ -82,8 +84,6 @@ _CHECK_S: Final = 0.1
 _MAX_LOOK_S: Final = 3.0
 #: Number of times that the supervisor looks for a stack that it has requested.
 _STACK_LOOKS: Final = 20
-#: States of a suspended process: by SIGSTOP, or by a debugger.
-_SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 @dataclass
@@ -148,6 +148,7 @@ class Supervisor:
         )
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
+        self._meter = FamilyMeter()
 
     async def run(self) -> int:
         """Watch the workers until the order to stop; return the exit code of the process.
@@ -167,7 +168,7 @@ class Supervisor:
                 again_s=self.config.orphan_lease_s,
                 is_embedded=self.config.embedded,
             ),
-            measure=self._alive,
+            measure=lambda: self._meter.measure(self._processes()),
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
             on_over=self._on_link_over,
         )
@@ -309,6 +310,7 @@ class Supervisor:
         with contextlib.suppress(psutil.NoSuchProcess):
             slot.process = psutil.Process(pid)
         self._by_pid[pid] = slot
+        self._meter.note_start()
         if self._stopping:
             self._ask("kill", pid, self._end_signal)
         else:
@@ -366,7 +368,9 @@ class Supervisor:
             self.stop(f"worker {name} {outcome.because}", outcome.exit_code)
         else:
             attempts = ended.running + ended.served
-            self._link.report_exit(slot.worker_id, outcome.reason, attempts)
+            kind = kind_of(ended)
+            self._meter.note_death(kind)
+            self._link.report_exit(slot.worker_id, outcome.reason, attempts, kind)
             self._log_death(slot, outcome.reason, ended.lived_s, outcome.pause_s)
             if end := self._hopeless():
                 self._follow(slot, ended, end)
@@ -435,23 +439,9 @@ class Supervisor:
 
     # --- Memory ---------------------------------------------------------------------------------
 
-    def _rss(self) -> dict[str, int]:
-        """Return the resident bytes of every living worker, by worker id."""
-        sizes = {}
-        for slot in self._by_pid.values():
-            with contextlib.suppress(psutil.Error):  # it ends just now
-                if slot.process is not None:
-                    sizes[slot.worker_id] = slot.process.memory_info().rss
-        return sizes
-
-    def _alive(self) -> dict[str, int]:
-        """Return the result of `_rss` without suspended workers, which do not count as alive."""
-        sizes = self._rss()
-        for slot in self._by_pid.values():
-            with contextlib.suppress(psutil.Error):
-                if slot.process is not None and slot.process.status() in _SUSPENDED:
-                    sizes.pop(slot.worker_id, None)
-        return sizes
+    def _processes(self) -> dict[str, psutil.Process]:
+        slots = self._by_pid.values()
+        return {slot.worker_id: slot.process for slot in slots if slot.process is not None}
 
     async def _watch_memory(self) -> None:
         limits = {slot.spec.memory_limit for slot in self._slots}
@@ -459,7 +449,7 @@ class Supervisor:
             return
         while True:
             await asyncio.sleep(_CHECK_S)
-            for worker_id, rss in self._rss().items():
+            for worker_id, rss in self._meter.rss(self._processes()).items():
                 slot = self._running[worker_id]
                 verdict = memory_verdict(rss, slot.spec.memory_limit)
                 if verdict and not slot.verdict:
@@ -480,7 +470,7 @@ class Supervisor:
             elapsed_s, last = min(now - last, 2 * pause_s), now
             for slot in list(self._by_pid.values()):
                 with contextlib.suppress(psutil.Error):  # it ends just now
-                    if slot.process is None or slot.process.status() in _SUSPENDED:
+                    if slot.process is None or slot.process.status() in SUSPENDED:
                         continue
                     used = slot.process.cpu_times()
                     n_beats = read_beats(slot.record)

@@ -67,7 +67,7 @@ class SupervisorLink:
         find: Finder,
         policy: SupervisorPolicy,
         *,
-        measure: Callable[[], dict[str, int]],
+        measure: Callable[[], tuple[dict[str, int], list[int]]],
         on_stop: Callable[[str], None],
         on_over: Callable[[GiveUp], None],
     ) -> None:
@@ -77,7 +77,8 @@ class SupervisorLink:
             supervisor_id: identifies this process in all of its sessions.
             find: returns the scheduler's address and secret; called at each attempt.
             policy: decides how long to try.
-            measure: returns {worker id: resident bytes} of the workers that are alive.
+            measure: returns {worker id: resident bytes} of the workers that are alive, and what
+                `reported.OF_SUPERVISORS` declares.
             on_stop: called with the reason when the scheduler sends `Stop`.
             on_over: called when no further attempt is made.
         """
@@ -113,9 +114,9 @@ class SupervisorLink:
         """Make the first attempt."""
         self._runner.start()
 
-    def report_exit(self, worker_id: str, reason: str, running: list[int]) -> None:
+    def report_exit(self, worker_id: str, reason: str, running: list[int], kind: str) -> None:
         """Report why a worker ended, now or as soon as there is a session again."""
-        report = WorkerExited(worker_id=worker_id, reason=reason, running=running)
+        report = WorkerExited(worker_id=worker_id, reason=reason, running=running, kind=kind)
         self._reports = [*self._reports[1 - _MAX_REPORTS :], report]
         connection = self._runner.connection
         if connection is not None:
@@ -153,8 +154,8 @@ class SupervisorLink:
 
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
-        sizes = self._measure()
-        alive = WorkersAlive(worker_ids=list(sizes), rss=list(sizes.values()))
+        sizes, numbers = self._measure()
+        alive = WorkersAlive(worker_ids=list(sizes), rss=list(sizes.values()), numbers=numbers)
         return [*self._take_reports(), alive]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:

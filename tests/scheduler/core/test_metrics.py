@@ -143,16 +143,16 @@ def shown_of(board, short):
 
 def test_numbers_of_workers_are_summed_and_those_of_lost_ones_stay_in_counters(board):
     one, two = board.worker("one"), board.worker("two")
-    board.send(one, status(numbers(results=5, transfers=10), 100, 150))
-    board.send(two, status(numbers(results=7, transfers=1), 200, 100))
-    board.send(one, status(numbers(results=4, transfers=12), 100, 150))
+    board.send(one, status(numbers(results=5, transfers=10, memory_bytes=100)))
+    board.send(two, status(numbers(results=7, transfers=1, memory_bytes=200)))
+    board.send(one, status(numbers(results=4, transfers=12, memory_bytes=50)))
     assert shown_of(board, "results") == 11
     assert shown_of(board, "transfers_total") == {"in": 13, "out": 13}
-    assert shown_of(board, "memory_bytes") == {"managed": 300, "unmanaged": 50}
+    assert shown_of(board, "memory_bytes") == {"managed": 250, "unmanaged": 250}
     board.close(one)
     assert shown_of(board, "results") == 7
     assert shown_of(board, "transfers_total") == {"in": 13, "out": 13}
-    assert shown_of(board, "memory_bytes") == {"managed": 200, "unmanaged": 0}
+    assert shown_of(board, "memory_bytes") == {"managed": 200, "unmanaged": 200}
 
 
 def test_a_worker_that_comes_back_is_not_counted_twice(board):
@@ -193,7 +193,7 @@ def test_reports_of_other_releases_may_be_shorter_or_longer(board):
 
 def test_a_worker_with_a_page_of_its_own_is_in_no_sum(board):
     worker = board.worker(facts={"metrics_address": "host:1"})
-    board.send(worker, status(numbers(results=5, transfers=10), 100, 150))
+    board.send(worker, status(numbers(results=5, transfers=10, memory_bytes=9), 100, 150))
     assert shown_of(board, "results") == 0
     assert shown_of(board, "memory_bytes") == {"managed": 0, "unmanaged": 0}
     assert metrics(board.state)["worker_memory_bytes"] == {"managed": 100, "resident": 150}

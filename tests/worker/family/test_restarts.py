@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from weft.protocol.reported import DEATHS
 from weft.protocol.restart_pauses import RestartPauses
 from weft.worker.family.exits import EXIT_CONFIG, EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from weft.worker.family.restarts import (
@@ -17,6 +18,7 @@ from weft.worker.family.restarts import (
     WorkerExit,
     give_up,
     judge,
+    kind_of,
     memory_verdict,
 )
 
@@ -24,6 +26,23 @@ from weft.worker.family.restarts import (
 def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, failures=None, **facts):
     ended = WorkerExit(code=code, lived_s=lived_s, running=[*running], served=[*served], **facts)
     return judge(ended, backoff or RestartPauses(), failures or StartFailures())
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "facts"),
+    [
+        ("exit", 3, {}),
+        ("exit", 0, {}),
+        ("signal", -9, {}),
+        ("signal", 0, {"signal": "SIGTERM"}),
+        ("memory", -9, {"verdict": "memory limit: 4.1 of 4.0 GB"}),
+        ("crash", EXIT_CRASHED, {"crash": "weft's own code failed in it"}),
+    ],
+)
+def test_the_kind_of_an_end_is_one_of_those_that_metrics_have(kind, code, facts):
+    ended = WorkerExit(code=code, lived_s=1.0, running=[1], served=[], **facts)
+    assert kind_of(ended) == kind
+    assert kind in DEATHS
 
 
 # --- Verdicts -------------------------------------------------------------------------------------

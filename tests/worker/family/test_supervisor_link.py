@@ -92,7 +92,7 @@ class Family:
             "sup",
             lambda: ([address], SECURITY),
             SupervisorPolicy(**policy),
-            measure=lambda: self.sizes,
+            measure=lambda: (self.sizes, [7]),
             on_stop=self.stops.append,
             on_over=self.ends.append,
         )
@@ -102,14 +102,14 @@ async def test_reports_wait_for_a_session_and_come_before_the_heartbeat():
     line = Line("good", greet)
     await line.start()
     family = Family(line.address)
-    family.link.report_exit("w", "killed", [3])
+    family.link.report_exit("w", "killed", [3], "signal")
     assert not family.link.connected
     family.link.start()
     await line.until(lambda: line.of(WorkersAlive))
     assert family.link.connected
-    report = WorkerExited(worker_id="w", reason="killed", running=[3])
-    assert line.heard[1:] == [report, WorkersAlive(worker_ids=["w"], rss=[5])]
-    family.link.report_exit("v", "exit code 3", [])
+    report = WorkerExited(worker_id="w", reason="killed", running=[3], kind="signal")
+    assert line.heard[1:] == [report, WorkersAlive(worker_ids=["w"], rss=[5], numbers=[7])]
+    family.link.report_exit("v", "exit code 3", [], "exit")
     await line.until(lambda: len(line.of(WorkerExited)) == 2)
     await family.link.leave("x" * 100_000)
     assert line.of(Bye) == [Bye(reason="x" * 1000)]

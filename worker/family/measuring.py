@@ -1,0 +1,54 @@
+"""What a supervisor measures about its family: who is alive, memory, starts and deaths."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+import psutil
+
+from ...protocol.reported import DEATHS
+
+#: States of a suspended process: by SIGSTOP, or by a debugger.
+SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+class FamilyMeter:
+    """Counts starts and deaths, and measures processes, which are named by their workers' ids."""
+
+    def __init__(self) -> None:
+        self._n_started = 0
+        #: by kind
+        self._n_died = [0] * len(DEATHS)
+
+    def note_start(self) -> None:
+        """Count a worker process that was started."""
+        self._n_started += 1
+
+    def note_death(self, kind: str) -> None:
+        """Count one that ended without a request; `kind` is one of `DEATHS`."""
+        self._n_died[DEATHS.index(kind)] += 1
+
+    def rss(self, processes: Mapping[str, psutil.Process]) -> dict[str, int]:
+        """Return the resident bytes of every living process."""
+        sizes = {}
+        for worker_id, process in processes.items():
+            with contextlib.suppress(psutil.Error):  # it ends just now
+                sizes[worker_id] = process.memory_info().rss
+        return sizes
+
+    def measure(self, processes: Mapping[str, psutil.Process]) -> tuple[dict[str, int], list[int]]:
+        """Return the resident bytes of those that count as alive, and the supervisor's numbers.
+
+        Suspended processes do not count as alive. The numbers are those of `OF_SUPERVISORS`.
+        """
+        sizes = self.rss(processes)
+        nbytes = sum(sizes.values())
+        with contextlib.suppress(psutil.Error, OSError):
+            nbytes += psutil.Process().memory_info().rss
+        for worker_id, process in processes.items():
+            with contextlib.suppress(psutil.Error):
+                if process.status() in SUSPENDED:
+                    sizes.pop(worker_id, None)
+        return sizes, [len(processes), self._n_started, *self._n_died, nbytes]

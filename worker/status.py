@@ -1,0 +1,56 @@
+"""What a worker reports about itself with each heartbeat."""
+
+from __future__ import annotations
+
+import logging
+
+import psutil
+
+from ..protocol.wire.messages import WorkerStatus
+from .activity import Transfers, WorkerMeter
+from .executor import Executor
+
+logger = logging.getLogger("weft.worker")
+
+
+class StatusReporter:
+    """Measures one worker. For the loop's thread only."""
+
+    def __init__(self, executor: Executor, transfers: Transfers) -> None:
+        self._executor = executor
+        self._meter = WorkerMeter(executor.clocks, transfers)
+        self._process: psutil.Process | None = None
+
+    def note_lag(self, lag_s: float) -> None:
+        """Count how late the event loop was."""
+        self._meter.note_lag(lag_s)
+
+    def status(self) -> WorkerStatus:
+        """Return the present status."""
+        executor = self._executor
+        state = executor.state
+        resident = cpu = 0
+        try:
+            if self._process is None:
+                self._process = psutil.Process()
+            resident = self._process.memory_info().rss
+            cpu = round(self._process.cpu_percent(None))
+        except (psutil.Error, OSError) as error:  # a task may have used up all file descriptors
+            logger.debug("cannot measure this process: %s", error)
+        managed = max(0, executor.store.nbytes)
+        return WorkerStatus(
+            state="leaving" if state.is_leaving else "running",
+            nthreads=len(state.slots),
+            n_records=len(state.by_key),
+            n_ready=state.ready.n,
+            managed_nbytes=managed,
+            resident_nbytes=resident,
+            cpu_percent=cpu,
+            numbers=self._meter.numbers(
+                executor.counts(),
+                len(executor.store),
+                managed,
+                resident,
+                executor.store.memory_limit,
+            ),
+        )
