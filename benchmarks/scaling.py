@@ -4,9 +4,10 @@
     python -m benchmarks.scaling workers            # a map on 2, 100, 1 000 and 10 000 workers
     python -m benchmarks.scaling tasks              # a map of 10 000 000: time and memory per task
     python -m benchmarks.scaling idle               # 1 000 connected workers that have no task
+    python -m benchmarks.scaling idle --top         # the same, without and with `weft top`
 
 The first three drive the core alone (`bench_scheduler.py`): only the CPU time inside `handle`
-counts. The last one connects to a scheduler in a process of its own; its peers send heartbeats as
+counts. The last ones connect to a scheduler in a process of its own; its peers send heartbeats as
 workers do, when it asks for them. Each prints its goal with the figure, and takes from seconds to
 minutes.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,12 +34,17 @@ from weft.protocol.wire.message import Message
 
 from .bench_scheduler import BATCH, Bench, submissions, worker_hello
 from .framework.signals import ending_on_sigterm
+from .watched import top_running
 
 #: Tasks per worker, and in all, at least.
 TASKS_PER_WORKER: Final = 200
 LEAST_TASKS: Final = 200_000
 HEARTBEAT_S: Final = 2.0
-_TOKEN, _CLUSTER_ID = b"a token for measurements", b"c" * 16
+_TOKEN, _CLUSTER_ID = b"a-token-for-measurements", b"c" * 16
+#: Pairs of intervals without and with `weft top`.
+_N_PAIRS: Final = 3
+#: `weft top` has drawn its first screen after this.
+_TOP_START_S: Final = 5.0
 
 
 def _batches(n_tasks: int) -> Iterator[Message]:
@@ -161,7 +168,9 @@ class _Peer:
             self.welcomed.set_exception(error or ConnectionError("closed"))
 
 
-async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: float) -> None:
+async def _idle(
+    address: str, process: psutil.Process, n_workers: int, seconds: float, with_top: bool
+) -> None:
     security = Security(_TOKEN, _CLUSTER_ID)
     loop = asyncio.get_running_loop()
     connections: list[Connection] = []
@@ -222,6 +231,8 @@ async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: 
         + f"; {joined_s / max(n_workers, 1) * 1e6:.0f} us of CPU for each that joined; "
         f"{process.memory_info().rss / 1e6:.0f} MB"
     )
+    if with_top:
+        await _watched(address, process, n_workers, seconds)
     for task in beats:
         task.cancel()
     for connection in connections:
@@ -229,19 +240,44 @@ async def _idle(address: str, process: psutil.Process, n_workers: int, seconds: 
     await asyncio.gather(*beats, return_exceptions=True)
 
 
+async def _watched(address: str, process: psutil.Process, n_workers: int, seconds: float) -> None:
+    """Measure the scheduler without and with `weft top`, in turns."""
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(_N_PAIRS):
+        found[False].append(await _share(process, seconds))
+        with top_running(address, _TOKEN, _CLUSTER_ID) as drawn:
+            await asyncio.sleep(_TOP_START_S)
+            assert drawn[0], "weft top has drawn nothing"
+            found[True].append(await _share(process, seconds))
+    without, watched = (statistics.median(found[key]) for key in (False, True))
+    print(
+        f"{n_workers} workers, weft top: {watched - without:.2%} of a core more (goal: 1 %): "
+        f"{without:.2%} without it, {watched:.2%} with it, medians of {_N_PAIRS} times "
+        f"{seconds:g} s in turns"
+    )
+
+
+async def _share(process: psutil.Process, seconds: float) -> float:
+    """Return the part of a core that a process uses."""
+    loop = asyncio.get_running_loop()
+    start_s, start_cpu = loop.time(), _cpu_s(process)
+    await asyncio.sleep(seconds)
+    return (_cpu_s(process) - start_cpu) / (loop.time() - start_s)
+
+
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
-def idle(n_workers: int, seconds: float) -> None:
+def idle(n_workers: int, seconds: float, with_top: bool = False) -> None:
     """Connect workers to a scheduler, let them send heartbeats, and measure its CPU time."""
     code = _SCHEDULER % (_TOKEN, _CLUSTER_ID, HEARTBEAT_S)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None
             address = child.stdout.readline().strip()
-            asyncio.run(_idle(address, psutil.Process(child.pid), n_workers, seconds))
+            asyncio.run(_idle(address, psutil.Process(child.pid), n_workers, seconds, with_top))
         finally:
             child.kill()
 
@@ -260,13 +296,14 @@ def main() -> None:
     one = kinds.add_parser("idle")
     one.add_argument("--workers", type=int, default=1_000, metavar="N")
     one.add_argument("--seconds", type=float, default=20.0)
+    one.add_argument("--top", action="store_true", help="also measure what weft top costs")
     options = parser.parse_args()
     _settle_collector()
     run: dict[str, Callable[[], None]] = {
         "joins": lambda: joins(options.workers, options.clients),
         "workers": lambda: workers(options.numbers),
         "tasks": lambda: tasks(options.tasks, options.workers),
-        "idle": lambda: idle(options.workers, options.seconds),
+        "idle": lambda: idle(options.workers, options.seconds, options.top),
     }
     with ending_on_sigterm():
         run[options.kind]()

@@ -24,8 +24,10 @@ from . import (  # noqa: F401 - each adds its command to the group
     secret,
     selftest,
     ssh,
+    status,
     stop,
     token,
+    top,
     worker,
 )
 from .group import connection_file_option, fail, weft

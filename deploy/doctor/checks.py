@@ -15,7 +15,7 @@ _WIDTH: Final = 100
 _INDENT: Final = " " * 24
 
 
-class Check(NamedTuple):
+class Finding(NamedTuple):
     """A line of the report."""
 
     level: str
@@ -29,12 +29,12 @@ class Check(NamedTuple):
         return self._asdict()
 
 
-def worst(checks: Iterable[Check]) -> str:
+def worst(checks: Iterable[Finding]) -> str:
     """Return the heaviest level."""
     return max((check.level for check in checks), key=LEVELS.index, default=OK)
 
 
-def report(checks: list[Check]) -> str:
+def report(checks: list[Finding]) -> str:
     """Format checks for display: by place, in the order in which the places came."""
     lines: list[str] = []
     for place in dict.fromkeys(check.place for check in checks):
@@ -60,6 +60,6 @@ def _wrap(head: str, text: str) -> list[str]:
     )
 
 
-def summary(checks: list[Check]) -> dict[str, Any]:
+def summary(checks: list[Finding]) -> dict[str, Any]:
     """Return the whole report for programs."""
     return {"worst": worst(checks), "checks": [check.to_plain() for check in checks]}

@@ -32,7 +32,7 @@ from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.levels import Level, level_of
 from ..cli.finding import find_scheduler
 from ..http.viewer import Viewer
-from .checks import FAILED, OK, WARNING, Check
+from .checks import FAILED, OK, WARNING, Finding
 from .judging import (
     judge_certificate,
     judge_clock,
@@ -64,7 +64,7 @@ class _Condition(NamedTuple):
     error_s: float
 
 
-def examine(connection_file: str | None, address: str | None) -> list[Check]:
+def examine(connection_file: str | None, address: str | None) -> list[Finding]:
     """Make all checks."""
     checks = judge_machine(HERE, process_condition())
     found, of_file = _find(connection_file, address)
@@ -83,7 +83,7 @@ def examine(connection_file: str | None, address: str | None) -> list[Check]:
 
 def _find(
     connection_file: str | None, address: str | None
-) -> tuple[ConnectionFile | None, list[Check]]:
+) -> tuple[ConnectionFile | None, list[Finding]]:
     try:
         found = find_scheduler(connection_file, address)
     except NoSchedulerFound as error:
@@ -91,25 +91,25 @@ def _find(
         advice = "start one with 'weft scheduler', or give its file with --connection-file"
         if rest:
             advice += f"; looked in {error.places or rest}"
-        return None, [Check(FAILED, WAY, "file", what, advice)]
+        return None, [Finding(FAILED, WAY, "file", what, advice)]
     except ConfigError as error:
         text, _, advice = str(error).rpartition("; ")
-        return None, [Check(FAILED, WAY, "file", text or advice, advice if text else "")]
+        return None, [Finding(FAILED, WAY, "file", text or advice, advice if text else "")]
     role = level_of(found.token.encode()).label
-    checks = [Check(OK, WAY, "file", f"{found.source}, with a token of role {role}")]
+    checks = [Finding(OK, WAY, "file", f"{found.source}, with a token of role {role}")]
     if found.pid and found.is_stale():
         text = f"its scheduler, process {found.pid} on this machine, is gone"
         advice = "start it again with 'weft scheduler', which writes the file anew"
-        checks.append(Check(FAILED, WAY, "process", text, advice))
+        checks.append(Finding(FAILED, WAY, "process", text, advice))
     return found, checks
 
 
-def _look_at_address(found: ConnectionFile) -> list[Check]:
+def _look_at_address(found: ConnectionFile) -> list[Finding]:
     """Resolve the name, connect to the port, and look at the certificate."""
     try:
         target = parse_address(found.addresses[0])
     except ConfigError as error:
-        return [Check(FAILED, WAY, "address", str(error))]
+        return [Finding(FAILED, WAY, "address", str(error))]
     if not target.is_tcp:
         return _look_at_socket(target)
     start = time.perf_counter()
@@ -118,53 +118,53 @@ def _look_at_address(found: ConnectionFile) -> list[Check]:
     except (OSError, UnicodeError) as error:
         text = f"the name {target.host} does not resolve: {getattr(error, 'strerror', error)}"
         advice = "correct the address, or add the name to the DNS or to /etc/hosts"
-        return [Check(FAILED, WAY, "name", text, advice)]
+        return [Finding(FAILED, WAY, "name", text, advice)]
     resolving_s = time.perf_counter() - start
     hosts = dict.fromkeys(str(info[4][0]) for info in infos)
     text = f"{target.host} is {', '.join(hosts)}"
     if resolving_s > 1.0:
         advice = "each connection waits as long: look at /etc/resolv.conf"
         text = f"{text}, found in {resolving_s:.1f} s"
-        return [Check(WARNING, WAY, "name", text, advice), *_look_at_port(found, target)]
-    return [Check(OK, WAY, "name", text), *_look_at_port(found, target)]
+        return [Finding(WARNING, WAY, "name", text, advice), *_look_at_port(found, target)]
+    return [Finding(OK, WAY, "name", text), *_look_at_port(found, target)]
 
 
-def _look_at_socket(target: Address) -> list[Check]:
+def _look_at_socket(target: Address) -> list[Finding]:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(_TIMEOUT_S)
         try:
             sock.connect(target.host)
         except OSError as error:
             text = f"{target}: {error.strerror or error}"
-            return [Check(FAILED, WAY, "port", text, _START)]
-    return [Check(OK, WAY, "port", f"{target} accepts connections")]
+            return [Finding(FAILED, WAY, "port", text, _START)]
+    return [Finding(OK, WAY, "port", f"{target} accepts connections")]
 
 
 _START: Final = "start the scheduler with 'weft scheduler', or correct the address"
 
 
-def _look_at_port(found: ConnectionFile, target: Address) -> list[Check]:
+def _look_at_port(found: ConnectionFile, target: Address) -> list[Finding]:
     start = time.perf_counter()
     try:
         sock = socket.create_connection((target.host, target.port or 0), timeout=_TIMEOUT_S)
     except ConnectionRefusedError:
-        return [Check(FAILED, WAY, "port", f"no process listens at {target}", _START)]
+        return [Finding(FAILED, WAY, "port", f"no process listens at {target}", _START)]
     except TimeoutError:
         text = f"{target} does not answer within {_TIMEOUT_S:g} s"
         advice = "a firewall may drop the packets: open this port, or use a tunnel and its address"
-        return [Check(FAILED, WAY, "port", text, advice)]
+        return [Finding(FAILED, WAY, "port", text, advice)]
     except OSError as error:
         text = f"cannot connect to {target}: {error.strerror or error}"
-        return [Check(FAILED, WAY, "port", text, _START)]
+        return [Finding(FAILED, WAY, "port", text, _START)]
     connected_s = time.perf_counter() - start
     with sock:
-        port = Check(OK, WAY, "port", f"{target} accepts, in {connected_s * 1e3:.1f} ms")
+        port = Finding(OK, WAY, "port", f"{target} accepts, in {connected_s * 1e3:.1f} ms")
         if target.scheme != "tls":
             return [port]
         return [port, _look_at_certificate(found, sock)]
 
 
-def _look_at_certificate(found: ConnectionFile, sock: socket.socket) -> Check:
+def _look_at_certificate(found: ConnectionFile, sock: socket.socket) -> Finding:
     try:
         context = client_ssl_context(found.to_security())
         with context.wrap_socket(sock) as tls:
@@ -173,10 +173,10 @@ def _look_at_certificate(found: ConnectionFile, sock: socket.socket) -> Check:
     except ssl.SSLCertVerificationError as error:
         text = f"another certificate than that of {found.source} ({error.verify_message})"
         advice = "the scheduler has new secrets: take its connection file again"
-        return Check(FAILED, WAY, "tls", text, advice)
+        return Finding(FAILED, WAY, "tls", text, advice)
     except (OSError, ConfigError) as error:
         advice = "is it a weft scheduler, with tls://? A proxy must pass the bytes as they are"
-        return Check(FAILED, WAY, "tls", f"no TLS there: {error}", advice)
+        return Finding(FAILED, WAY, "tls", f"no TLS there: {error}", advice)
     from cryptography import x509
 
     assert der is not None
@@ -194,7 +194,7 @@ def _look_at_certificate(found: ConnectionFile, sock: socket.socket) -> Check:
 # --- The cluster ----------------------------------------------------------------------------------
 
 
-async def _ask(found: ConnectionFile) -> list[Check]:
+async def _ask(found: ConnectionFile) -> list[Finding]:
     """Connect as a viewer, and ask the scheduler and some workers."""
     viewer = Viewer()
     try:
@@ -202,7 +202,7 @@ async def _ask(found: ConnectionFile) -> list[Check]:
     except WeftError as error:
         return [_refused(found, error)]
     role = level_of(found.token.encode())
-    checks = [Check(OK, WAY, "token", f"accepted, of role {role.label}")]
+    checks = [Finding(OK, WAY, "token", f"accepted, of role {role.label}")]
     if role < Level.CLIENT:
         advice = "enough to look; tasks need a file of role client: 'weft token --role client'"
         checks[0] = checks[0]._replace(advice=advice)
@@ -211,13 +211,13 @@ async def _ask(found: ConnectionFile) -> list[Check]:
     except (TimeoutError, WeftError) as error:
         text = f"it does not answer: {error}"
         advice = "look at its log, and at its processor time in 'top'"
-        checks.append(Check(FAILED, SCHEDULER, "answers", text, advice))
+        checks.append(Finding(FAILED, SCHEDULER, "answers", text, advice))
     finally:
         viewer.close()
     return checks
 
 
-def _refused(found: ConnectionFile, error: WeftError) -> Check:
+def _refused(found: ConnectionFile, error: WeftError) -> Finding:
     advice = {
         WrongToken: f"{found.source or 'the token'} is not of this cluster: take the scheduler's "
         "connection file again, or make one with 'weft token'",
@@ -228,10 +228,10 @@ def _refused(found: ConnectionFile, error: WeftError) -> Check:
         advice = "compare 'weft --version' on both machines"
     if not advice and isinstance(error, CommError):
         advice = "look at the scheduler's log; it may refuse too many connections at a time"
-    return Check(FAILED, WAY, "token", str(error), advice)
+    return Finding(FAILED, WAY, "token", str(error), advice)
 
 
-async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Check]:
+async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Finding]:
     cluster: dict[str, Any] = {}
     workers: dict[str, dict[str, Any]] = {}
     async for page in viewer.ask("cluster", timeout_s=_TIMEOUT_S):
@@ -255,7 +255,7 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Check]:
     except (QuestionFailed, UnsupportedRequest) as error:
         text = f"it runs another release of weft ({error})"
         advice = "compare 'weft --version' there, and install the same release on all machines"
-        checks.append(Check(WARNING, SCHEDULER, "release", text, advice))
+        checks.append(Finding(WARNING, SCHEDULER, "release", text, advice))
     asked = choose_asked(list(workers.values()))
     answers = await asyncio.gather(*[_ask_worker(viewer, worker) for worker in asked])
     n_connections = len(workers) + cluster["n_clients"]
@@ -267,7 +267,7 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Check]:
         place = f"worker {worker['name']}"
         if problem or condition is None:
             advice = "a task may hold its interpreter, or it is gone: 'weft logs' has more"
-            checks.append(Check(WARNING, place, "answers", problem, advice))
+            checks.append(Finding(WARNING, place, "answers", problem, advice))
             continue
         versions[worker["name"]] = packages
         of_worker = [judge_files(place, condition.facts, n_connections)]
@@ -282,7 +282,7 @@ async def _ask_scheduler(viewer: Viewer, found: ConnectionFile) -> list[Check]:
         checks += [c for c in of_worker if c.level != OK or c.place.startswith("machine")]
     if len(asked) < len(workers):
         text = f"{len(asked)} of {len(workers)} workers were asked"
-        checks.append(Check(OK, "versions", "workers", text))
+        checks.append(Finding(OK, "versions", "workers", text))
     return checks + judge_versions(versions)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...protocol.wording import counted
 from ..settings import format_bytes
-from .checks import FAILED, OK, WARNING, Check
+from .checks import FAILED, OK, WARNING, Finding
 
 #: Files that a process opens beside its connections.
 _OWN_FILES: Final = 64
@@ -31,7 +31,7 @@ _N_NAMED: Final = 4
 Facts = Mapping[str, Any]
 
 
-def judge_machine(place: str, facts: Facts) -> list[Check]:
+def judge_machine(place: str, facts: Facts) -> list[Finding]:
     """Judge the memory, the limits and the space of a process and its machine."""
     return [
         _memory(place, facts),
@@ -41,7 +41,7 @@ def judge_machine(place: str, facts: Facts) -> list[Check]:
     ]
 
 
-def _memory(place: str, facts: Facts) -> Check:
+def _memory(place: str, facts: Facts) -> Finding:
     limit, total = facts["memory_limit"], facts["machine_memory"]
     available = facts["available_memory"]
     text = f"{format_bytes(available)} of {format_bytes(total)} are available"
@@ -50,18 +50,18 @@ def _memory(place: str, facts: Facts) -> Check:
         text += f"; its control group may use {format_bytes(limit)}"
         if left < _LITTLE_MEMORY * limit:
             advice = "raise the container's or batch job's memory limit, or the kernel ends it"
-            return Check(WARNING, place, "memory", text, advice)
+            return Finding(WARNING, place, "memory", text, advice)
     if available < _LITTLE_MEMORY * total:
         advice = "end other programs there, or start fewer workers with a lower --memory-limit"
-        return Check(WARNING, place, "memory", text, advice)
-    return Check(OK, place, "memory", text)
+        return Finding(WARNING, place, "memory", text, advice)
+    return Finding(OK, place, "memory", text)
 
 
-def judge_files(place: str, facts: Facts, n_peers: int) -> Check:
+def judge_files(place: str, facts: Facts, n_peers: int) -> Finding:
     """Judge the limit of open files against the connections that are needed: one per peer."""
     soft, hard, n_open = facts["max_open_files"], facts["hard_max_open_files"], facts["open_files"]
     if not soft:
-        return Check(OK, place, "files", f"{n_open} are open, without a limit")
+        return Finding(OK, place, "files", f"{n_open} are open, without a limit")
     text = f"{n_open} of at most {soft} are open"
     needed = max(n_peers + _OWN_FILES, n_open)
     raised = 65536 if not hard else min(65536, hard)
@@ -71,33 +71,33 @@ def judge_files(place: str, facts: Facts, n_peers: int) -> Check:
     if needed > 0.9 * soft:
         text += f"; {counted(n_peers, 'peer')} may each need one" if n_peers else ""
         level = FAILED if n_open > 0.95 * soft or n_peers > soft else WARNING
-        return Check(level, place, "files", text, f"new connections will be refused: {how}")
+        return Finding(level, place, "files", text, f"new connections will be refused: {how}")
     if soft < _FEW_FILES:
         advice = f"enough now; for a larger cluster {how}"
-        return Check(WARNING, place, "files", text, advice)
-    return Check(OK, place, "files", text)
+        return Finding(WARNING, place, "files", text, advice)
+    return Finding(OK, place, "files", text)
 
 
-def _shared_memory(place: str, facts: Facts) -> Check:
+def _shared_memory(place: str, facts: Facts) -> Finding:
     free, total = facts["shm_free"], facts["shm_total"]
     if not total:
         advice = "arrays pass between local processes more slowly; mount a tmpfs there"
-        return Check(WARNING, place, "/dev/shm", "there is none", advice)
+        return Finding(WARNING, place, "/dev/shm", "there is none", advice)
     text = f"{format_bytes(free)} of {format_bytes(total)} are free"
     if free < _LITTLE_SHM:
         advice = "large arrays of local processes may not fit: 'docker run --shm-size=1g', or a "
         advice += "volume 'emptyDir: {medium: Memory}' at /dev/shm in Kubernetes"
-        return Check(WARNING, place, "/dev/shm", text, advice)
-    return Check(OK, place, "/dev/shm", text)
+        return Finding(WARNING, place, "/dev/shm", text, advice)
+    return Finding(OK, place, "/dev/shm", text)
 
 
-def _space(place: str, facts: Facts) -> Check:
+def _space(place: str, facts: Facts) -> Finding:
     free = facts["temporary_free"]
     text = f"{format_bytes(free)} are free in the folder for temporary files"
     if free < _LITTLE_SPACE:
         advice = "make room, or give workers another folder with --local-directory"
-        return Check(WARNING, place, "disk", text, advice)
-    return Check(OK, place, "disk", text)
+        return Finding(WARNING, place, "disk", text, advice)
+    return Finding(OK, place, "disk", text)
 
 
 # --- Clocks and times -----------------------------------------------------------------------------
@@ -108,44 +108,44 @@ def skew_of(sent_s: float, there_s: float, received_s: float) -> tuple[float, fl
     return there_s - (sent_s + received_s) / 2, (received_s - sent_s) / 2
 
 
-def judge_clock(place: str, skew_s: float, error_s: float) -> Check:
+def judge_clock(place: str, skew_s: float, error_s: float) -> Finding:
     """Judge the difference between another process's clock and this one's."""
     beyond = max(0.0, abs(skew_s) - error_s)
     direction = "ahead of" if skew_s > 0 else "behind"
     text = f"{abs(skew_s):.3f} s {direction} this machine's (± {error_s:.3f} s)"
     if beyond < _SKEW_S:
-        return Check(OK, place, "clock", text)
+        return Finding(OK, place, "clock", text)
     advice = "set both clocks by NTP (chrony, systemd-timesyncd): "
     if beyond < _MUCH_SKEW_S:
-        return Check(WARNING, place, "clock", text, advice + "logs are merged in the wrong order")
-    return Check(
+        return Finding(WARNING, place, "clock", text, advice + "logs are merged in the wrong order")
+    return Finding(
         FAILED, place, "clock", text, advice + "certificates and a new scheduler's epoch need them"
     )
 
 
-def judge_round_trip(place: str, seconds: float) -> Check:
+def judge_round_trip(place: str, seconds: float) -> Finding:
     """Judge the time of one question and its answer."""
     text = f"{seconds * 1e3:.1f} ms for a question and its answer"
     if seconds > _SLOW_ROUND_TRIP_S:
         advice = "each call that waits for its result takes as long; submit many at once (map)"
-        return Check(WARNING, place, "round trip", text, advice)
-    return Check(OK, place, "round trip", text)
+        return Finding(WARNING, place, "round trip", text, advice)
+    return Finding(OK, place, "round trip", text)
 
 
-def judge_loop(place: str, lag_s: float) -> Check:
+def judge_loop(place: str, lag_s: float) -> Finding:
     """Judge how late the scheduler's loop was lately."""
     text = f"at most {lag_s * 1e3:.1f} ms late in the last seconds"
     if lag_s < _LAG_S:
-        return Check(OK, place, "loop", text)
+        return Finding(OK, place, "loop", text)
     level = FAILED if lag_s > _MUCH_LAG_S else WARNING
     advice = "the scheduler's processor is busy: give it a core of its own, or submit larger tasks"
-    return Check(level, place, "loop", text, advice)
+    return Finding(level, place, "loop", text, advice)
 
 
 # --- Versions -------------------------------------------------------------------------------------
 
 
-def judge_versions(versions: Mapping[str, Mapping[str, str | None]]) -> list[Check]:
+def judge_versions(versions: Mapping[str, Mapping[str, str | None]]) -> list[Finding]:
     """Compare the packages of all processes: {process: {package: version}}, this one first.
 
     Python's minor version decides which workers may run the functions of a client; that of the
@@ -160,9 +160,9 @@ def judge_versions(versions: Mapping[str, Mapping[str, str | None]]) -> list[Che
     if others:
         text = f"{_minor(mine.get('python'))} here, {minors[others[0]]} on {_named(others)}"
         advice = "a client here cannot use these workers: run the same minor version of Python"
-        checks.append(Check(FAILED, place, "python", text, advice))
+        checks.append(Finding(FAILED, place, "python", text, advice))
     else:
-        checks.append(Check(OK, place, "python", str(mine.get("python"))))
+        checks.append(Finding(OK, place, "python", str(mine.get("python"))))
     different = []
     for package in mine:
         if package == "python":
@@ -177,11 +177,11 @@ def judge_versions(versions: Mapping[str, Mapping[str, str | None]]) -> list[Che
             different.append(f"{package}: {'; '.join(parts)}")
     for text in different:
         advice = "install the same version on all machines, or what is pickled may not be readable"
-        checks.append(Check(WARNING, place, "packages", text, advice))
+        checks.append(Finding(WARNING, place, "packages", text, advice))
     if not different:
         known = [f"{name} {version}" for name, version in mine.items() if version]
         known = [text for text in known if not text.startswith("python ")]
-        checks.append(Check(OK, place, "packages", f"the same everywhere: {', '.join(known)}"))
+        checks.append(Finding(OK, place, "packages", f"the same everywhere: {', '.join(known)}"))
     return checks
 
 
@@ -197,54 +197,56 @@ def _named(names: list[str]) -> str:
 # --- The cluster ----------------------------------------------------------------------------------
 
 
-def judge_workers(place: str, cluster: Facts) -> list[Check]:
+def judge_workers(place: str, cluster: Facts) -> list[Finding]:
     """Judge whether there are workers, and whether some were refused."""
     n = cluster["n_workers"]
     if not n:
         advice = "start some with 'weft worker': until then tasks wait"
-        checks = [Check(WARNING, place, "workers", "none is connected", advice)]
+        checks = [Finding(WARNING, place, "workers", "none is connected", advice)]
     else:
         threads = counted(cluster["nthreads"], "thread")
-        checks = [Check(OK, place, "workers", f"{n} with {threads}")]
+        checks = [Finding(OK, place, "workers", f"{n} with {threads}")]
     for worker in (cluster.get("refused_workers") or [])[:_N_NAMED]:
         text = f"{worker['name']} on {worker['host']} was refused: {worker['why']}"
-        checks.append(Check(WARNING, place, "workers", text, "start that worker as the others are"))
+        checks.append(
+            Finding(WARNING, place, "workers", text, "start that worker as the others are")
+        )
     return checks
 
 
-def judge_memory_limits(place: str, workers: Sequence[Facts], facts: Facts) -> Check:
+def judge_memory_limits(place: str, workers: Sequence[Facts], facts: Facts) -> Finding:
     """Judge the memory limits of the workers of one machine against what there is."""
     limits = [worker["memory_limit"] for worker in workers]
     total = facts["memory_limit"] or facts["machine_memory"]
     what = "its control group's" if facts["memory_limit"] else "the machine's"
     if not all(limits):
         advice = "give --memory-limit: without one the kernel ends any process when memory is full"
-        return Check(WARNING, place, "limits", "a worker has no memory limit", advice)
+        return Finding(WARNING, place, "limits", "a worker has no memory limit", advice)
     text = f"{counted(len(limits), 'worker')} may use {format_bytes(sum(limits))} of {what} "
     text += format_bytes(total)
     if sum(limits) > total:
         advice = "lower --memory-limit, so that weft restarts a worker before the kernel ends one"
-        return Check(WARNING, place, "limits", text, advice)
-    return Check(OK, place, "limits", text)
+        return Finding(WARNING, place, "limits", text, advice)
+    return Finding(OK, place, "limits", text)
 
 
-def judge_health(place: str, overview: Facts) -> list[Check]:
+def judge_health(place: str, overview: Facts) -> list[Finding]:
     """Return the scheduler's own view of the cluster's health."""
     checks = []
     for line in overview.get("health", []):
         level = {"ok": OK, "warning": WARNING}.get(line["level"], FAILED)
         if level != OK:
-            checks.append(Check(level, place, "health", line["text"]))
+            checks.append(Finding(level, place, "health", line["text"]))
     return checks
 
 
-def judge_certificate(place: str, left_s: float, text: str) -> Check:
+def judge_certificate(place: str, left_s: float, text: str) -> Finding:
     """Judge how long a certificate is valid."""
     days = left_s / _DAY_S
     if left_s <= 0:
         advice = "its state directory has the certificate: stop the scheduler, remove it, start it"
-        return Check(FAILED, place, "tls", f"{text}, expired {-days:.0f} days ago", advice)
+        return Finding(FAILED, place, "tls", f"{text}, expired {-days:.0f} days ago", advice)
     text = f"{text}, valid for {days:.0f} days"
     if days < 30:
-        return Check(WARNING, place, "tls", text, "renew it before then, and send out its file")
-    return Check(OK, place, "tls", text)
+        return Finding(WARNING, place, "tls", text, "renew it before then, and send out its file")
+    return Finding(OK, place, "tls", text)

@@ -129,6 +129,24 @@ class Viewer:
             yield answer.info
             is_left = pages.turn(answer)
 
+    async def ask_page(
+        self, name: str, page: str, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> tuple[dict[str, Any], str]:
+        """Return one page of the scheduler's answer to a question, and the name of the next one.
+
+        Raises:
+            TimeoutError, WeftError: see `ask`.
+        """
+        question = Ask(request=self._next_request(), name=name, page=page)
+        try:
+            message = await self._wait(self._send(question), timeout_s)
+        except TimeoutError:
+            self._answers.pop(question.request, None)
+            raise
+        answer = answer_in(message, name)
+        assert answer is not None, message
+        return answer.info, answer.next_page
+
     def _next_request(self) -> int:
         self._n_requests += 1
         return self._n_requests

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weft.deploy.doctor.checks import FAILED, OK, WARNING, Check, report, summary, worst
+from weft.deploy.doctor.checks import FAILED, OK, WARNING, Finding, report, summary, worst
 from weft.deploy.doctor.gathering import choose_asked
 from weft.deploy.doctor.judging import (
     judge_certificate,
@@ -37,7 +37,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def levels(checks: list[Check]) -> list[str]:
+def levels(checks: list[Finding]) -> list[str]:
     return [check.level for check in checks]
 
 
@@ -116,7 +116,9 @@ def test_another_minor_version_of_python_fails_and_names_the_workers():
     python, packages = judge_versions(versions)
     assert python.level == FAILED
     assert python.text == "3.11 here, 3.10 on w-0, w-1, w-2, w-3 and 2 more"
-    assert packages == Check(OK, "versions", "packages", "the same everywhere: weft 0.1, numpy 2.1")
+    assert packages == Finding(
+        OK, "versions", "packages", "the same everywhere: weft 0.1, numpy 2.1"
+    )
 
 
 def test_other_versions_of_packages_are_warnings():
@@ -177,9 +179,9 @@ def test_of_many_workers_one_of_each_machine_is_asked_first():
 
 def test_the_report_is_by_place_and_ends_with_a_count():
     checks = [
-        Check(OK, "this machine", "memory", "8 GB"),
-        Check(FAILED, "scheduler", "loop", "it is late", "give it a core of its own"),
-        Check(WARNING, "this machine", "disk", "full " * 30, "make room"),
+        Finding(OK, "this machine", "memory", "8 GB"),
+        Finding(FAILED, "scheduler", "loop", "it is late", "give it a core of its own"),
+        Finding(WARNING, "this machine", "disk", "full " * 30, "make room"),
     ]
     text = report(checks)
     lines = text.splitlines()

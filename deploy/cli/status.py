@@ -1,0 +1,60 @@
+"""`weft status`: whether a cluster is well, on one page, with an exit code for scripts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .group import scheduler_options, weft
+from .hints import Command, Time
+
+if TYPE_CHECKING:
+    from ...protocol.trust.connection_file import ConnectionFile
+
+
+@weft.command(cls=Command, short_help="Show whether a cluster is well, once or again and again.")
+@scheduler_options
+@click.option("--json", "as_json", is_flag=True, help="Print the overview as JSON, for programs.")
+@click.option(
+    "-w", "--watch", is_flag=True, help="Print it again and again, until Ctrl-C; see --interval."
+)
+@click.option(
+    "--interval",
+    type=Time(min=0.5),
+    default="2s",
+    show_default=True,
+    metavar="TIME",
+    help="Time between two of them.",
+)
+def status(
+    address: str | None, connection_file: Path | None, as_json: bool, watch: bool, interval: float
+) -> None:
+    """Show whether a cluster is well: its health, workers, tasks, functions and failures.
+
+    A token of role view is enough. With --watch, rates are shown as well, and a scheduler that ends
+    is waited for.
+
+    \b
+    Examples:
+      weft status
+      weft status --watch --interval 5s
+      weft status --json | jq .tasks.processing
+
+    Exit codes: 0 = all is well, 1 = degraded: a line of its health is a warning or an error, 2 =
+    down: no scheduler was found, or it cannot be reached. After --watch: 0.
+    """
+    from .finding import find_scheduler
+    from .status_watch import print_once, print_repeatedly
+
+    path = None if connection_file is None else str(connection_file)
+
+    def find() -> ConnectionFile:
+        return find_scheduler(path, address)
+
+    if watch:
+        print_repeatedly(find, interval, as_json)
+    else:
+        sys.exit(print_once(find, as_json))

@@ -1,0 +1,138 @@
+"""The overview of a cluster as plain lines, for `weft status` and for terminals without `rich`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..settings import format_bytes
+from ..top.watching import Snapshot
+from ..top.wording import (
+    health_level,
+    late_text,
+    memory_text,
+    n_unfinished,
+    short_number,
+    short_time,
+    states_text,
+    workers_text,
+)
+
+EXIT_OK: Final = 0
+EXIT_DEGRADED: Final = 1
+EXIT_DOWN: Final = 2
+_N_FUNCTIONS: Final = 10
+_FUNCTION_COLUMNS: Final[tuple[str, ...]] = (
+    *("function", "finished", "failed", "unfinished", "running", "mean time"),
+)
+_N_FAILURES: Final = 5
+
+
+def exit_code(snapshot: Snapshot) -> int:
+    """Return the exit code of `weft status`."""
+    if snapshot.down or not snapshot.overview:
+        return EXIT_DOWN
+    return EXIT_OK if health_level(snapshot.overview) == "ok" else EXIT_DEGRADED
+
+
+def describe_status(snapshot: Snapshot) -> str:
+    """Format a snapshot for display."""
+    if snapshot.down or not snapshot.overview:
+        at = f" at {snapshot.address}" if snapshot.address else ""
+        return f"down: the scheduler{at} cannot be reached: {snapshot.down}"
+    o = snapshot.overview
+    named = f"cluster {o['name']}" if o["name"] else "scheduler"
+    lines = [
+        f"{named} at {snapshot.address}, process {o['pid']} on {o['host']}, Python {o['python']}, "
+        f"up {short_time(o['uptime_s'])}"
+    ]
+    lines += [f"  {line['level']:9}  {line['text']}" for line in o["health"]]
+    scheduler = late_text(o)
+    if snapshot.cpu_share is not None:
+        scheduler = f"{snapshot.cpu_share:.0%} of a core, {scheduler}"
+    memory = o["memory"]
+    rows = [
+        ("workers", workers_text(o)),
+        ("threads", f"{short_number(o['threads_busy'])} of {short_number(o['threads'])} busy"),
+        (
+            "memory",
+            f"{memory_text(memory['resident'], memory['limit'])}, "
+            f"{format_bytes(memory['managed']) if memory['managed'] else '0 B'} in results",
+        ),
+        ("tasks", states_text(o["tasks"])),
+        ("progress", progress_text(snapshot)),
+        ("since start", _totals(o["totals"])),
+        ("clients", short_number(o["n_clients"])),
+        ("scheduler", scheduler),
+    ]
+    lines += [f"  {name:11}  {text}" for name, text in rows if text]
+    functions = [f for f in o["functions"] if f["n_unfinished"] or f["n_failed"]]
+    if functions:
+        table: list[tuple[str, ...]] = [
+            ("function", "finished", "failed", "unfinished", "running", "mean time")
+        ]
+        table += [_function_row(f) for f in functions[:_N_FUNCTIONS]]
+        lines += ["", *align(table)]
+    failures = o["failures"][:_N_FAILURES]
+    if failures:
+        lines += ["", "last failures"]
+        lines += [failure_text(failure) for failure in failures]
+    return "\n".join(lines)
+
+
+def progress_text(snapshot: Snapshot) -> str:
+    """Format the rate and the time that is left; "" if they are not known yet."""
+    per_second = snapshot.rate.per_second
+    if not per_second:
+        return ""
+    text = f"{short_number(per_second)} tasks/s"
+    left = n_unfinished(snapshot.overview["tasks"])
+    if left:
+        eta_s = snapshot.rate.eta_s(left)
+        text += f", {short_number(left)} left"
+        text += f" for about {short_time(eta_s)}" if eta_s is not None else ""
+    return text
+
+
+def _totals(totals: dict[str, int]) -> str:
+    shown = ("completed", "failed", "cancelled", "retried", "recomputed")
+    parts = [f"{short_number(totals[name])} {name}" for name in shown if totals.get(name)]
+    if totals.get("workers_lost"):
+        parts.append(f"{short_number(totals['workers_lost'])} workers lost")
+    return ", ".join(parts)
+
+
+def _function_row(function: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        function["name"],
+        short_number(function["n_finished"]),
+        short_number(function["n_failed"]),
+        short_number(function["n_unfinished"]),
+        short_number(function["n_processing"]),
+        mean_time(function),
+    )
+
+
+def mean_time(function: dict[str, Any]) -> str:
+    """Format the mean duration of the tasks of a function; "" if none has finished."""
+    n = function["n_finished"]
+    return short_time(function["compute_s"] / n) if n else ""
+
+
+def failure_text(failure: dict[str, Any]) -> str:
+    """Format a failure in one line."""
+    where = f" on {failure['worker']}" if failure["worker"] else ""
+    text = failure["text"].partition("\n")[0]
+    return f"  {short_time(failure['age_s']):>9} ago  {failure['key']}{where}: {text}"
+
+
+def align(rows: list[tuple[str, ...]]) -> list[str]:
+    """Align the columns of a table: names to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        first, *others = (
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join([first, *others]).rstrip())
+    return lines

@@ -1,0 +1,135 @@
+"""Reads the overview and the workers of a cluster again and again, over lost connections.
+
+A shell. Each step asks for one overview and one page of workers, whatever the number of workers, so
+that watching costs the scheduler about as little on 1 000 workers as on 10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...protocol.errors import CommError, ConfigError, ProtocolError
+from ...protocol.rates import Rate
+from ...protocol.trust.connection_file import ConnectionFile
+from ..http.viewer import Viewer
+
+_TIMEOUT_S: Final = 5.0
+
+
+@dataclass
+class Snapshot:
+    """What is known of a cluster now.
+
+    Attributes:
+        address: of the scheduler, "" if there is none.
+        overview: the last answer to the question `overview`; {} before the first.
+        workers: {address: description}; each at most as old as one pass over all pages takes.
+        down: why the scheduler does not answer; "" if it does.
+        rate: of all tasks.
+        rates: {function: its rate}.
+        cpu_share: the part of a core that the scheduler uses; None before the second answer.
+    """
+
+    address: str = ""
+    overview: dict[str, Any] = field(default_factory=dict)
+    workers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    down: str = ""
+    rate: Rate = field(default_factory=Rate)
+    rates: dict[str, Rate] = field(default_factory=dict)
+    cpu_share: float | None = None
+    #: (time, processor seconds, epoch) of the last answer
+    _cpu: tuple[float, float, int] | None = None
+
+    def take(self, overview: dict[str, Any], now_s: float) -> None:
+        """Take the next overview."""
+        self.down = ""
+        self.overview = overview
+        totals = overview["totals"]
+        self.rate.observe(now_s, totals["completed"] + totals["failed"])
+        names = {function["name"] for function in overview["functions"]}
+        self.rates = {name: rate for name, rate in self.rates.items() if name in names}
+        for function in overview["functions"]:
+            rate = self.rates.setdefault(function["name"], Rate())
+            rate.observe(now_s, function["n_finished"] + function["n_failed"])
+        cpu = (now_s, overview["cpu_s"], overview["epoch"])
+        if self._cpu is not None and self._cpu[2] == cpu[2] and cpu[0] > self._cpu[0]:
+            self.cpu_share = (cpu[1] - self._cpu[1]) / (cpu[0] - self._cpu[0])
+        self._cpu = cpu
+
+
+class OverviewReader:
+    """The connection of one program that watches.
+
+    Args:
+        find: returns the connection file; called before each attempt to connect.
+        clock: the time of rates, in seconds.
+        reads_workers: whether workers are asked for as well.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], ConnectionFile],
+        clock: Callable[[], float],
+        *,
+        reads_workers: bool = True,
+    ) -> None:
+        self.snapshot = Snapshot()
+        self.viewer: Viewer | None = None
+        self._find = find
+        self._clock = clock
+        self._reads_workers = reads_workers
+        self._page = ""
+        #: The workers of the pages of this pass.
+        self._seen: dict[str, dict[str, Any]] = {}
+
+    async def step(self) -> Snapshot:
+        """Ask for the next overview and page; an error is a part of the snapshot.
+
+        Raises:
+            WeftError: the scheduler does not know these questions, or the token is not accepted.
+        """
+        try:
+            await self._step()
+        except (CommError, TimeoutError, ConfigError) as error:
+            self.close()
+            self.snapshot.down = str(error) or "the scheduler does not answer"
+        except ProtocolError as error:
+            self.close()
+            if not self.snapshot.overview:
+                raise
+            self.snapshot.down = str(error)
+        return self.snapshot
+
+    async def _step(self) -> None:
+        if self.viewer is None or self.viewer.closed.done():
+            found = self._find()
+            self.snapshot.address = found.addresses[0]
+            viewer = Viewer()
+            await viewer.open(found.addresses[0], found.to_security(), _TIMEOUT_S)
+            self.viewer = viewer
+            self._page, self._seen = "", {}
+        questions = [self.viewer.ask_page("overview", "", _TIMEOUT_S)]
+        if self._reads_workers:
+            questions.append(self.viewer.ask_page("workers", self._page, _TIMEOUT_S))
+        # Both leave at once: two questions that come together wake the scheduler once.
+        (overview, _), *pages = await asyncio.gather(*questions)
+        self.snapshot.take(overview, self._clock())
+        for page, next_page in pages:
+            self._take_page(page["workers"], next_page)
+
+    def _take_page(self, workers: dict[str, dict[str, Any]], next_page: str) -> None:
+        """Take a page of workers; those that no page of a whole pass has named are gone."""
+        self._page = next_page
+        self._seen |= workers
+        self.snapshot.workers |= workers
+        if not next_page:
+            self.snapshot.workers, self._seen = self._seen, {}
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.viewer is not None:
+            self.viewer.close()
+            self.viewer = None

@@ -1,0 +1,163 @@
+"""The screen of `weft top` and the lines of `weft status`, drawn from plain data."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.deploy.top.samples import snapshot
+from weft.deploy.cli.status_text import describe_status, exit_code
+from weft.deploy.top.screen import draw
+from weft.deploy.top.view import FAILURES, FUNCTIONS, View
+from weft.deploy.top.watching import Snapshot
+from weft.deploy.top.wording import memory_text, short_number, short_time
+
+
+def drawn(shown: Snapshot, view: View, width: int = 120, height: int = 24) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, height=height, color_system=None).print(
+        draw(shown, view, width, height), end=""
+    )
+    return out.getvalue()
+
+
+def test_the_screen_has_the_cluster_the_workers_and_the_keys():
+    text = drawn(snapshot(), View())
+    lines = text.splitlines()
+    assert lines[0].startswith("weft  tcp://node1:8786  up 1 h 2 min, 1 client, scheduler 25% of")
+    assert lines[1].startswith("workers 2 running, 1 leaving (the waiting work is enough for 40)")
+    assert "4 GB of 16 GB, 3 GB in results" in text
+    assert "1 500 queued, 4 processing, 70 000 memory, 2 erred" in text
+    assert "100 tasks/s, 1 504 left for about 15 s" in text
+    assert "[workers]  functions  failures   12 by name" in text
+    (row,) = [line for line in lines if line.startswith("w-10 ")]
+    assert {"idle", "0/2", "10", "━─────────", "10%", "host1"} <= set(row.split())
+    assert lines[-1].startswith("tab table  s order")
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 79, 80, 100, 200])
+@pytest.mark.parametrize("height", [8, 12, 24])
+@pytest.mark.parametrize("tab", ["workers", FUNCTIONS, FAILURES])
+def test_no_line_is_wider_and_the_screen_no_higher_than_the_terminal(width, height, tab):
+    lines = drawn(snapshot(40), View(tab=tab), width, height).split("\n")
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= height + 1
+
+
+def test_the_chosen_row_is_on_the_screen():
+    view = View(selected="id39")
+    text = drawn(snapshot(40), view, 120, 16)
+    assert "w-39" in text
+    assert "w-0 " not in text
+
+
+def test_functions_have_rates_and_the_time_that_is_left():
+    text = drawn(snapshot(), View(tab=FUNCTIONS))
+    (row,) = [line for line in text.splitlines() if line.startswith("train")]
+    assert row.split() == ["train", "200", "2", "1", "504", "4", "100", "15", "s", "750", "ms"]
+
+
+def test_texts_of_users_are_not_read_as_markup_or_lines():
+    text = drawn(snapshot(), View(tab=FAILURES), 160)
+    assert "ValueError: oops [red]not markup[/red]" in text
+    assert "more" not in text
+
+
+def test_warnings_are_above_the_table_and_a_lost_scheduler_as_well():
+    line = {"level": "error", "code": "no-workers", "text": "3 tasks wait: start 'weft worker'"}
+    assert "error: 3 tasks wait: start 'weft worker'" in drawn(snapshot(health=[line]), View())
+    shown = snapshot()
+    shown.down = "no process listens there"
+    text = drawn(shown, View())
+    assert "down: no process listens there; trying again" in text
+    assert "w-10" in text
+    assert "waiting for the scheduler" in drawn(Snapshot(down="gone"), View())
+
+
+def test_questions_and_what_is_typed_stand_in_the_last_line():
+    view = View()
+    view.press("/", snapshot())
+    view.press("x", snapshot())
+    assert drawn(snapshot(), view).splitlines()[-1].startswith("filter: x")
+    view = View(selected="id3")
+    view.press("r", snapshot())
+    assert "retire w-3? It finishes what it runs, and leaves (y/n)" in drawn(snapshot(), view)
+
+
+# --- weft status ----------------------------------------------------------------------------------
+
+
+def test_the_status_is_a_page_of_plain_lines():
+    text = describe_status(snapshot())
+    lines = text.splitlines()
+    assert lines[0] == (
+        "scheduler at tcp://node1:8786, process 123 on node1, Python 3.11.7, up 1 h 2 min"
+    )
+    assert lines[1] == "  ok         no problem is known"
+    assert "  progress     100 tasks/s, 1 504 left for about 15 s" in lines
+    assert "  since start  70 100 completed, 2 failed, 5 retried, 1 workers lost" in lines
+    assert "  scheduler    25% of a core, up to 3 ms late" in lines
+    assert "train          200       2       1 504        4     750 ms" in lines
+    assert "load" not in text
+    assert (
+        lines[-1] == "       12 s ago  train-0a1b on w-10: ValueError: oops [red]not markup[/red]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"), [(["ok"], 0), (["warning"], 1), (["warning", "error"], 1)]
+)
+def test_the_exit_code_is_that_of_the_worst_line(levels, expected):
+    health = [{"level": level, "code": "c", "text": "t"} for level in levels]
+    assert exit_code(snapshot(health=health)) == expected
+
+
+def test_a_cluster_that_cannot_be_reached_is_down():
+    down = Snapshot(address="tcp://a:1", down="no process listens there")
+    assert exit_code(down) == 2
+    assert describe_status(down) == (
+        "down: the scheduler at tcp://a:1 cannot be reached: no process listens there"
+    )
+    assert exit_code(Snapshot()) == 2
+
+
+def test_the_share_of_a_core_begins_anew_with_another_scheduler():
+    shown = snapshot()
+    assert shown.cpu_share == 0.25
+    again = {**shown.overview, "epoch": 8, "cpu_s": 0.1}
+    shown.take(again, 12.0)
+    assert shown.cpu_share == 0.25
+    shown.take({**again, "cpu_s": 0.6}, 13.0)
+    assert shown.cpu_share == 0.5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (None, "?"),
+        (0, "0 s"),
+        (0.0421, "42 ms"),
+        (3.14159, "3.1 s"),
+        (59.9, "59 s"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_times_are_short(seconds, expected):
+    assert short_time(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [(0, "0"), (0.25, "0.2"), (7, "7"), (1234, "1 234"), (1.5e6, "1.5 M"), (2.5e9, "2.5 G")],
+)
+def test_numbers_are_short(n, expected):
+    assert short_number(n) == expected
+
+
+def test_memory_has_its_limit_if_there_is_one():
+    assert memory_text(0, 0) == "0 B"
+    assert memory_text(2 * 10**9, 4 * 10**9) == "2 GB of 4 GB"
