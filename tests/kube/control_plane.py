@@ -79,6 +79,7 @@ class ControlPlane:
             f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
             f"--initial-cluster=default=http://127.0.0.1:{peer}",
             "--log-level=warn",
+            "--unsafe-no-fsync",
         )
         self._run(
             "kube-apiserver",
@@ -95,8 +96,6 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--endpoint-reconciler-type=none",
             "--kubelet-preferred-address-types=InternalIP",
-            # etcd 3.4 answers these slowly, and the API server falls back after 30 s.
-            "--feature-gates=WatchListClient=false",
         )
         self.port = api
         ca = certs / "apiserver.crt"
@@ -118,7 +117,6 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             f"--secure-port={manager}",
             f"--cert-dir={self.folder / 'manager'}",
-            "--feature-gates=WatchListClient=false",
         )
         self._run(
             "kube-scheduler",
@@ -127,7 +125,6 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             f"--secure-port={scheduler}",
             f"--cert-dir={self.folder / 'scheduler'}",
-            "--feature-gates=WatchListClient=false",
         )
         # Pods are refused while their namespace has no service account.
         self._wait("kube-controller-manager", lambda: self._exists_account("default"))
@@ -250,7 +247,8 @@ class ControlPlane:
             f"HELM_{name}_HOME": str(self.folder / "helm" / name.lower())
             for name in ("CONFIG", "CACHE", "DATA")
         }
-        return {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), **homes}
+        own = {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
+        return {**own, **homes}
 
     def make_namespace(self, name: str, security: str = "restricted") -> str:
         """Make a namespace whose pods must hold against this level of Pod Security."""

@@ -197,18 +197,26 @@ def _go_module(how: GoModule, version: str, there: Path) -> None:
         if line.startswith("\t") and " => ./staging/" in line
     ]
     release = "v0." + version.split(".", 1)[1]
-    lines = ["module tools", "", language, "", "godebug default=go1.24", ""]
-    lines += [f"require {how.module} {version}", "", "replace ("]
+    settings = [line for line in go_mod.splitlines() if line.startswith("godebug ")]
+    lines = [
+        "module tools",
+        "",
+        language,
+        *settings,
+        f"require {how.module} {version}",
+        "replace (",
+    ]
     lines += [f"\t{part} => {part} {release}" for part in parts]
     (source / "go.mod").write_text("\n".join([*lines, ")", ""]), encoding="utf-8")
-    packages = [f"{how.module}/{package}" for package in how.packages]
+    packages = [f"{how.module}/{package}".rstrip("/") for package in how.packages]
     # `go mod tidy` keeps what a source imports, and a program can only be imported by nothing.
     imports = "".join(f'import _ "{package}"\n' for package in packages)
     (source / "tools.go").write_text(
         f"//go:build tools\n\npackage tools\n\n{imports}", encoding="utf-8"
     )
     _go("mod", "tidy", cwd=source)
-    _go("build", f"-ldflags={how.ldflags}", "-o", f"{there}/", *packages, cwd=source)
+    target = f"{there}/{how.program}"
+    _go("build", f"-ldflags={how.ldflags}", "-o", target, *packages, cwd=source)
     shutil.rmtree(source)
 
 

@@ -38,15 +38,17 @@ class GoCopy:
 
 @dataclass(frozen=True)
 class GoModule:
-    """`go build` of several packages in a module of our own, as k8s.io/kubernetes needs it.
+    """`go build` of packages in a module of our own, as k8s.io/kubernetes and etcd need it.
 
-    That module replaces its parts by folders that the Go proxy does not carry; ours replaces
-    them by their releases, whose version is `v0` and the rest of the version.
+    Those modules replace their parts by folders that the Go proxy does not carry. Ours takes the
+    releases of the parts instead; for Kubernetes their version is `v0` and the rest of its own.
     """
 
     module: str
     packages: tuple[str, ...]
     ldflags: str = ""
+    #: The name of the program, where it is not that of the only package.
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,14 @@ TOOLS = (
         GoFiles("github.com/cert-manager/cert-manager", {"deploy/crds": "cert-manager-crds"}),
         ("cert-manager-crds",),
     ),
-    Tool("etcd", "3.4.23", 0.3, Apt(("etcd-server",)), ("etcd",)),
+    # That of Debian 12 is 3.4, which does not stream lists: clients wait 30 s before they notice.
+    Tool(
+        "etcd",
+        "v3.6.4",
+        0.8,
+        GoModule("go.etcd.io/etcd/server/v3", ("",), "-s -w", program="etcd"),
+        ("etcd",),
+    ),
     Tool("nftables", "1.0.6", 0.1, Apt(("nftables", "iproute2")), ("nft", "ip")),
     Tool("prometheus", "2.42.0", 0.3, Apt(("prometheus",)), ("prometheus", "promtool")),
     Tool(
