@@ -16,6 +16,11 @@ from tests.kube.nodes import ProcessNodes, kwok_nodes, process_nodes
 _numbers = count()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the seed of test_release.py."""
+    parser.addoption("--kube-seed", type=int, default=1, help="order of troubles in tests/kube")
+
+
 @pytest.fixture(scope="package")
 def plane() -> Iterator[ControlPlane]:
     """A control plane."""

@@ -1,0 +1,96 @@
+"""The chart's cluster with pods that run: work goes on while Kubernetes stops and moves them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+
+from tests.kube.chart import release
+from tests.kube.client_pod import ClientPod
+from tests.leaks import wait_until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.shares_resources,
+    pytest.mark.usefixtures("nodes"),
+]
+
+#: What happens to the cluster, each so many times, in the order of a seed.
+TROUBLES = {
+    "force": 4,  # a pod of a worker is removed without notice
+    "crash": 4,  # the first process of such a pod is killed
+    "delete": 3,  # a pod gets SIGTERM and its grace period
+    "scale": 5,  # other numbers of pods
+    "drain": 2,  # all pods of a node have to leave it
+    "restart": 1,  # the scheduler's pod is replaced
+    "kill": 1,  # the scheduler's pod is removed without notice
+}
+
+
+@pytest.fixture(scope="module")
+def sim(plane, nodes):
+    namespace = plane.make_namespace("release")
+    options = ["--set", "workers.default.replicas=3"]
+    with release(plane, namespace, *options) as made:
+        yield made
+
+
+def make_trouble(kind, sim, nodes, choice):
+    """Do one thing to the cluster; return what, for the report."""
+    if kind in {"restart", "kill"}:
+        (pod,) = sim.wait_running("scheduler", 1)
+    elif kind in {"force", "crash", "delete"}:
+        found = wait_until(lambda: sim.running("worker"), 60, "a worker")
+        pod = choice.choice(sorted(found, key=lambda pod: pod["metadata"]["name"]))
+    if kind == "scale":
+        n = choice.randint(1, 4)
+        sim.kubectl("scale", "deployment/sim-weft-worker-default", f"--replicas={n}")
+        return f"scale to {n}"
+    if kind == "drain":
+        node = choice.choice(nodes.names)
+        selector = "--pod-selector=app.kubernetes.io/instance=sim"
+        try:
+            sim.kubectl("drain", node, selector, "--delete-emptydir-data", "--timeout=120s")
+        finally:
+            sim.kubectl("uncordon", node)
+        return f"drain {node}"
+    name = pod["metadata"]["name"]
+    if kind == "crash":
+        os.kill(nodes.pid_of(pod, "worker"), signal.SIGKILL)
+    else:
+        grace_s = 0 if kind in {"force", "kill"} else None
+        sim.plane.api.delete(f"/api/v1/namespaces/{sim.namespace}/pods/{name}", grace_s)
+    return f"{kind} {name}"
+
+
+def test_the_test_of_the_chart_succeeds(sim):
+    assert "Succeeded" in sim.helm("test", "--timeout=120s")
+
+
+def test_a_map_goes_on_while_pods_are_killed_drained_and_scaled(sim, nodes, request):
+    seed = request.config.getoption("--kube-seed")
+    choice = random.Random(seed)
+    kinds = [kind for kind, n in TROUBLES.items() for _ in range(n)]
+    choice.shuffle(kinds)
+    with ClientPod(sim, nodes, "busy", ["python", "-m", "tests.kube.busy", "/control"]) as busy:
+        busy.wait_for("round 0")
+        story = []
+        try:
+            for kind in kinds:
+                n_rounds = busy.log().count("round")
+                story.append(make_trouble(kind, sim, nodes, choice))
+                # Two more: calls that were pending at that time have come back.
+                busy.wait_until(
+                    lambda n=n_rounds: busy.log().count("round") >= n + 2, f"work after {story[-1]}"
+                )
+            (busy.control / "stop").touch()
+            busy.wait_end()
+        except AssertionError as error:
+            pods = sim.kubectl("get", "pods", "-o", "wide")
+            logs = sim.kubectl("logs", "sim-weft-scheduler-0", "--tail=40", check=False)
+            told = "\n".join([f"--kube-seed={seed}", *story, pods, logs, busy.log()[-2000:]])
+            raise AssertionError(f"{error}\n{told}") from None
+    assert "results were right" in busy.last_log
