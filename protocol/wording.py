@@ -17,9 +17,13 @@ def placed_again(n_tasks: int, n_results: int) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Return a length of time for display, in one or two units: `0.3 s`, `4 min`, `2 h 5 min`."""
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.2g} s" if seconds >= 0.001 else "0 s"
+    """Return a length of time for display, in one or two units: `20 ms`, `4 min`, `2 h 5 min`."""
+    if seconds < 1e-6:
+        return "0 s"
+    if seconds < 0.9995:
+        return f"{seconds * 1e6:.0f} µs" if seconds < 0.9995e-3 else f"{seconds * 1e3:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = int(seconds // 60)

@@ -76,7 +76,7 @@ async def serve(
     acceptance = AcceptanceCheck(config.scheduler_address, config.security)
     try:
         await viewer.open(config.scheduler_address, config.security)
-        site = Site(viewer, acceptance, config.security, (config.host, *config.host_names))
+        site = Site(viewer, acceptance, config.security, config.host, config.host_names)
         server = tornado.httpserver.HTTPServer(
             site.application(),
             ssl_options=context,
@@ -102,6 +102,7 @@ async def serve(
     server.stop()
     await server.close_all_connections()
     await acceptance.close()
+    await site.watch.close()
     viewer.close()
 
 

@@ -147,6 +147,18 @@ class Viewer:
         assert answer is not None, message
         return answer.info, answer.next_page
 
+    async def ask_one(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> dict[str, Any]:
+        """Return the answer to a question of one page; see `ask`."""
+        info: dict[str, Any] = {}
+        async for page in self.ask(name, arguments, timeout_s):
+            info |= page
+        return info
+
     def _next_request(self) -> int:
         self._n_requests += 1
         return self._n_requests

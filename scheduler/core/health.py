@@ -108,7 +108,7 @@ def _unrunnable(signs: Signs) -> Iterator[Found]:
             "error",
             f"{counted(found.n_tasks, 'task')} of {found.function} cannot run, for "
             f"{lasting(found.since_s)}: {found.why}. Start such a worker, or "
-            "cancel them and change what they ask for",
+            "submit them without that requirement",
         )
     n_more = sum(found.n_tasks for found in signs.unrunnable[MAX_NAMED:])
     if n_more:

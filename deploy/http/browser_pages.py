@@ -1,0 +1,256 @@
+"""The pages for browsers: the status page, all workers, signing in and out.
+
+The content policy permits this server's own style sheet, script and icon, and forms to itself:
+nothing inline, nothing from elsewhere. A form is only taken from a page of this server (`Origin`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+from ...protocol.errors import CommError, ProtocolError
+from ...protocol.trust.page_access import PARAMETER
+from . import status_page as html
+from .base import Page, problem_with
+from .style import ICON, SCRIPT, SHEET
+
+#: The status page is fetched again so often, and that of all workers, at least.
+REFRESH_S: Final = 2.0
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: A token has less characters.
+_MAX_TOKEN_CHARS: Final = 200
+
+
+class BrowserPage(Page):
+    """A page that is HTML."""
+
+    def html(self, text: str, status: int = 200) -> None:
+        """Answer with a page."""
+        self.set_status(status)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Content-Security-Policy", _POLICY)
+        self.finish(text)
+
+    @property
+    def wants_html(self) -> bool:
+        """Whether a browser asks; programs get JSON."""
+        return "text/html" in self.request.headers.get("Accept", "")
+
+    @property
+    def comes_from_elsewhere(self) -> bool:
+        """Whether a link of another site led here: the browser has kept its cookie back then."""
+        return self.request.headers.get("Sec-Fetch-Site") == "cross-site"
+
+    def is_let_in(self) -> bool:
+        """Return whether the browser is signed in; else show it the way, and return False."""
+        if self.is_signed_in():
+            return True
+        if self.comes_from_elsewhere:
+            self.html(html.onward_page("./" + self.request.path.strip("/")))
+        else:
+            self.set_header("Location", "login")
+            self.text("sign in at login", 303)
+        return False
+
+    def is_own_form(self) -> bool:
+        """Return whether a form comes from a page of this server; else refuse it."""
+        origin = self.request.headers.get("Origin")
+        if origin is None:  # no browser
+            return True
+        place = urlsplit(origin)
+        is_own = place.netloc.lower() == self.request.host.lower()
+        if is_own or (place.hostname or "") in self.site.names.given:
+            return True
+        self.text(
+            "403 Forbidden: the form was not sent from a page of this server; if a proxy is before "
+            "it, start the scheduler with --dashboard-host-name NAME",
+            403,
+        )
+        return False
+
+
+class StatusPage(BrowserPage):
+    """The whole cluster; programs that ask for JSON get its description."""
+
+    async def answer(self) -> None:
+        access = self.get_query_argument(PARAMETER, None)
+        if access is not None:
+            self.enter_by_link(access)
+        elif not self.wants_html:
+            await self.answer_json()
+        elif self.is_let_in():
+            await self.answer_html()
+
+    def enter_by_link(self, access: str) -> None:
+        """Sign a browser in that has followed a link, and take the link out of its address."""
+        site = self.site
+        if site.gate.is_open_for(self):
+            self.html(html.onward_page("./"))
+            return
+        if self.comes_from_elsewhere:
+            self.html(html.onward_page(f"./?{urlencode({PARAMETER: access})}"))
+            return
+        address = self.request.remote_ip or ""
+        if site.gate.attempts.wait_s(address):
+            self.html(_login_page(self, _TOO_MANY), 429)
+            return
+        problem = site.gate.take_link(access)
+        if problem:
+            site.gate.attempts.note_failure(address)
+            again = "Click on a new client.dashboard_link or cluster.dashboard_link, or sign in."
+            self.html(_login_page(self, f"{problem} {again}"), 403)
+        else:
+            site.gate.let_in(self)
+            self.html(html.onward_page("./"))
+
+    async def answer_json(self) -> None:
+        """Describe the cluster for a program."""
+        self.demand_token()
+        info = await self.ask(self.site.describe())
+        if info is not None:
+            self.json(info)
+
+    async def answer_html(self) -> None:
+        """Show the status page."""
+        watch = self.site.watch
+        try:
+            overview = await watch.overview()
+            workers, clients = await watch.workers(), await watch.clients()
+        except TimeoutError:
+            self.html(html.problem_page(_SILENT, REFRESH_S), 503)
+        except (CommError, ProtocolError) as error:
+            self.html(html.problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
+        else:
+            self.html(html.status_page(self.content(overview, workers, clients)))
+
+    def content(
+        self,
+        overview: html.Info,
+        workers: Mapping[str, html.Info],
+        clients: Sequence[html.Info],
+    ) -> html.PageContent:
+        """Return what the pages show."""
+        watch = self.site.watch
+        facts = {"version": self.site.facts["version"]} if not overview["version"] else {}
+        return html.PageContent(
+            overview={**overview, **facts},
+            workers=workers,
+            clients=clients,
+            rates=watch.rates,
+            total_rate=watch.total_rate,
+            as_of=watch.as_of,
+            refresh_s=REFRESH_S,
+        )
+
+
+_SILENT: Final = "The scheduler did not answer within 2 s: it is busy or held up."
+_GONE: Final = "There is no connection to the scheduler."
+_TOO_MANY: Final = "Too many attempts to sign in failed: wait a minute."
+
+
+class WorkersPage(StatusPage):
+    """All workers, in an order that the browser asks for."""
+
+    async def answer(self) -> None:
+        if self.is_let_in():
+            await self.answer_html()
+
+    async def answer_html(self) -> None:
+        """Show the workers."""
+        order = self.get_query_argument("sort", "name")
+        if order not in html.ORDERS:
+            order = "name"
+        watch = self.site.watch
+        try:
+            overview, workers = await watch.overview(), await watch.workers()
+        except TimeoutError:
+            self.html(html.problem_page(_SILENT, REFRESH_S), 503)
+        except (CommError, ProtocolError) as error:
+            self.html(html.problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
+        else:
+            self.html(html.workers_page(self.content(overview, workers, []), order))
+
+
+class LoginPage(BrowserPage):
+    """Takes the view token and gives a cookie for it."""
+
+    async def answer(self) -> None:
+        if self.is_signed_in():
+            self.html(html.onward_page("./"))
+        else:
+            self.html(_login_page(self, ""))
+
+    async def post(self) -> None:  # type: ignore[mutable-override]
+        """Sign in."""
+        if not self.is_own_form():
+            return
+        gate, address = self.site.gate, self.request.remote_ip or ""
+        wait_s = gate.attempts.wait_s(address)
+        if wait_s:
+            self.set_header("Retry-After", str(int(wait_s) + 1))
+            self.html(_login_page(self, _TOO_MANY), 429)
+            return
+        given = self.get_body_argument("token", "").strip()
+        problem = problem_with(given[:_MAX_TOKEN_CHARS].encode(), self.site.token)
+        if problem:
+            gate.attempts.note_failure(address)
+            self.html(_login_page(self, _sentence(given, problem)), 403)
+            return
+        gate.let_in(self)
+        self.html(html.onward_page("./"))
+
+
+def _sentence(given: str, problem: str) -> str:
+    if not given:
+        text = "No token was given"
+    elif "role" in problem:
+        text = problem[0].upper() + problem[1:]
+    else:
+        text = "This is not the view token of this cluster"
+    return f"{text}: use what 'weft token --role view --bare' prints."
+
+
+def _login_page(page: BrowserPage, problem: str) -> str:
+    return html.login_page(page.request.host, problem)
+
+
+class LogoutPage(BrowserPage):
+    """Takes the cookie away."""
+
+    async def answer(self) -> None:
+        self.set_header("Location", "./")
+        self.text("sign out by the button of the page", 303)
+
+    async def post(self) -> None:  # type: ignore[mutable-override]
+        """Sign out."""
+        if self.is_own_form():
+            self.site.gate.let_out(self)
+            self.set_header("Location", "login")
+            self.text("signed out", 303)
+
+
+class Asset(Page):
+    """A file of the pages, the same for everyone."""
+
+    def initialize(self, site: object, text: str = "", content_type: str = "") -> None:
+        super().initialize(site)  # type: ignore[arg-type]
+        self._text, self._content_type = text, content_type
+
+    async def answer(self) -> None:
+        self.set_header("Content-Type", self._content_type)
+        # With the tag that tornado computes, browsers ask again and get a 304.
+        self.set_header("Cache-Control", "no-cache")
+        self.finish(self._text)
+
+
+#: {path: arguments of `Asset`}
+ASSETS: Final = {
+    "/style.css": {"text": SHEET, "content_type": "text/css; charset=utf-8"},
+    "/refresh.js": {"text": SCRIPT, "content_type": "text/javascript; charset=utf-8"},
+    "/icon.svg": {"text": ICON, "content_type": "image/svg+xml"},
+}

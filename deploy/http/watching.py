@@ -1,0 +1,131 @@
+"""The cluster as browsers see it: asked for once, whatever the number of browsers, and rates.
+
+Nothing is asked while no browser looks. An answer holds for a second; that to `workers`, of one
+page per 50 workers, so much longer that it takes the scheduler at most about 1 % of its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
+
+from ...protocol.rates import Rate
+from .viewer import Viewer
+
+T = TypeVar("T")
+
+#: An answer holds for so long, and that to `workers` for so much longer per page.
+HOLDS_S: Final = 1.0
+HOLDS_PER_PAGE_S: Final = 0.1
+
+
+class SharedAnswer(Generic[T]):
+    """An answer that holds for a while, for all that ask meanwhile."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
+        self._ask = ask
+        self._task: asyncio.Future[T] | None = None
+        self._ends = 0.0
+        #: how long the next answer holds, seconds
+        self.holds_s = HOLDS_S
+
+    async def get(self) -> T:
+        """Return the answer.
+
+        Raises:
+            TimeoutError, WeftError: there is none; that holds as long as an answer.
+        """
+        now = time.monotonic()
+        if self._task is None or (self._task.done() and now >= self._ends):
+            self._task = asyncio.ensure_future(self._ask())
+            self._task.add_done_callback(self._note_end)
+        return await asyncio.shield(self._task)
+
+    def _note_end(self, task: asyncio.Future[T]) -> None:
+        self._ends = time.monotonic() + self.holds_s
+        if not task.cancelled():
+            task.exception()  # those who asked may have gone
+
+    async def close(self) -> None:
+        """End a question that is under way."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+class ClusterWatch:
+    """The latest answers of a scheduler, and the rates that follow from them."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._overview = SharedAnswer(self._ask_overview)
+        self._workers = SharedAnswer(self._ask_workers)
+        self._clients = SharedAnswer(self._ask_clients)
+        self._rates: dict[str, Rate] = {}
+        self._total = Rate()
+        #: {function: (tasks per second, seconds left or None)} at the last overview
+        self.rates: dict[str, tuple[float, float | None]] = {}
+        self.total_rate: tuple[float, float | None] = (0.0, None)
+        #: when that was, for display
+        self.as_of = ""
+
+    async def overview(self) -> dict[str, Any]:
+        """Return the answer to `overview`; at most a second old."""
+        return await self._overview.get()
+
+    async def workers(self) -> dict[str, dict[str, Any]]:
+        """Return the workers by address."""
+        return await self._workers.get()
+
+    async def clients(self) -> list[dict[str, Any]]:
+        """Return the first clients."""
+        return await self._clients.get()
+
+    async def _ask_overview(self) -> dict[str, Any]:
+        info = await self._viewer.ask_one("overview")
+        self._observe(info)
+        return info
+
+    async def _ask_workers(self) -> dict[str, dict[str, Any]]:
+        workers: dict[str, dict[str, Any]] = {}
+        n_pages = 0
+        async for page in self._viewer.ask("workers"):
+            workers |= page["workers"]
+            n_pages += 1
+        self._workers.holds_s = HOLDS_S + HOLDS_PER_PAGE_S * n_pages
+        return workers
+
+    async def _ask_clients(self) -> list[dict[str, Any]]:
+        async for page in self._viewer.ask("clients"):
+            clients: list[dict[str, Any]] = page["clients"]
+            return clients
+        return []
+
+    def _observe(self, info: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self.as_of = time.strftime("%H:%M:%S %Z")
+        rates: dict[str, Rate] = {}
+        for function in info["functions"]:
+            name = function["name"]
+            rate = rates[name] = self._rates.get(name) or Rate()
+            rate.observe(now, function["n_finished"] + function["n_failed"])
+        self._rates = rates
+        self.rates = {
+            function["name"]: _seen(rates[function["name"]], function["n_unfinished"])
+            for function in info["functions"]
+        }
+        totals, tasks = info["totals"], info["tasks"]
+        self._total.observe(now, totals["completed"] + totals["failed"])
+        n_left = sum(tasks[state] for state in ("waiting", "queued", "no_worker", "processing"))
+        self.total_rate = _seen(self._total, n_left)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for answer in (self._overview, self._workers, self._clients):
+            await answer.close()
+
+
+def _seen(rate: Rate, n_left: int) -> tuple[float, float | None]:
+    return rate.per_second, rate.eta_s(n_left)
