@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+import weft
 from tests.deploy.test_units import options_of
 from tests.helm.rendering import CHART, container, helm, options, render, variables
 from weft.protocol.settings.scheduler import DASHBOARD_HOST_NAMES
@@ -223,6 +224,17 @@ def test_a_given_secret_renders_nothing_that_is_random():
     service = first.one("Service", SCHEDULER)
     assert service["metadata"]["annotations"]["weft.io/client-secret"] == "weft-client"
     assert render() != render()
+
+
+def test_a_pod_of_the_scheduler_that_never_became_ready_is_replaced_by_the_next_release(default):
+    spec = default.one("StatefulSet")["spec"]
+    assert spec["podManagementPolicy"] == "Parallel"
+    assert spec["replicas"] == 1
+
+
+def test_the_chart_installs_this_release_of_weft():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == weft.__version__
 
 
 def test_the_selectors_match_the_pods_and_stay_the_same_over_upgrades(default):
