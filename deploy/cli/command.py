@@ -1,8 +1,6 @@
 """The `weft` command. Its errors are one line each, with the cause and a hint.
 
-Exit codes: 0 = ended on request (Ctrl-C and SIGTERM included, once it ran), 1 = it failed,
-2 = the command or its configuration is at fault, 130 = Ctrl-C before it ran; `weft worker` has
-more of them, see worker/family/exits.py.
+The exit codes of all commands are in `exits`.
 
 `weft scheduler` must not import pickle, so everything but click is imported by the command that
 needs it.
@@ -10,6 +8,7 @@ needs it.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,9 +16,11 @@ import click
 
 from ...protocol.errors import ConfigError, InternalError, WeftError
 from . import (  # noqa: F401 - each adds its command to the group
+    completion,
     config,
     doctor,
     logs,
+    retire,
     scheduler,
     secret,
     selftest,
@@ -85,7 +86,6 @@ def info(
 
 def _list_all(as_json: bool) -> None:
     import json
-    import os
 
     from ...protocol.trust.connection_file import run_directories
     from .everywhere import describe_everything, find_everything

@@ -30,6 +30,11 @@ def config(name: str | None, as_json: bool) -> None:
       the options of a command, or the arguments in Python
 
     A wrong name or value in one of them is an error of every command, with the file's line.
+
+    \b
+    Examples:
+      weft config
+      weft config worker.nthreads
     """
     import json
 

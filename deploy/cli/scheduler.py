@@ -36,6 +36,11 @@ def scheduler(**options: Any) -> None:
     directory is the same cluster: it has the address, the token and the certificate of the last
     one, so workers and clients come back to it. Remove the directory for a new cluster.
 
+    \b
+    Examples:
+      weft scheduler
+      weft scheduler --host 0.0.0.0 --port 8786 --connection-file ~/cluster.json
+
     Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 70 = a bug of
     weft, whose traceback is in the log, 75 = another scheduler of this cluster has taken over.
 

@@ -50,6 +50,10 @@ def secret(
     It has the tokens of the four roles, the cluster's id, a certificate and its key. Each call
     makes another cluster: keep what it prints, encrypted (Sealed Secrets, SOPS) or in a store of
     secrets, or pass it to 'kubectl apply -f -' once.
+
+    \b
+    Examples:
+      weft secret --help
     """
     from ...protocol.settings.kinds import HostNames
     from ...protocol.trust.secret_files import read_token_file

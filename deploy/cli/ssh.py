@@ -83,6 +83,11 @@ def ssh(hosts: tuple[str, ...], **options: Any) -> None:
     within --grace-period. If this process or its connections are killed, the machines notice it and
     end what was started.
 
+    \b
+    Examples:
+      weft ssh node1 node2 node3
+      weft ssh node1 node2 --nthreads 2 --scheduler first
+
     Exit codes: 0 = ended on request, 1 = the scheduler or all machines failed, 2 = wrong options.
     """
     import asyncio

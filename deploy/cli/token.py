@@ -62,6 +62,11 @@ def token(
     role above it, and not the other way round: give each machine, user and program the file of the
     least role that it needs. Tokens cannot be taken back one by one: a scheduler with another token
     of its own accepts none of the old ones.
+
+    \b
+    Examples:
+      weft token --role client --output client.json
+      weft token --role view --bare --output /etc/prometheus/weft-token
     """
     if token_file is not None:
         if not bare or address is not None or connection_file is not None:

@@ -53,6 +53,12 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
     where unset.
 
+    \b
+    Examples:
+      weft worker
+      weft worker tls://node1:8786 --connection-file worker.json --nthreads 4
+      weft worker --nworkers 2 --memory-limit 8GB --resources 'GPU=1'
+
     Exit codes: 0 = ended on request, 1 = failed, 2 = wrong options or configuration, 69 = no
     scheduler was found or answered within --connect-timeout, or came back within --orphan-lease,
     77 = the scheduler refuses these workers for good (their token is of another cluster, or they

@@ -73,6 +73,18 @@ def test_the_screen_follows_the_cluster_and_obeys_the_keys(cluster, tmp_path):
         future.release()
 
 
+def test_a_chosen_worker_is_retired_after_a_question(cluster, tmp_path):
+    with terminal("top", folder=tmp_path) as top:
+        top.wait_for("w-0", "w-1")
+        top.press("j")
+        top.press("r")
+        top.wait_for("retire w-0? It finishes what it runs, and leaves (y/n)")
+        top.press("y")
+        top.wait_until(lambda screen: "w-0 " not in screen and "1 running" in screen, "the end")
+        top.press("q")
+        assert top.wait() == 0
+
+
 def test_a_lost_scheduler_is_shown_and_found_again(cluster, tmp_path):
     started, _ = cluster
     with terminal("top", folder=tmp_path, NO_COLOR="1") as top:

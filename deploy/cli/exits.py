@@ -1,0 +1,57 @@
+"""The exit codes of all `weft` commands: one table, which deploy/README.md shows."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ...worker.family.exits import EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
+from ..restarting import EXIT_TAKEN_OVER
+from .status_text import EXIT_DEGRADED, EXIT_DOWN, EXIT_OK
+
+
+class ExitCode(NamedTuple):
+    """A row of the table."""
+
+    code: int
+    commands: str  #: "" = all
+    meaning: str
+
+
+EXIT_CODES: Final = (
+    ExitCode(0, "", "it has done what was asked for, or ended on request: by Ctrl-C, SIGTERM or "
+             "the scheduler"),
+    ExitCode(EXIT_OK, "status", "all is well"),
+    ExitCode(1, "", "it failed; the last line on standard error has the reason"),
+    ExitCode(1, "worker", "also if its workers end in the same way three times in a row before any "
+             "has joined the cluster, with the cause in the log"),
+    ExitCode(EXIT_DEGRADED, "status", "degraded: a line of the cluster's health is a warning or an "
+             "error"),
+    ExitCode(1, "doctor, selftest", "a check has failed"),
+    ExitCode(1, "info --all", "no scheduler was found that answers"),
+    ExitCode(1, "logs", "a process has not answered; the lines of the others are printed"),
+    ExitCode(1, "retire", "a worker was kept or lost, or still runs tasks after `--timeout`"),
+    ExitCode(1, "ssh", "the scheduler or all machines failed"),
+    ExitCode(1, "stop", "the cluster has not ended: tasks are unfinished and `--yes` was not "
+             "given, or a service manager has started it again"),
+    ExitCode(2, "", "the command or its configuration is at fault, or no scheduler was found"),
+    ExitCode(EXIT_DOWN, "status", "down: no scheduler was found, or it cannot be reached"),
+    ExitCode(EXIT_NO_SCHEDULER, "worker", "no scheduler was found, or none answered, within "
+             "`--connect-timeout`; or none came back within `--orphan-lease` (15 min), for which "
+             "workers keep their results"),
+    ExitCode(EXIT_CRASHED, "scheduler", "a bug of weft has ended it; the log has the traceback. "
+             "Its peers come back when it is started again"),
+    ExitCode(EXIT_TAKEN_OVER, "scheduler", "another scheduler of the same cluster has taken over"),
+    ExitCode(EXIT_REFUSED, "worker", "the scheduler refused the workers and would refuse them "
+             "again, for instance for a token of another cluster, another version of the protocol, "
+             "or another minor version of Python"),
+    ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
+)  # fmt: skip
+
+
+def exit_table() -> str:
+    """Return the table as Markdown."""
+    rows = ["| code | command | meaning |", "|--:|---|---|"]
+    for row in EXIT_CODES:
+        names = ", ".join(f"`weft {name}`" for name in row.commands.split(", ") if name) or "all"
+        rows.append(f"| {row.code} | {names} | {row.meaning} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,138 @@
+"""`weft retire`: lets workers finish what they run, and leave."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.wording import counted
+from .completing import complete_addresses, complete_workers
+from .group import connection_file_option, fail, weft
+from .hints import Command, Time
+
+if TYPE_CHECKING:
+    from ..http.viewer import Viewer
+
+
+@weft.command(cls=Command, short_help="Let workers finish what they run, and leave.")
+@click.argument("workers", nargs=-1, metavar="[WORKER]...", shell_complete=complete_workers)
+@click.option("-n", "n", type=click.IntRange(0), metavar="N", help="How many of them leave.")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="How many workers stay, instead of -n."
+)
+@click.option(
+    "--timeout",
+    type=Time(min=0),
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="Time to wait for their tasks. They leave all the same, later.",
+)
+@click.option(
+    "--scheduler",
+    "address",
+    metavar="ADDRESS",
+    shell_complete=complete_addresses,
+    help="Address of the scheduler. Default: that of the connection file.",
+)
+@connection_file_option
+@click.option("--json", "as_json", is_flag=True, help="Print the ends as JSON, for programs.")
+def retire(
+    workers: tuple[str, ...],
+    n: int | None,
+    keep: int | None,
+    timeout: float,
+    address: str | None,
+    connection_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Let workers finish what they run, and leave; return when they are gone.
+
+    Each WORKER is a name, an address, or a host with all its workers. Without any, -n or --keep
+    chooses: those whose end costs least go first. Unstarted tasks run elsewhere; a result of which
+    a worker has the only copy is computed again if it is still needed. Workers that leave are not
+    started again. It takes a token of role client.
+
+    \b
+    Examples:
+      weft retire gpu-07
+      weft retire -n 4
+      weft retire --keep 2 --timeout 10m
+
+    Exit codes: 0 = all have left, 1 = one was kept or lost, or still runs tasks after --timeout,
+    2 = wrong options or configuration.
+    """
+    import json
+
+    from .info import asking
+
+    if not workers and n is None and keep is None:
+        raise click.UsageError("name the workers that leave, or give -n or --keep")
+    if n is not None and keep is not None:
+        raise click.UsageError("-n is how many leave, --keep how many stay; give one of them")
+    path = None if connection_file is None else str(connection_file)
+
+    async def ask(viewer: Viewer) -> dict[str, dict[str, Any]] | None:
+        return await ask_to_retire(viewer, workers, n, keep, timeout)
+
+    ends, _ = asking(path, address, ask)
+    if ends is None:
+        fail(
+            f"weft retire: they still run tasks after {timeout:g} s; they get no others, and leave "
+            "when these have ended",
+            1,
+        )
+    if as_json:
+        click.echo(json.dumps(ends, indent=2))
+    else:
+        for end in ends.values():
+            click.echo(describe_end(end))
+        if not ends:
+            click.echo("no worker has to leave")
+    if any(end["end"] != "left" for end in ends.values()):
+        sys.exit(1)
+
+
+async def ask_to_retire(
+    viewer: Viewer, names: tuple[str, ...], n: int | None, keep: int | None, timeout_s: float
+) -> dict[str, dict[str, Any]] | None:
+    """Ask the scheduler; return {address: what became of a worker}, None after the time-out.
+
+    Raises:
+        UnknownWorker: no connected worker has one of these names.
+    """
+    import uuid
+
+    from ...client.inspecting import choose_workers
+    from .info import TIMEOUT_S
+
+    arguments: dict[str, Any] = {"order": uuid.uuid4().hex}
+    if names:
+        found: dict[str, dict[str, Any]] = {}
+        async for page in viewer.ask("workers", timeout_s=TIMEOUT_S):
+            found |= page["workers"]
+        arguments["workers"] = [w["id"] for w in choose_workers(found, set(names)).values()]
+    arguments |= {k: v for k, v in (("n", n), ("keep", keep)) if v is not None}
+    ends: dict[str, dict[str, Any]] = {}
+    try:
+        async for page in viewer.ask("retire", arguments, timeout_s):
+            ends |= page["workers"]
+    except TimeoutError:
+        return None
+    return ends
+
+
+def describe_end(end: dict[str, Any]) -> str:
+    """Format what became of a worker."""
+    name, n = end["name"], end["n_recomputed"]
+    again = ""
+    if n:
+        again = f"; {counted(n, 'result')} {'is' if n == 1 else 'are'} computed again"
+    if end["end"] == "left":
+        return f"{name} has left{again}"
+    if end["end"] == "lost":
+        return f"{name} has died before it could leave{again}"
+    return f"{name} was kept: {end['reason']}"
