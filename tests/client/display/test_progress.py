@@ -155,7 +155,7 @@ async def test_an_asynchronous_client_awaits_progress(capsys):
         await asyncio.sleep(0)
 
 
-def test_what_is_no_future_is_refused(client):
+def test_objects_that_are_no_futures_are_refused(client):
     assert weft.progress([]) is None
     with pytest.raises(TypeError, match="progress"):
         weft.progress(7)
