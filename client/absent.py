@@ -94,7 +94,10 @@ CLIENT: Final = _table(
         "log_event get_events subscribe_topic unsubscribe_topic",
         "return the information from the task, or print it",
     ),
-    ("forward_logging unforward_logging", "configure `logging` in the task itself"),
+    (
+        "forward_logging unforward_logging",
+        "use `Client(forward_output=True)`: it follows the level of the root logger",
+    ),
     ("write_scheduler_file", "`weft scheduler --connection-file cluster.json` writes one"),
     ("profile get_task_stream", "the metrics page counts calls and seconds of each function"),
     (
@@ -182,7 +185,10 @@ MODULE: Final = _table(
     ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),
-    ("print warn", "a task may `print` and `warnings.warn`: both appear on its worker's stderr"),
+    (
+        "print warn",
+        "a task may `print` and `warnings.warn`: docs/notebooks.md says where both appear",
+    ),
     ("span", "metrics are counted by the name of the function"),
     (
         "CancelledError",

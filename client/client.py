@@ -33,6 +33,7 @@ from .core.events import Cancel
 from .core.tasks import FutureState, SubmitOptions
 from .display import describing
 from .display.notebook import in_notebook
+from .display.output import TaskOutputs, wants_output
 from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
@@ -75,6 +76,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
             again to a scheduler that was started again; what is beyond goes into a temporary file.
             While there is no scheduler, `submit` and `map` wait when calls of this size wait. None:
             the setting `client.recovery-memory`, 256 MiB.
+        forward_output: show here what tasks of this client print and log; None = in notebooks and
+            interactive sessions. See docs/notebooks.md.
         cluster_options: for `LocalCluster`: n_workers, threads_per_worker, processes,
             memory_limit, ...
     """
@@ -91,6 +94,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         security: Security | None = None,
         reconnect_timeout: Duration | None = None,
         recovery_memory: int | str | None = None,
+        forward_output: bool | None = None,
         **cluster_options: Any,
     ) -> None:
         mark_warnings()
@@ -99,6 +103,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         self._timeout_s = settings.choose(timeout, defaults.TIMEOUT)
         self._reconnect_timeout_s = settings.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
         self._recovery_nbytes = settings.choose(recovery_memory, defaults.RECOVERY_MEMORY)
+        self._output = TaskOutputs() if wants_output(forward_output) else None
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
         self.asynchronous = asynchronous
@@ -157,14 +162,10 @@ class Client(Openable, ClusterClient, ClusterInspection):
         return self
 
     def _make_engine(self, loop: Any) -> Engine:
-        return Engine(
-            self.id,
-            self.name,
-            loop,
-            self.asynchronous,
-            weakref.ref(self),
-            self._recovery_nbytes,
-        )
+        client, nbytes = weakref.ref(self), self._recovery_nbytes
+        engine = Engine(self.id, self.name, loop, self.asynchronous, client, nbytes)
+        engine.output = self._output
+        return engine
 
     async def _connect(self, engine: Engine, find: Finder) -> None:
         try:

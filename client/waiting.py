@@ -293,7 +293,9 @@ class as_completed:
             ticking.begin(self._progress)
         self._progress.add(states)
 
-    def _finish_progress(self) -> None:
+    def _finish(self) -> None:
+        if self._engine is not None:
+            self._engine.show_output()
         if self._progress is not None:
             self._progress.finish()
             self._progress = None
@@ -375,14 +377,18 @@ class as_completed:
             if future is not None:
                 return future
             if self._n == 0:
-                self._finish_progress()
+                self._finish()
                 raise StopIteration
             event.clear()
             if not self.has_ready() and self._n:
                 assert self._engine is not None
                 self._engine.check_may_wait()
                 left = self._time_left()
-                event.wait(SLICE_S if left is None else min(left, SLICE_S))
+                try:
+                    event.wait(SLICE_S if left is None else min(left, SLICE_S))
+                except KeyboardInterrupt:
+                    self._engine.note_interrupt(list(self._futures))
+                    raise
 
     def __iter__(self) -> Iterator[Any]:
         self._refuse_for()
@@ -405,7 +411,7 @@ class as_completed:
             if future is not None:
                 return future
             if self._n == 0:
-                self._finish_progress()
+                self._finish()
                 raise StopAsyncIteration
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()

@@ -127,6 +127,9 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         worker_id=plain["worker_id"],
         started_path=Path(plain["started_path"]),
         stop_timeout_s=stop_timeout_s,
+        catches_output=True,
+        # Those of a `LocalCluster` share the terminal of the program that shows it.
+        keeps_output=find is not None,
         grace_period_s=plain.get("grace_period_s", 0.0),
         # The supervisor ends the whole family, with one line, before its workers do so themselves.
         orphan_lease_s=plain.get("orphan_lease_s", 900.0) + 30.0,

@@ -155,8 +155,10 @@ class Kernel:
 
 def environment():
     paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # In tests of its own a kernel leaves file descriptors alone; users' kernels watch them.
+    inherited = {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     return {
-        **os.environ,
+        **inherited,
         "PYTHONPATH": os.pathsep.join(paths),
         "JUPYTER_PLATFORM_DIRS": "1",
         "IPYTHONDIR": os.environ.get("IPYTHONDIR", "/nonexistent-ipython"),

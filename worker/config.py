@@ -44,6 +44,9 @@ class WorkerConfig:
         started_path: file in which to note the attempts being executed, for the supervisor.
         stop_timeout_s: time that running tasks get to end when the worker stops.
         grace_period_s: time that running tasks get to end when the worker leaves after SIGTERM.
+        catches_output: send what tasks print and log to clients that want it; only for a process
+            that has no other worker.
+        keeps_output: write that to the process's own streams and log as well.
         orphan_lease_s: time for which a worker that has lost its scheduler keeps its data and looks
             for a scheduler; it should exceed the time for which clients look for one.
     """
@@ -66,6 +69,8 @@ class WorkerConfig:
     stop_timeout_s: float = 2.0
     grace_period_s: float = 0.0
     orphan_lease_s: float = 900.0
+    catches_output: bool = False
+    keeps_output: bool = True
 
     def data_address(self, scheduler_address: str, own_host: str) -> str:
         """Decide where to listen for peers and clients.

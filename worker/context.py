@@ -62,6 +62,12 @@ def is_in_task() -> bool:
     return _local.context is not None
 
 
+def task_here() -> str:
+    """Return the key of the task that the calling thread runs, "" if it runs none."""
+    context = _local.context
+    return "" if context is None else context.task_key
+
+
 def set_worker(context: WorkerContext) -> None:
     """Make `get_worker` on this thread return `context`."""
     _local.context = context

@@ -34,21 +34,24 @@ from ..protocol.values.serialize import function_name, loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
 from ..protocol.wire.failure import Failure
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts
+from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts, TaskOutput
 from ..protocol.wire.payload import Blob
 from .activity import SlotClock
 from .context import WorkerContext, set_worker
 from .core.events import (
     After,
+    CatchOutput,
     ChunkDone,
     Event,
     ForgetFunctions,
     ForgetValues,
+    OutputCame,
     Run,
     SchedulerSent,
 )
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
+from .output import OutputCatcher
 from .packing import pack_to_ride_along
 from .slot_reading import SlotReading
 from .started import StartedRecord
@@ -83,6 +86,7 @@ class Executor:
         crashed: called with the error on the thread of a slot that ends because weft's own code
             failed.
         started: the file in which to note the attempts being executed, if any.
+        output: catches what tasks print and log, if that is to be sent to clients.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class Executor:
         send: Callable[[list[Message]], bool],
         crashed: Callable[[BaseException], object],
         started: StartedRecord | None = None,
+        output: OutputCatcher | None = None,
     ) -> None:
         self.state = state
         self.store = store
@@ -107,6 +112,9 @@ class Executor:
         self._send = send
         self._crashed = crashed
         self._started = started
+        self._output = output
+        if output is not None:
+            output.begin(self)
         self._lock = threading.Lock()
         #: Held from the taking of messages out of the out-box until they are sent, so that they
         #: leave in order. Taken before `_lock`.
@@ -253,6 +261,9 @@ class Executor:
                             self.slot_reading.interrupt()
                     elif action.__class__ is ForgetValues:
                         garbage += self.store.drop(action.attempts)
+                    elif action.__class__ is CatchOutput:
+                        if self._output is not None:
+                            self._output.want(action)
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
@@ -425,7 +436,16 @@ class Executor:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
+        output = self._output
+        if output is not None and output.is_filled:
+            message = output.take(threading.get_ident())
+            if message is not None:
+                self.send_output(message)
         return self.handle(report, report.slot)
+
+    def send_output(self, message: TaskOutput) -> None:
+        """Send what tasks have printed and logged, before what is reported later."""
+        self.handle(OutputCame(message))
 
     def _load(self, function: WorkerFunction) -> Callable[..., Any]:
         """Unpickle a function, once. One that fails is tried again by the next task."""

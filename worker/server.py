@@ -69,6 +69,7 @@ from .core.events import (
 )
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
+from .output import catcher_for
 from .peers import Peers
 from .policy import WorkerPolicy
 from .serving import DataServer, LateHandler, for_listening
@@ -234,6 +235,7 @@ class WorkerServer:
             send=self._send_past_loop,
             crashed=self._crashed,
             started=self._started,
+            output=catcher_for(self._loop, config),
         )
         self._answering = Answering(self._executor)
         transfers = Transfers()

@@ -26,6 +26,7 @@ from ...protocol.wire.messages import (
     Recovered,
     Recovering,
     ResultsReady,
+    TaskOutput,
     Unsupported,
 )
 from .events import AnswersReceived, Warn
@@ -236,6 +237,12 @@ def on_denied(core: ClientState, message: Denied) -> None:
         touch(core, found[0], message)
 
 
+def on_task_output(core: ClientState, message: TaskOutput) -> None:
+    """Show it, before results that come later are seen."""
+    if core.output is not None:
+        touch(core, core.output, message)
+
+
 _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     ResultsReady: on_results_ready,
     KeysInMemory: on_keys_in_memory,
@@ -251,6 +258,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     AskFailed: take_answer,
     Denied: on_denied,
     Unsupported: take_answer,
+    TaskOutput: on_task_output,
     Recovering: on_recovering,
     Recovered: on_recovered,
 }

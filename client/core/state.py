@@ -151,6 +151,8 @@ class ClientState:
         self.waiting: list[Waiting] = []
         self.waiting_states: dict[FutureState, None] = {}
 
+        #: Takes what tasks print and log; None = the user does not want it.
+        self.output: Watcher | None = None
         #: Watchers whose batch is not empty; empty between events.
         self.touched: list[Watcher] = []
         #: [(watcher, number of workers)]: more than there are.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["in_notebook", "shell_of_program"]
+__all__ = ["in_notebook", "is_interactive", "shell_of_program"]
 
 
 def shell_of_program() -> Any:
@@ -13,6 +13,11 @@ def shell_of_program() -> Any:
     ipython = sys.modules.get("IPython")
     get = getattr(ipython, "get_ipython", None)
     return get() if callable(get) else None
+
+
+def is_interactive() -> bool:
+    """Return whether a user looks at the program: it is a kernel, IPython, or Python's prompt."""
+    return hasattr(sys, "ps1") or shell_of_program() is not None
 
 
 def in_notebook() -> bool:

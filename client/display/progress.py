@@ -133,8 +133,12 @@ def _wait(
             shown.draw(is_over=done)
             if deadline is not None and time.monotonic() >= deadline:
                 break
+    except KeyboardInterrupt:
+        engine.note_interrupt(states)
+        raise
     finally:
         shown.stop(states)
+        engine.show_output()
     return done
 
 

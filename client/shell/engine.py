@@ -36,14 +36,11 @@ from ..core.events import (
     Disconnected,
     Event,
     FetchFrom,
-    ForgetWatcher,
     Operations,
     PutAt,
     SpillRecipes,
     Unreadable,
-    Unwatch,
     Warn,
-    Watch,
     WatchCluster,
 )
 from ..core.operations import note_unreadable
@@ -53,13 +50,14 @@ from ..core.table import FutureTable
 from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
+from .engine_waiting import EngineWaiting
 from .forking import close_in_fork
 from .gap import Gap
-from .in_task import is_in_task, waits_in_task
+from .in_task import is_in_task
 from .link import SchedulerLink
 from .past_loop import PastLoop
 from .spilling import spill
-from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, Waiter, call_in, is_ready
+from .watchers import AsyncWaiter, Confirmed, ThreadWaiter, call_in
 
 logger: Final = logging.getLogger("weft.client")
 
@@ -89,7 +87,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: close_in_fork(_all_engines()))
 
 
-class Engine:
+class Engine(EngineWaiting):
     """The shell of one client. Any thread may call the methods of the section of that name."""
 
     def __init__(
@@ -211,80 +209,6 @@ class Engine:
         """True if the client is closed, or its event loop ended without closing it."""
         return self.is_closed or self.loop.is_closed()
 
-    def wait(self, waiter: ThreadWaiter, operation: Any, timeout: float | None) -> bool:
-        """Post an operation that `waiter` is part of, and wait. Return whether it was done in time.
-
-        Raises:
-            ClientClosed: there would be no answer.
-        """
-        self._check_may_block()
-        past_loop = self._past_loop
-        done = False
-        try:
-            past_loop.wait_begins(
-                waiter, operation.__class__ is Watch and len(operation.states) == 1
-            )
-            self.post(operation)
-            self.check_open()
-            done = waiter.wait(timeout)
-        finally:
-            past_loop.wait_ends()
-            if not done:  # also when interrupted
-                self._forget(waiter, operation)
-        return done
-
-    async def wait_async(self, waiter: AsyncWaiter, operation: Any, timeout: float | None) -> bool:
-        """Do what `wait` does, in a coroutine of any loop."""
-        done = False
-        try:
-            self.post(operation)
-            self.check_open()
-            done = await waiter.wait(timeout)
-        finally:
-            if not done:
-                self._forget(waiter, operation)
-        return done
-
-    def _forget(self, waiter: Waiter, operation: Any) -> None:
-        if isinstance(operation, Watch):
-            self.post(Unwatch(waiter, operation.states))
-        else:
-            self.post(ForgetWatcher(waiter))
-
-    def wait_for(
-        self,
-        states: list[FutureState],
-        timeout: float | None,
-        *,
-        wants_data: bool,
-        n: int | None = None,
-        stops_at_failure: bool = False,
-    ) -> bool:
-        """Wait for states that are not ready, all or `n` of them."""
-        self.check_may_wait()
-        if self._past_loop.is_lent and len(states) == 1:
-            start = 0.0 if timeout is None else time.monotonic()
-            self._past_loop.receive_until_done(states[0], timeout)
-            if is_ready(states[0], wants_data):
-                return True
-            if timeout is not None:
-                timeout = max(timeout - (time.monotonic() - start), 0.0)
-        waiter = ThreadWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
-        return self.wait(waiter, Watch(waiter, states), timeout)
-
-    async def wait_for_async(
-        self,
-        states: list[FutureState],
-        timeout: float | None,
-        *,
-        wants_data: bool,
-        n: int | None = None,
-        stops_at_failure: bool = False,
-    ) -> bool:
-        """Do what `wait_for` does, in a coroutine."""
-        waiter = AsyncWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
-        return await self.wait_async(waiter, Watch(waiter, states), timeout)
-
     def attach(
         self, keys: list[str], spec_hashes: list[bytes] | None
     ) -> tuple[list[FutureState], list[FutureState]]:
@@ -370,19 +294,6 @@ class Engine:
         """Return whether the caller runs in the thread of the event loop."""
         return threading.get_ident() == self._thread_id
 
-    def _check_may_block(self) -> None:
-        if threading.get_ident() == self._thread_id:
-            raise RuntimeError(
-                "this call would block the event loop that it waits for; await it, with "
-                "Client(asynchronous=True)"
-            )
-
-    def check_may_wait(self) -> None:
-        """Raise RuntimeError if this thread must not wait for a task."""
-        if not self._is_of_task and is_in_task():
-            raise waits_in_task()
-        self._check_may_block()
-
     # --- The loop's thread ------------------------------------------------------------------------
 
     def call_back(self, callback: Callable[[Any], object], argument: Any) -> None:
@@ -409,6 +320,9 @@ class Engine:
             self._count_pending,
         )
         link = self.link
+        if self.output is not None:
+            self.core.output = self.output
+            link.first_messages = self.output.wanted
         self.data = DataLinks(lambda: link.security, self._on_event)
         await self.link.open(timeout_s)
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
@@ -552,6 +466,8 @@ class Engine:
 
     def _on_tick(self) -> None:
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
+        if self.output is not None and self.link is not None and self.output.has_changed():
+            self.link.send(self.output.wanted())
         self._on_event(ClientTick())
         self._check_unused()
 

@@ -144,6 +144,8 @@ class SchedulerLink:
         self.cluster_id = b""
         #: The facts that the scheduler reports about itself, for display.
         self.facts: dict[str, Any] = {}
+        #: The messages that each session begins with.
+        self.first_messages: Callable[[], list[Message]] = list
         #: Set when the link is closed and its tasks have ended.
         self.closed = asyncio.Event()
         #: The connection of the open session; None between sessions, and when the link is closed.
@@ -235,6 +237,8 @@ class SchedulerLink:
         connection.allow_bypass()
         with self._lock:
             self._connection = connection
+            if first := self.first_messages():
+                connection.send(first)
             # The core reports the return, with what it finds.
             self._on_event(Connected(welcome.epoch, seconds if outage.is_reported else 0.0))
 

@@ -23,6 +23,7 @@ from .idling import stop_cluster
 from .liveness import note_alive
 from .losses import note_exit, note_loss
 from .lost_workers import count_death, lose_worker, notify_workers_of_loss
+from .output import greet_worker, on_output_of_client_ended
 from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
@@ -99,6 +100,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
     if isinstance(message, m.RegisterWorker):
         _refuse_other_clients(state, message.facts)
         _register_worker(state, peer, message)
+        greet_worker(state, state.workers[peer])
         note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):
         del state.seen[peer]  # the silence of a client has no consequence
@@ -323,6 +325,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
             client.peer = None
+            on_output_of_client_ended(state, client)
             client.lease = state.call_after(state.client_lease_s, _end_lease, client)
             state.log("info", f"client {client.name} disconnected")
     elif role is Role.SUPERVISOR:

@@ -233,6 +233,7 @@ class ClientHandle:
         "lease",
         "name",
         "number",
+        "output_level",
         "peer",
         "wants",
     )
@@ -250,6 +251,8 @@ class ClientHandle:
         #: {function: None} of rows whose task has another function: the client does not send these
         #: again while it wants the task. Each counts as one task more, until it wants no task
         self.functions: dict[Function, None] = {}
+        #: it wants the output of its tasks from this level on; 0 = not, also while it is away
+        self.output_level = 0
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)
         #: the end of its lease, since its connection closed without a Bye; None while connected

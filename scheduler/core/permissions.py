@@ -48,6 +48,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.AskFailed: Level.WORKER,
     m.WorkerLeaving: Level.WORKER,
     m.WorkerStatus: Level.WORKER,
+    m.TaskOutput: Level.WORKER,
     m.WorkersAlive: Level.WORKER,
     m.WorkerExited: Level.WORKER,
     m.Put: Level.CLIENT,
@@ -60,6 +61,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.FetchKeys: Level.CLIENT,
     m.ReportMissing: Level.CLIENT,
     m.Resubmitted: Level.CLIENT,
+    m.WantOutput: Level.CLIENT,
     m.ShutdownCluster: Level.ADMIN,
 }
 

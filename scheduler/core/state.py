@@ -25,9 +25,6 @@ docs/design.md says. A whole batch of messages is handled first, then one assign
 
 A peer can be wrong: a message that it may not send is answered by `CloseConnection` and counted. A
 broken invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task's story.
-
-The shape (one entry point, one batch out, time as data) is that of etcd's raft; the vocabulary is
-that of dask.distributed.
 """
 
 from __future__ import annotations
@@ -52,6 +49,7 @@ from . import (
     liveness,
     membership,
     missing,
+    output,
     passing,
     phases,
     puts,
@@ -272,6 +270,8 @@ class SchedulerState:
         #: {client_id: client}, also those lost less than a lease ago
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
+        #: what workers were sent: the lowest level that a connected client wants, and who wants
+        self.output_wanted = m.WantOutput(clients=[], level=0)
         self.supervisors: dict[int, SupervisorHandle] = {}
         #: {(name, host): refusal} of workers refused for good, the latest last; at most MAX_REFUSED
         self.refusals: dict[tuple[str, str], Refusal] = {}
@@ -396,6 +396,7 @@ class SchedulerState:
                 **puts.HANDLERS,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Resubmitted: phases.on_resubmitted,
+                m.WantOutput: output.on_want_output,
                 m.Bye: membership.on_client_bye,
                 m.Unsupported: on_unsupported,
             },
@@ -416,6 +417,7 @@ class SchedulerState:
                 m.AskFailed: passing.on_answer,
                 m.WorkerLeaving: membership.on_worker_leaving,
                 m.WorkerStatus: liveness.on_worker_status,
+                m.TaskOutput: output.on_task_output,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Bye: membership.on_worker_bye,
                 m.Unsupported: on_unsupported,

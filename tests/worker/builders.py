@@ -19,6 +19,7 @@ from weft.protocol.wire.messages import (
 from weft.worker.core.events import (
     After,
     Before,
+    CatchOutput,
     ChunkDone,
     CopiesFetched,
     CopiesNotFetched,
@@ -180,7 +181,7 @@ class Hands:
         elif isinstance(action, ForgetValues):
             self.store.difference_update(action.attempts)
         else:
-            assert isinstance(action, ForgetFunctions)
+            assert isinstance(action, (ForgetFunctions, CatchOutput))
 
     def _do_after(self, action: After) -> None:
         if isinstance(action, Fetch):

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
+from ...protocol.wire.messages import TaskOutput
 from ...protocol.wire.payload import Blob
 from .tasks import WorkerFunction
 
@@ -113,9 +114,17 @@ class Leave:
     reason: str
 
 
+@dataclass(slots=True)
+class OutputCame:
+    """Tasks have printed or logged."""
+
+    message: TaskOutput
+
+
 Event: TypeAlias = (
     SchedulerSent
     | ChunkDone
+    | OutputCame
     | CopiesFetched
     | CopiesNotFetched
     | ValuePut
@@ -172,11 +181,19 @@ class ForgetFunctions:
 
 
 @dataclass(slots=True)
+class CatchOutput:
+    """Report what tasks of these clients print, and log from `level` on; 0 = nothing any more."""
+
+    level: int
+    clients: list[int]
+
+
+@dataclass(slots=True)
 class EndWorker:
     """End the worker as soon as the messages are sent: it leaves, and no task runs any more."""
 
 
 #: Actions that must be done before the messages of the same event leave.
-Before: TypeAlias = Run | ForgetValues | ForgetFunctions
+Before: TypeAlias = Run | ForgetValues | ForgetFunctions | CatchOutput
 #: Actions that are done after the messages.
 After: TypeAlias = Fetch | EndFetch | EndWorker

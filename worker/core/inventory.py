@@ -25,7 +25,7 @@ from ...protocol.wire.messages import (
 )
 from . import puts
 from .drops import end
-from .events import SchedulerLost, SessionOpened
+from .events import CatchOutput, SchedulerLost, SessionOpened
 from .inputs import note_missing
 from .tasks import EXECUTING, MEMORY, MISSING, WorkerTask
 from .transitions import UNFINISHED
@@ -84,6 +84,7 @@ def on_session_opened(state: WorkerState, event: SessionOpened) -> None:
     _clear_reports(state)
     puts.give_up_all(state)
     if not event.is_first:
+        state.before.append(CatchOutput(0, []))  # until this scheduler sends what is wanted
         _send_inventory(state)
 
 

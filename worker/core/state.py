@@ -26,7 +26,7 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, puts, reports, slots
+from . import assignment, copies, drops, inventory, output, puts, reports, slots
 from .events import (
     After,
     Before,
@@ -36,6 +36,7 @@ from .events import (
     Event,
     ForgetValues,
     Leave,
+    OutputCame,
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
@@ -168,6 +169,7 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     ValueExpired: puts.on_value_expired,
     ValueRefused: puts.on_value_refused,
     Leave: drops.on_leave,
+    OutputCame: output.on_output_came,
     WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,
     SessionOpened: inventory.on_session_opened,
@@ -181,6 +183,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.HoldersGone: copies.on_holders_gone,
     m.KeysUnknown: drops.on_keys_unknown,
     m.DropFunctions: drops.on_drop_functions,
+    m.WantOutput: output.on_want_output,
 }
 
 #: The types of the scheduler's messages that the core handles.

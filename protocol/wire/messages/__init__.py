@@ -51,6 +51,16 @@ from .inventories import (
     Recovering,
     Resubmitted,
 )
+from .output import (
+    DROPPED as DROPPED_LINES,
+)
+from .output import (
+    LEAST_LEVEL,
+    STDERR,
+    STDOUT,
+    TaskOutput,
+    WantOutput,
+)
 from .puts import (
     PUT_FUNCTION,
     Put,
@@ -107,9 +117,13 @@ NO_HASH = bytes(16)
 __all__ = [
     "ASSIGNED",
     "DROPPED",
+    "DROPPED_LINES",
+    "LEAST_LEVEL",
     "NO_HASH",
     "PUT_FUNCTION",
     "RUNNING",
+    "STDERR",
+    "STDOUT",
     "Answer",
     "Ask",
     "AskFailed",
@@ -166,8 +180,10 @@ __all__ = [
     "ShutdownCluster",
     "Stop",
     "SubmitTasks",
+    "TaskOutput",
     "Unsupported",
     "WantKeys",
+    "WantOutput",
     "Welcome",
     "WorkerExited",
     "WorkerLeaving",

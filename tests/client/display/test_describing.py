@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.client.display.test_html import Page
+from tests.client.display.test_html import Shown
 from weft.client import Client
 from weft.client.display import describing
 from weft.deploy.local.cluster import LocalCluster
@@ -44,10 +44,10 @@ def test_the_table_of_workers_comes_without_waiting_and_stays_for_the_next_time(
         with client._engine.lock:  # no request could be sent now
             assert "Workers at" not in client._repr_html_()
         wait_until(lambda: "Workers at" in client._repr_html_())
-        page = Page(client._repr_html_())
+        page = Shown(client._repr_html_())
         assert {f"{client.cluster.name}-{i}" for i in range(2)} <= set(page.texts)
         table = client.scheduler_info()["workers"]._repr_html_()
-        assert f"{client.cluster.name}-1" in Page(table).texts
+        assert f"{client.cluster.name}-1" in Shown(table).texts
 
 
 def test_the_text_of_a_client_whose_workers_are_starting_says_how_many_there_will_be():
@@ -66,14 +66,14 @@ def test_futures_show_their_status_the_type_of_the_result_and_the_error(wait_unt
         good, bad = client.submit(abs, -1, key="good"), client.submit(fails, 1, key="bad")
         assert good.result() == 1
         wait_until(bad.done)
-        assert "finished" in Page(good._repr_html_()).text
-        assert "int" in Page(good._repr_html_()).texts
-        assert "ValueError: <bad> 1" in Page(bad._repr_html_()).text
-        text = Page(describing.of_futures([good, bad])).text
+        assert "finished" in Shown(good._repr_html_()).text
+        assert "int" in Shown(good._repr_html_()).texts
+        assert "ValueError: <bad> 1" in Shown(bad._repr_html_()).text
+        text = Shown(describing.of_futures([good, bad])).text
         assert "2 futures" in text
         assert "bad: ValueError: <bad> 1" in text
         good.release()
-        assert "good" in Page(good._repr_html_()).text
+        assert "good" in Shown(good._repr_html_()).text
 
 
 def test_a_description_that_fails_shows_the_name_and_raises_nothing():

@@ -13,7 +13,7 @@ from weft.client.display import html
 _ELEMENTS = {"a", "b", "code", "details", "div", "p", "span", "summary", "table", "tr", "th", "td"}
 
 
-class Page(HTMLParser):
+class Shown(HTMLParser):
     """The texts that a browser would show; fails on elements that must not be there."""
 
     def __init__(self, text):
@@ -73,17 +73,17 @@ clusters = st.fixed_dictionaries(
 
 @given(clusters)
 def test_every_description_of_a_cluster_is_small_escaped_and_well_formed(seen):
-    Page(html.of_cluster(seen))
+    Shown(html.of_cluster(seen))
 
 
 @given(st.lists(workers, max_size=80))
 def test_every_table_of_workers_is_small_escaped_and_well_formed(rows):
-    Page(html.of_workers(rows))
+    Shown(html.of_workers(rows))
 
 
 @given(texts, texts, texts, texts)
 def test_every_description_of_a_future_is_small_escaped_and_well_formed(key, status, kind, error):
-    Page(html.of_future({"key": key, "status": status, "type": kind, "error": error}))
+    Shown(html.of_future({"key": key, "status": status, "type": kind, "error": error}))
 
 
 @given(
@@ -95,7 +95,7 @@ def test_every_description_of_a_future_is_small_escaped_and_well_formed(key, sta
     st.lists(st.text(max_size=500), max_size=5),
 )
 def test_every_list_of_futures_is_small_escaped_and_well_formed(groups, errors):
-    Page(html.of_futures(groups, errors))
+    Shown(html.of_futures(groups, errors))
 
 
 rows = st.builds(
@@ -115,7 +115,7 @@ rows = st.builds(
 
 @given(texts, st.lists(rows, max_size=100))
 def test_every_progress_is_small_escaped_and_well_formed(title, rows):
-    Page(html.of_progress({"title": title, "rows": rows}))
+    Shown(html.of_progress({"title": title, "rows": rows}))
 
 
 def test_a_description_has_no_colours_that_a_dark_or_a_light_page_would_hide():
@@ -127,7 +127,7 @@ def test_a_description_has_no_colours_that_a_dark_or_a_light_page_would_hide():
 
 def test_workers_beyond_the_limit_of_a_table_are_counted():
     rows = [{"name": f"worker-{i}", "address": f"tcp://10.0.0.1:{i}"} for i in range(1000)]
-    page = Page(html.of_workers(rows))
+    page = Shown(html.of_workers(rows))
     n_shown = sum(text.startswith("worker-") for text in page.texts)
     assert n_shown > 10
     assert f"and {1000 - n_shown} more workers" in page.text
@@ -143,5 +143,5 @@ def test_only_addresses_of_http_become_links(address):
 
 
 def test_workers_that_are_starting_are_announced():
-    page = Page(html.of_cluster({"n_workers": 1, "n_expected": 4}))
+    page = Shown(html.of_cluster({"n_workers": 1, "n_expected": 4}))
     assert "1 of 4, the others are starting" in page.text

@@ -1,0 +1,143 @@
+"""How callers wait in an engine: threads that block, and coroutines. A part of `engine`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from ..core.events import ForgetWatcher, Unwatch, Watch
+from ..core.tasks import FutureState
+from .in_task import is_in_task, waits_in_task
+from .interrupts import on_interrupt
+from .watchers import AsyncWaiter, ThreadWaiter, Waiter, is_ready
+
+if TYPE_CHECKING:
+    from ..display.output import TaskOutputs
+    from .engine import Engine
+    from .interrupts import Interruption
+    from .past_loop import PastLoop
+
+
+class EngineWaiting:
+    """The methods of `Engine` that wait."""
+
+    #: Shows what tasks print and log; None = the user does not want it.
+    output: TaskOutputs | None = None
+    #: The last Ctrl-C during a wait.
+    interruption: Interruption | None = None
+    _past_loop: PastLoop
+    _thread_id: int
+    _is_of_task: bool
+
+    if TYPE_CHECKING:
+
+        def post(self, operation: Any) -> None: ...
+        def check_open(self) -> None: ...
+
+    def wait(self, waiter: ThreadWaiter, operation: Any, timeout: float | None) -> bool:
+        """Post an operation that `waiter` is part of, and wait. Return whether it was done in time.
+
+        Raises:
+            ClientClosed: there would be no answer.
+        """
+        self._check_may_block()
+        past_loop = self._past_loop
+        done = False
+        try:
+            past_loop.wait_begins(
+                waiter, operation.__class__ is Watch and len(operation.states) == 1
+            )
+            self.post(operation)
+            self.check_open()
+            done = waiter.wait(timeout)
+        finally:
+            past_loop.wait_ends()
+            if not done:  # also when interrupted
+                self._forget(waiter, operation)
+        return done
+
+    async def wait_async(self, waiter: AsyncWaiter, operation: Any, timeout: float | None) -> bool:
+        """Do what `wait` does, in a coroutine of any loop."""
+        done = False
+        try:
+            self.post(operation)
+            self.check_open()
+            done = await waiter.wait(timeout)
+        finally:
+            if not done:
+                self._forget(waiter, operation)
+        return done
+
+    def _forget(self, waiter: Waiter, operation: Any) -> None:
+        if isinstance(operation, Watch):
+            self.post(Unwatch(waiter, operation.states))
+        else:
+            self.post(ForgetWatcher(waiter))
+
+    def wait_for(
+        self,
+        states: list[FutureState],
+        timeout: float | None,
+        *,
+        wants_data: bool,
+        n: int | None = None,
+        stops_at_failure: bool = False,
+    ) -> bool:
+        """Wait for states that are not ready, all or `n` of them."""
+        self.check_may_wait()
+        try:
+            if self._past_loop.is_lent and len(states) == 1:
+                start = 0.0 if timeout is None else time.monotonic()
+                self._past_loop.receive_until_done(states[0], timeout)
+                if is_ready(states[0], wants_data):
+                    return True
+                if timeout is not None:
+                    timeout = max(timeout - (time.monotonic() - start), 0.0)
+            waiter = ThreadWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
+            return self.wait(waiter, Watch(waiter, states), timeout)
+        except KeyboardInterrupt:
+            self.note_interrupt(states)
+            raise
+        finally:
+            if self.output is not None:
+                self.show_output()
+
+    async def wait_for_async(
+        self,
+        states: list[FutureState],
+        timeout: float | None,
+        *,
+        wants_data: bool,
+        n: int | None = None,
+        stops_at_failure: bool = False,
+    ) -> bool:
+        """Do what `wait_for` does, in a coroutine."""
+        waiter = AsyncWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
+        try:
+            return await self.wait_async(waiter, Watch(waiter, states), timeout)
+        finally:
+            if self.output is not None:
+                self.show_output()
+
+    def show_output(self) -> None:
+        """Show what tasks have printed before their results came."""
+        if self.output is not None and self.output.is_waiting:
+            self.output.show()
+
+    def note_interrupt(self, states: list[FutureState]) -> None:
+        """Report to the user that Ctrl-C has ended the wait, and what goes on."""
+        on_interrupt(cast("Engine", self), states)
+
+    def _check_may_block(self) -> None:
+        if threading.get_ident() == self._thread_id:
+            raise RuntimeError(
+                "this call would block the event loop that it waits for; await it, with "
+                "Client(asynchronous=True)"
+            )
+
+    def check_may_wait(self) -> None:
+        """Raise RuntimeError if this thread must not wait for a task."""
+        if not self._is_of_task and is_in_task():
+            raise waits_in_task()
+        self._check_may_block()

@@ -1,0 +1,281 @@
+"""Catches what tasks print and log, for the clients that want it.
+
+A part of the shell. It takes the places of `sys.stdout` and `sys.stderr` and adds a handler to the
+root logger. What is written on the thread of a task goes to its client, if that wants it, and
+everything else goes where it would go. So do threads and processes that a task starts, and what
+is written by other languages.
+
+The workers of a `LocalCluster` share the terminal of the program, which shows what it is sent; so
+what was caught is not written there as well. Those of `weft worker` have a log of their own, which
+keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.wire.messages import LEAST_LEVEL, STDERR, STDOUT, TaskOutput
+from .context import task_here
+from .core.output import MAX_LINE_CHARS, OutputBuffer
+
+if TYPE_CHECKING:
+    from .config import WorkerConfig
+    from .core.events import CatchOutput
+    from .executor import Executor
+
+__all__ = ["OutputCatcher", "catcher_for"]
+
+#: What was caught is sent when the task has ended, or after this time.
+_SEND_AFTER_S: Final = 0.1
+
+#: Those that have taken the places of the streams.
+_catchers: Final[weakref.WeakSet[OutputCatcher]] = weakref.WeakSet()
+
+
+class OutputCatcher:
+    """Catches the output of the tasks of one executor, the only one of its process.
+
+    Args:
+        loop: the worker's event loop.
+        keeps: write what was caught to this process's streams and log as well.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, keeps: bool) -> None:
+        self._loop = loop
+        self.keeps = keeps
+        self._executor: Executor | None = None
+        #: Numbers of the clients that want the output of their tasks.
+        self._clients: frozenset[int] = frozenset()
+        #: Reentrant: a finalizer may print.
+        self._lock = threading.RLock()
+        self._buffer = OutputBuffer()
+        #: {(thread, level): (client, key, text)} of lines that have not ended.
+        self._begun: dict[tuple[int, int], tuple[int, str, str]] = {}
+        #: `send` will be called.
+        self._is_due = False
+        self._streams: tuple[Any, Any] | None = None
+        self._handler = _Records(self)
+        self._filter = _NotCaught(self)
+        self._own_level = logging.WARNING
+
+    def begin(self, executor: Executor) -> None:
+        """Catch the output of this executor's tasks, when some client wants it."""
+        self._executor = executor
+
+    def want(self, action: CatchOutput) -> None:
+        """Catch from now on what these clients want; none = nothing."""
+        self._clients = frozenset(action.clients) if action.level else frozenset()
+        if self._clients and self._streams is None:
+            self._take_places()
+        if self._streams is not None:
+            level = action.level if self._clients else self._own_level
+            self._handler.setLevel(level)
+            logging.getLogger().setLevel(min(level, self._own_level))
+
+    def _take_places(self) -> None:
+        self._streams = sys.stdout, sys.stderr
+        sys.stdout = _Stream(self, sys.stdout, STDOUT)
+        sys.stderr = _Stream(self, sys.stderr, STDERR)
+        root = logging.getLogger()
+        self._own_level = root.level
+        for handler in root.handlers:  # which have written the records from this level on
+            handler.addFilter(self._filter)
+        root.addHandler(self._handler)
+        _catchers.add(self)
+
+    def give_back(self) -> None:
+        """Put the streams and the logging back: in a forked process, and when the worker ends."""
+        self._clients = frozenset()
+        if self._streams is None:
+            return
+        sys.stdout, sys.stderr = self._streams
+        self._streams = None
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        for handler in root.handlers:
+            handler.removeFilter(self._filter)
+        root.setLevel(self._own_level)
+        _catchers.discard(self)
+
+    # --- On the threads of tasks ------------------------------------------------------------------
+
+    def client_here(self) -> tuple[int, str] | None:
+        """Return the client and the key of the task of this thread, if the client wants its output.
+
+        `None` for all other threads.
+        """
+        key = task_here()
+        if not key or not self._clients or self._executor is None:
+            return None
+        record = self._executor.state.by_key.get(key)
+        if record is None or record.client not in self._clients:
+            return None
+        return record.client, key
+
+    def write(self, client: int, key: str, level: int, text: str) -> None:
+        """Take what a task has printed."""
+        place = threading.get_ident(), level
+        with self._lock:
+            begun = self._begun.pop(place, None)
+            if begun is not None and begun[:2] != (client, key):
+                self._add(*begun[:2], level, "", begun[2])
+                begun = None
+            *lines, rest = ((begun[2] if begun else "") + text).split("\n")
+            for line in lines:
+                self._add(client, key, level, "", line)
+            if len(rest) > MAX_LINE_CHARS:
+                self._add(client, key, level, "", rest)
+            elif rest:
+                self._begun[place] = client, key, rest
+
+    def log(self, client: int, key: str, record: logging.LogRecord) -> None:
+        """Take what a task has logged."""
+        try:
+            text = record.getMessage()
+        except Exception as error:  # of user code: a wrong number of arguments, a failing __str__
+            text = f"{record.msg!r} (its arguments cannot be formatted: {type(error).__name__})"
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        with self._lock:
+            self._add(client, key, max(record.levelno, LEAST_LEVEL), record.name, text)
+
+    def _add(self, client: int, key: str, level: int, name: str, text: str) -> None:
+        # A bar that draws itself again and again: what it shows at the end.
+        text = text.rstrip("\r").rpartition("\r")[2]
+        text = text.encode("utf-8", "replace").decode()
+        self._buffer.add(time.monotonic(), client, key, level, name, text)
+        if not self._is_due:
+            self._is_due = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+                self._loop.call_soon_threadsafe(self._loop.call_later, _SEND_AFTER_S, self._send)
+
+    def _send(self) -> None:
+        self._is_due = False
+        message = self.take(None)
+        if message is not None and self._executor is not None:
+            self._executor.send_output(message)
+
+    @property
+    def is_filled(self) -> bool:
+        """True if there is something to send."""
+        return self._buffer.is_filled or bool(self._begun)
+
+    def take(self, thread: int | None) -> TaskOutput | None:
+        """Return what is to be sent, with the lines that the tasks of `thread` have not ended."""
+        with self._lock:
+            for place in [place for place in self._begun if place[0] == thread]:
+                client, key, text = self._begun.pop(place)
+                self._add(client, key, place[1], "", text)
+            return self._buffer.take()
+
+
+def catcher_for(loop: asyncio.AbstractEventLoop, config: WorkerConfig) -> OutputCatcher | None:
+    """Return what catches the output of a worker's tasks; None if it shares its process."""
+    return OutputCatcher(loop, config.keeps_output) if config.catches_output else None
+
+
+class _Stream(io.TextIOBase):
+    """Stands for `sys.stdout` or `sys.stderr`."""
+
+    def __init__(self, catcher: OutputCatcher, own: Any, level: int) -> None:
+        self._catcher = catcher
+        self._own = own
+        self._level = level
+
+    def write(self, text: str, /) -> int:
+        """Write to the client of the task, or to this process's stream."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        found = self._catcher.client_here()
+        if found is not None:
+            self._catcher.write(*found, self._level, text)
+        if (found is None or self._catcher.keeps) and self._own is not None:
+            self._own.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush this process's stream."""
+        if self._own is not None:
+            self._own.flush()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return whether this process's stream is a terminal."""
+        return self._own is not None and bool(self._own.isatty())
+
+    def fileno(self) -> int:
+        """Return the descriptor of this process's stream."""
+        if self._own is None:
+            raise io.UnsupportedOperation("fileno")
+        return int(self._own.fileno())
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of this process's stream."""
+        return getattr(self._own, "encoding", None) or "utf-8"
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """How this process's stream treats what it cannot encode."""
+        return getattr(self._own, "errors", None)
+
+    @property
+    def buffer(self) -> Any:
+        """The bytes below this process's stream."""
+        return self._own.buffer
+
+    def close(self) -> None:
+        """Do nothing: the stream belongs to the process."""
+
+
+class _Records(logging.Handler):
+    """Takes the records of tasks whose clients want them."""
+
+    def __init__(self, catcher: OutputCatcher) -> None:
+        super().__init__()
+        self._catcher = catcher
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        if not _is_ours(record) and (found := self._catcher.client_here()) is not None:
+            self._catcher.log(*found, record)
+
+
+class _NotCaught(logging.Filter):
+    """Passes what this process logs without a client, on its own handlers."""
+
+    def __init__(self, catcher: OutputCatcher) -> None:
+        super().__init__()
+        self._catcher = catcher
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See `logging.Filter`."""
+        if record.levelno < self._catcher._own_level:
+            return False
+        return self._catcher.keeps or _is_ours(record) or self._catcher.client_here() is None
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.name == "weft" or record.name.startswith("weft.")
+
+
+def _give_back_in_fork() -> None:
+    for catcher in list(_catchers):
+        catcher.give_back()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_give_back_in_fork)
