@@ -7,8 +7,10 @@ the end, and by the kernel if this process ends before.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -33,11 +35,16 @@ _START_S = 120.0
 
 
 def free_ports(n: int) -> list[int]:
-    """Return `n` ports of loopback that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
+    """Return `n` ports of loopback that are free now.
+
+    They are below those that the kernel gives to outgoing connections: one of those may be taken
+    before the program that needs it has started.
+    """
+    ports: list[int] = []
+    while len(ports) < n:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports += [port] if port not in ports else []
     return ports
 
 
@@ -67,7 +74,7 @@ class ControlPlane:
             raise
 
     def _start(self) -> None:
-        etcd, peer, api, manager, scheduler = free_ports(5)
+        etcd, peer, api = free_ports(3)
         self._write_keys()
         certs = self.folder / "certs"
         self._run(
@@ -114,17 +121,13 @@ class ControlPlane:
             "--use-service-account-credentials",
             "--node-monitor-period=1s",
             "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={manager}",
-            f"--cert-dir={self.folder / 'manager'}",
+            "--secure-port=0",
         )
         self._run(
             "kube-scheduler",
             *own,
             "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={scheduler}",
-            f"--cert-dir={self.folder / 'scheduler'}",
+            "--secure-port=0",
         )
         # Pods are refused while their namespace has no service account.
         self._wait("kube-controller-manager", lambda: self._exists_account("default"))
