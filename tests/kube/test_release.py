@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from benchmarks.helm_install import install_once
 from tests.kube.chart import release
 from tests.kube.client_pod import ClientPod
 from tests.leaks import wait_until
@@ -64,6 +65,11 @@ def make_trouble(kind, sim, nodes, choice):
         grace_s = 0 if kind in {"force", "kill"} else None
         sim.plane.api.delete(f"/api/v1/namespaces/{sim.namespace}/pods/{name}", grace_s)
     return f"{kind} {name}"
+
+
+def test_the_time_from_install_to_the_first_result_is_measured(plane, nodes):
+    seconds = install_once(plane, nodes, 0)
+    assert 0 < seconds["helm"] < seconds["first result"]
 
 
 def test_the_test_of_the_chart_succeeds(sim):
