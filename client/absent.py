@@ -205,13 +205,18 @@ MODULE: Final = _table(
         _PLUGINS,
     ),
     (
-        "SSHCluster SpecCluster SubprocessCluster Adaptive",
+        "SSHCluster",
+        "`weft ssh HOST...` starts a scheduler and workers on the machines",
+    ),
+    (
+        "SpecCluster SubprocessCluster Adaptive",
         "start `weft scheduler` and `weft worker` on the machines, for instance as jobs",
     ),
     ("CompatibleExecutor", "use `client.submit` and `client.map`"),
     (
         "config",
-        "settings are arguments, options of the commands and $WEFT_... variables",
+        "settings are in weft.toml, $WEFT_... variables, options and arguments; "
+        "'weft config' lists them",
         _BY_DESIGN,
     ),
     ("dask sync widgets", "leave it out", _BY_DESIGN),

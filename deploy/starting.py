@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..protocol.errors import CommError, ConfigError
 from ..protocol.host.facts import process_facts
@@ -69,6 +69,7 @@ class SchedulerOptions:
         dashboard_host: "" = no pages.
         dashboard_host_names: of the pages, beside those that this machine knows.
         dashboard_fallback: take any free port for the pages if theirs is taken.
+        limits: more fields of `SchedulerConfig`.
         files: with the cluster's id, certificate and key; what is not given is made.
     """
 
@@ -85,7 +86,7 @@ class SchedulerOptions:
     client_lease_s: float
     heartbeat_s: float
     dashboard_host_names: tuple[str, ...] = ()
-    idle_timeout_s: float = 0.0
+    limits: dict[str, Any] = field(default_factory=dict)
     files: IdentityFiles = field(default_factory=IdentityFiles)
 
     @property
@@ -338,7 +339,7 @@ class SchedulerStart:
             security=security,
             client_lease_s=options.client_lease_s,
             heartbeat_s=options.heartbeat_s,
-            idle_timeout_s=options.idle_timeout_s,
+            **options.limits,
             facts=process_facts(),
         )
         if directory is not None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...protocol.errors import ConfigError, WeftError
+from ...protocol.settings.common import CONNECTION_FILE
+from ...protocol.settings.sources import read_settings
 from ...protocol.trust.connection_file import ConnectionFile, known_files
 from ...protocol.wording import counted
 from ..http.viewer import Viewer
@@ -54,8 +56,8 @@ def find_everything(environ: Mapping[str, str] = os.environ) -> tuple[list[Found
     running = running_schedulers()
     files, notes = known_files(environ)
     paths = {file.source for file in files}
-    given = environ.get("WEFT_CONNECTION_FILE", "")
-    for path in [given, *(process.file for process in running)]:
+    given = read_settings(environ)[CONNECTION_FILE]
+    for path in [str(given or ""), *(process.file for process in running)]:
         if path and path not in paths:
             paths.add(path)
             try:

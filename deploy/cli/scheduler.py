@@ -83,7 +83,13 @@ def scheduler(**options: Any) -> None:
         dashboard_fallback=not given.is_given(table.DASHBOARD_ADDRESS),
         client_lease_s=given[table.CLIENT_LEASE],
         heartbeat_s=given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
-        idle_timeout_s=given[table.IDLE_TIMEOUT] or 0.0,
+        limits={
+            "idle_timeout_s": given[table.IDLE_TIMEOUT] or 0.0,
+            "allowed_deaths": given[table.ALLOWED_DEATHS],
+            "target_duration_s": given[table.TARGET_DURATION],
+            "max_outbox_nbytes": given[table.OUTBOX_MEMORY],
+            "max_unfinished_nbytes": given[table.UNFINISHED_MEMORY],
+        },
         files=IdentityFiles(
             given[table.CLUSTER_ID_FILE], given[table.CERTIFICATE_FILE], given[table.KEY_FILE]
         ),

@@ -12,6 +12,7 @@ from .kinds import (
     MaybeTimeSpan,
     OneOf,
     PathTo,
+    Size,
     Text,
     TimeSpan,
     Whole,
@@ -115,6 +116,35 @@ LIVENESS_TIMEOUT: Final = Setting(
     30.0,
     "Time without a message after which a peer counts as dead: for the scheduler, a worker that "
     "its supervisor does not report alive either; for workers and clients, the scheduler.",
+)
+ALLOWED_DEATHS: Final[Setting[int]] = Setting(
+    "scheduler.allowed-deaths",
+    Whole(0, 1000),
+    3,
+    "Workers that may die while they run a task before the task counts as the cause and fails with "
+    "WorkerDied.",
+)
+TARGET_DURATION: Final = Setting(
+    "scheduler.target-duration",
+    TimeSpan(least=0.1),
+    5.0,
+    "Time in which the present work would be done by as many workers as are desired, for "
+    "autoscalers.",
+)
+OUTBOX_MEMORY: Final = Setting(
+    "scheduler.outbox-memory",
+    Size(),
+    256 << 20,
+    "Memory of the messages that may wait for one peer that does not read; then it is cut off.",
+    has_option=False,
+)
+UNFINISHED_MEMORY: Final = Setting(
+    "scheduler.unfinished-memory",
+    Size(),
+    512 << 20,
+    "Memory of the messages of all peers that have arrived in part; beyond it, only the oldest is "
+    "read on.",
+    has_option=False,
 )
 IDLE_TIMEOUT: Final[Setting[float | None]] = Setting(
     "scheduler.idle-timeout",

@@ -33,8 +33,10 @@ BY_VARIABLE: Final = {setting.environment: setting for setting in ALL}
 
 #: The variable that names a file of settings.
 FILE_VARIABLE: Final = "WEFT_CONFIG"
-#: Variables that are no settings: of this table, of the pods of the chart, of tests and benchmarks.
-_NO_SETTINGS: Final = re.compile(r"WEFT_(CONFIG|POD_.*|TOOLS|TEST.*|SIM_.*|BENCHMARK_.*)")
+#: Variables that are no settings: of the files in deploy, and of tests and benchmarks.
+_NO_SETTINGS: Final = re.compile(
+    r"WEFT_(CONFIG|DASHBOARDS|IMAGE|POD_.*|PROMETHEUS_URL|TOOLS|TEST.*|SIM_.*|BENCHMARK_.*)"
+)
 #: Kubernetes sets these in pods of a namespace with Services named weft or weft-...
 _OF_SERVICES: Final = re.compile(r"WEFT_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_.*)")
 _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp|sctp)://\S+")

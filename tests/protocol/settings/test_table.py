@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pytest
 
 from weft.client.core.recipes import LIMIT_NBYTES
@@ -9,6 +13,8 @@ from weft.protocol.settings.kinds import Flag, Ports, Size, Texts, TimeSpan
 from weft.protocol.settings.table import ALL, BY_NAME, BY_VARIABLE, is_variable_of_others
 from weft.protocol.trust.connection_file import DEFAULT_PORT
 from weft.protocol.trust.secret_files import TRUST_VARIABLE
+from weft.protocol.wire.session import MISSED_HEARTBEATS
+from weft.scheduler.config import SchedulerConfig
 
 
 def test_names_and_variables_are_unique():
@@ -37,6 +43,27 @@ def test_defaults_that_the_code_has_as_well_are_the_same():
     assert scheduler.PORT.default == DEFAULT_PORT
     assert client.RECOVERY_MEMORY.default == LIMIT_NBYTES
     assert common.TRUST_MOUNTED_SECRETS.environment == TRUST_VARIABLE
+
+
+def test_the_defaults_of_a_scheduler_are_those_of_its_configuration():
+    fields = {field.name: field.default for field in dataclasses.fields(SchedulerConfig)}
+    assert scheduler.ALLOWED_DEATHS.default == fields["allowed_deaths"]
+    assert scheduler.TARGET_DURATION.default == fields["target_duration_s"]
+    assert scheduler.OUTBOX_MEMORY.default == fields["max_outbox_nbytes"]
+    assert scheduler.UNFINISHED_MEMORY.default == fields["max_unfinished_nbytes"]
+    assert scheduler.CLIENT_LEASE.default == fields["client_lease_s"]
+    assert scheduler.LIVENESS_TIMEOUT.default == fields["heartbeat_s"] * MISSED_HEARTBEATS
+
+
+def test_variables_in_the_files_of_deploy_are_accepted():
+    """A variable that is no setting would end each command in whose environment it is."""
+    named = set()
+    for path in (Path(__file__).parents[3] / "deploy").rglob("*"):
+        if path.is_file() and path.suffix not in {".py", ".pyc", ".md"}:
+            named |= set(re.findall(r"WEFT_[A-Z][A-Z_]*[A-Z]", path.read_text(errors="ignore")))
+    assert {"WEFT_TOKEN_FILE", "WEFT_SCHEDULER_HOST"} <= named
+    unknown = {n for n in named - set(BY_VARIABLE) if not is_variable_of_others(n, "1")}
+    assert not unknown
 
 
 def test_kinds_show_values_as_users_write_them():
