@@ -72,6 +72,7 @@ class Prefix:
         "compute_ns",
         "estimate_ns",
         "family",
+        "n_before",
         "n_failed",
         "n_finished",
         "n_functions",
@@ -94,8 +95,16 @@ class Prefix:
         #: tasks that are to run, run, or wait for others (see `transitions.ACTIVE`); and those of
         #: them that are at workers
         self.n_unfinished = self.n_processing = 0
+        #: finished and failed tasks when it last began to have unfinished ones
+        self.n_before = 0
         #: how many of the scheduler's functions have this name
         self.n_functions = 0
+
+    def begin(self, n: int = 1) -> None:
+        """Note that `n` tasks are to run."""
+        if not self.n_unfinished:
+            self.n_before = self.n_finished + self.n_failed
+        self.n_unfinished += n
 
     def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:
         """Note that `n` tasks at workers finished, and the sums of their times and results."""

@@ -240,7 +240,7 @@ def _add_rows(
             push(task)
             n_queued += 1
             if not has_one_function:
-                group.prefix.n_unfinished += 1
+                group.prefix.begin()
         else:
             state.counters.n_released += 1
             activate(state, task)
@@ -248,7 +248,7 @@ def _add_rows(
     task_class.n_tasks += n_created
     batch.n_queued += n_queued
     if n_queued and has_one_function:
-        groups[0].prefix.n_unfinished += n_queued
+        groups[0].prefix.begin(n_queued)
     state.counters.tasks_submitted += n_created
 
 

@@ -151,7 +151,7 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
     elif start == RELEASED:
         state.counters.n_released -= 1
         if finish in ACTIVE:
-            task.group.prefix.n_unfinished += 1
+            task.group.prefix.begin()
     task.state = finish
     if finish == PROCESSING:
         task.group.prefix.n_processing += 1
