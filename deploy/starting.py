@@ -349,6 +349,9 @@ class SchedulerStart:
             config.keeper = directory
 
         def on_listening(server: SchedulerServer) -> None:
+            # Also for the state after a start over.
+            config.facts["name"] = options.path_of_file(server).stem
+            server.state.facts.update(config.facts)
             if directory is not None:
                 bound = parse_address(server.addresses[0]).port or 0
                 directory.keep_identity(self._identity(security, bound))

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from ..protocol.metrics import Histogram
 from ..protocol.net.listen import Listener
+from .core.recent import Load
 
 #: The lag of the event loop is measured so often.
 LAG_S: Final = 0.25
-#: The latest of them, 5 s, whose worst one is shown to users.
-N_LATEST: Final = 20
+#: The worst one of so many seconds is shown to users, and the part of a core that was used.
+RECENT_S: Final = 10.0
 #: The roles of peers, and connections that have not proved theirs: each has its values from the
 #: start on.
 _ROLES: Final = ("client", "worker", "supervisor", "viewer", "unknown")
@@ -31,7 +32,9 @@ class Meter:
         #: in the core, and in encoding and sending, seconds
         self.core_s = self.send_s = 0.0
         self._lag = Histogram()
-        self._latest: deque[float] = deque(maxlen=N_LATEST)
+        #: (when, lag) and (when, processor time so far) of the last seconds, oldest first
+        self._latest: deque[tuple[float, float]] = deque()
+        self._used: deque[tuple[float, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._has_worked = False
         self._gc_s = 0.0
@@ -57,10 +60,22 @@ class Meter:
         if self._timer is None:
             self._watch()
 
-    @property
-    def worst_lag_s(self) -> float:
-        """The worst lag of the last seconds in which there was work."""
-        return max(self._latest, default=0.0)
+    def load(self, now: float, clock_behind_s: float) -> Load:
+        """Return what users see of the last seconds.
+
+        Args:
+            now: by the clock of the loop.
+            clock_behind_s: see `Load`.
+        """
+        cpu_s = time.process_time()
+        for samples in (self._latest, self._used):
+            while samples and samples[0][0] < now - RECENT_S:
+                samples.popleft()
+        if not self._used or now - self._used[-1][0] >= LAG_S:
+            self._used.append((now, cpu_s))
+        since, used_s = self._used[0]
+        share = (cpu_s - used_s) / (now - since) if now - since >= RECENT_S / 2 else 0.0
+        return Load(share, max((lag_s for _, lag_s in self._latest), default=0.0), clock_behind_s)
 
     def _watch(self) -> None:
         self._has_worked = False
@@ -68,9 +83,10 @@ class Meter:
         self._timer = loop.call_later(LAG_S, self._on_timer, loop.time() + LAG_S)
 
     def _on_timer(self, due: float) -> None:
-        lag_s = max(asyncio.get_running_loop().time() - due, 0.0)
+        now = asyncio.get_running_loop().time()
+        lag_s = max(now - due, 0.0)
         self._lag.add(int(lag_s * 1e6))
-        self._latest.append(lag_s)
+        self._latest.append((now, lag_s))
         self._timer = None
         if self._has_worked:
             self._watch()

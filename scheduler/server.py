@@ -124,6 +124,8 @@ class SchedulerServer:
             target_s=config.target_duration_s,
         )
         state.facts.update(config.facts)
+        #: when the clock showed the epoch, or less (monotonic clock)
+        self._began = time.monotonic()
         return state
 
     @property
@@ -288,7 +290,9 @@ class SchedulerServer:
     def _make_tick(self, now: float, measurements: dict[str, Any] | None = None) -> SchedulerTick:
         connections = self._connections
         waiting = [(peer, connections.get(peer)) for peer in self.state.outboxes]
-        tick = SchedulerTick(measurements or {}, self._turns.waiting())
+        behind_s = self.state.epoch / 1e9 + now - self._began - time.time()
+        load = self._meter.load(now, behind_s)
+        tick = SchedulerTick(measurements or {}, self._turns.waiting(), load=load)
         tick.unwritable = [peer for peer, c in waiting if c is not None and not c.writable]
         if now >= self.state.next_reassurance:
             tick.receiving = [p for p, c in connections.items() if c.receiving and c.writable]

@@ -249,6 +249,7 @@ class LocalCluster(Openable):
             {
                 "security": self.security.to_plain(),
                 "address": address,
+                "name": self.name,
                 "dashboard_host": self._dashboard[0],
                 "dashboard_port": self._dashboard[1],
                 "directory": self._directory,

@@ -189,12 +189,11 @@ def _slow(signs: Signs) -> Iterator[Found]:
 
 def _clock(signs: Signs) -> Iterator[Found]:
     behind = signs.load.clock_behind_s
-    if abs(behind) >= CLOCK_OFF_S:
-        where = "behind" if behind > 0 else "ahead of"
+    if behind >= CLOCK_OFF_S:  # a machine that was suspended is ahead, which harms nothing
         yield (
             "warning",
-            f"the clock of the scheduler's machine is {lasting(abs(behind))} {where} the time at "
-            "which this or an earlier scheduler of the cluster started: check the clock",
+            f"the clock of the scheduler's machine is {lasting(behind)} behind the time at which "
+            "this or an earlier scheduler of the cluster started: set the clock",
         )
 
 

@@ -27,8 +27,8 @@ class Load:
     Attributes:
         cpu_share: part of the time in which it computed.
         loop_lag_s: the latest that it came to do what was due.
-        clock_behind_s: how far the clock of the machine is behind the one by which the epoch was
-            chosen; below 0 = it was set forward since.
+        clock_behind_s: how far the clock of the machine is behind the epoch and the time since;
+            below 0 = it is ahead, as after the machine was suspended.
     """
 
     cpu_share: float = 0.0

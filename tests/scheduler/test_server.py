@@ -36,6 +36,7 @@ from weft.protocol.wire.payload import Payload
 from weft.protocol.wire.sizing import message_nbytes
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core import turns
+from weft.scheduler.core.recent import Load
 from weft.scheduler.core.state import (
     CloseConnection,
     PeerClosed,
@@ -45,6 +46,7 @@ from weft.scheduler.core.state import (
     SchedulerTick,
 )
 from weft.scheduler.core.turns import FULL_COST, SLICE_COST, cost_of
+from weft.scheduler.measuring import RECENT_S, Meter
 from weft.scheduler.server import SchedulerServer
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
@@ -390,3 +392,19 @@ def test_messages_are_measured_by_their_content():
         Ask(request=1, name="a" * 10_000),
     ):
         assert 9_500 < message_nbytes(large) - message_nbytes(small) < 11_000
+
+
+def test_the_load_is_that_of_the_last_seconds(monkeypatch):
+    used = [0.0]
+    monkeypatch.setattr("weft.scheduler.measuring.time.process_time", lambda: used[0])
+    meter = Meter()
+    for second in range(20):
+        load = meter.load(float(second), 0.0)
+        assert load.cpu_share == (0.5 if second >= RECENT_S / 2 else 0.0)
+        used[0] += 0.5
+    meter._latest += [(18.0, 0.25), (19.0, 2.0)]
+    assert meter.load(20.0, 7.0) == Load(0.5, 2.0, 7.0)
+    for second in range(21, 40):
+        load = meter.load(float(second), 0.0)
+    assert load == Load(0.0, 0.0, 0.0)
+    assert len(meter._used) <= RECENT_S + 1

@@ -66,7 +66,7 @@ def test_a_cluster_without_signs_is_well():
         Signs(n_processing=1, quiet_s=599.0, expected_s=None),
         Signs(n_processing=0, quiet_s=1e9),
         Signs(load=Load(0.89, 0.99, 59.0)),
-        Signs(load=Load(clock_behind_s=-59.0)),
+        Signs(load=Load(clock_behind_s=-1e6)),
     ],
 )
 def test_usual_facts_are_no_line(signs):
