@@ -168,6 +168,7 @@ class Child:
         import asyncio
 
         loop = asyncio.get_running_loop()
+        self.socket.setblocking(False)  # after `wait_ready` it is not
         with contextlib.suppress(ConnectionResetError):
             while await loop.sock_recv(self.socket, 1 << 16):
                 continue
@@ -413,11 +414,28 @@ def _http_main(parent: Parent) -> int:
     return 0
 
 
+def _family_page_main(parent: Parent) -> int:
+    from .http.family_page import FamilyPageConfig, run
+
+    run(FamilyPageConfig.from_plain(parent.read_config()), parent.ready, parent.wait_gone)
+    return 0
+
+
 def _workers_main(parent: Parent) -> int:
     from .workers import run_embedded
 
     return run_embedded(parent)
 
 
-_TITLES: Final = {"scheduler": "weft scheduler", "http": "weft http", "workers": "weft spawner"}
-_MAINS: Final = {"scheduler": _scheduler_main, "http": _http_main, "workers": _workers_main}
+_TITLES: Final = {
+    "scheduler": "weft scheduler",
+    "http": "weft http",
+    "workers": "weft spawner",
+    "family-page": "weft metrics",
+}
+_MAINS: Final = {
+    "scheduler": _scheduler_main,
+    "http": _http_main,
+    "workers": _workers_main,
+    "family-page": _family_page_main,
+}

@@ -25,6 +25,7 @@ from ..worker.family.config import SupervisorConfig, WorkerSpec
 from ..worker.family.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED, note_refusal
 from ..worker.family.supervisor import supervise
 from .child import LOG_FORMAT, Parent
+from .family_page import FamilyPage
 from .preloading import preload
 from .titles import set_title
 
@@ -74,8 +75,10 @@ def run_embedded(parent: Parent) -> int:
     return spawn.run(supervisor_main, worker_main, embedded=True)
 
 
-def run_daemon(config: SupervisorConfig) -> int:
+def run_daemon(config: SupervisorConfig, page: FamilyPage | None = None) -> int:
     """Run the workers of `weft worker` until the order to stop; return the exit code.
+
+    With a `page` of metrics, which is served from before the first worker is started.
 
     An error of the supervisor is raised in its process, where the caller's stack goes on.
     """
@@ -94,7 +97,16 @@ def run_daemon(config: SupervisorConfig) -> int:
 
     def supervisor_main(commands: socket.socket) -> int:
         set_title("weft supervisor")
-        return supervise(config, commands)
+        if page is None:
+            return supervise(config, commands)
+        try:
+            config.metrics_url = page.start()
+            config.accompany = page.keep
+            for spec in config.workers:
+                spec.options = {**spec.options, "metrics_url": config.metrics_url}
+            return supervise(config, commands)
+        finally:
+            page.close()
 
     send_user_code_by_value()
     return spawn.run(supervisor_main, worker_main)
@@ -125,6 +137,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         find=find,
         supervisor_id=plain["supervisor_id"],
         worker_id=plain["worker_id"],
+        metrics_url=plain.get("metrics_url", ""),
         started_path=Path(plain["started_path"]),
         stop_timeout_s=stop_timeout_s,
         catches_output=True,

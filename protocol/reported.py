@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from .metrics import N_BUCKETS, Histogram, Metric
 
-#: The fact of a worker or supervisor that has a metrics page of its own: HOST:PORT. The scheduler
-#: leaves it out of the sums, so that no number is on two pages.
-METRICS_ADDRESS: Final = "metrics_address"
+#: The fact of a worker or supervisor whose family has a metrics page of its own: its URL. The
+#: scheduler leaves it out of the sums, so that no number is on two pages.
+METRICS_URL: Final = "metrics_url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +162,8 @@ def _value(metric: Reported, own: list[int]) -> Any:
 def numbers_of(histogram: Histogram) -> Iterable[int]:
     """Return the numbers of a histogram in such a list."""
     return (*histogram.counts, histogram.sum_us)
+
+
+def with_metrics_url(facts: dict[str, Any], url: str) -> dict[str, Any]:
+    """Return the facts of a process, with the URL of its family's page if it has one."""
+    return {**facts, METRICS_URL: url} if url else facts

@@ -42,6 +42,8 @@ class WorkerConfig:
         worker_id: identifies this process; no other process ever has it.
         reconnect: come back when the scheduler is lost; otherwise `run` returns then.
         started_path: file in which to note the attempts being executed, for the supervisor.
+        metrics_url: of the page that shows the numbers of this worker, which it writes beside
+            `started_path` then; "" = the scheduler sums them.
         stop_timeout_s: time that running tasks get to end when the worker stops.
         grace_period_s: time that running tasks get to end when the worker leaves after SIGTERM.
         catches_output: send what tasks print and log to clients that want it; only for a process
@@ -66,6 +68,7 @@ class WorkerConfig:
     worker_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     reconnect: bool = True
     started_path: Path | None = None
+    metrics_url: str = ""
     stop_timeout_s: float = 2.0
     grace_period_s: float = 0.0
     orphan_lease_s: float = 900.0

@@ -33,6 +33,7 @@ from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
 from ..protocol.net.transport import Listener, listen
+from ..protocol.reported import with_metrics_url
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.handshake import Role
@@ -69,6 +70,7 @@ from .core.events import (
 )
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
+from .numbers import SUFFIX
 from .output import catcher_for
 from .peers import Peers
 from .policy import WorkerPolicy
@@ -240,6 +242,8 @@ class WorkerServer:
         self._answering = Answering(self._executor)
         transfers = Transfers()
         self._reporter = StatusReporter(self._executor, transfers)
+        if config.metrics_url and config.started_path is not None:
+            self._reporter.write_to(config.started_path.with_suffix(SUFFIX), self.name)
         self._server = late.server = DataServer(self._executor, transfers, self._started)
         self._peers = Peers(security, self._executor.store, transfers, self._handle)
         self._executor.start()
@@ -248,7 +252,7 @@ class WorkerServer:
         record.beat()
         now = self._loop.time()
         if self._reporter is not None:
-            self._reporter.note_lag(now - due)
+            self._reporter.beat(now - due)
         self._beating = self._loop.call_later(BEAT_S, self._beat, record, now + BEAT_S)
 
     async def _own_host(self, scheduler: str) -> str:
@@ -281,6 +285,8 @@ class WorkerServer:
             ended = await self._end_threads(self._executor)
             if ended and self._started is not None:
                 self._started.close()
+        if self._reporter is not None:
+            self._reporter.close()
         if self._fatal is not None:
             raise InternalError(f"a bug of weft: {self._fatal!r}") from self._fatal
 
@@ -323,7 +329,7 @@ class WorkerServer:
             memory_limit=config.memory_limit,
             resources=config.resources,
             supervisor_id=config.supervisor_id,
-            facts=process_facts(),
+            facts=with_metrics_url(process_facts(), config.metrics_url),
         )
 
     def heartbeat(self) -> list[Message]:

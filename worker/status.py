@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import psutil
 
+from ..protocol.reported import OF_WORKERS, n_numbers
 from ..protocol.wire.messages import WorkerStatus
 from .activity import Transfers, WorkerMeter
 from .executor import Executor
+from .numbers import NumbersFile
 
 logger = logging.getLogger("weft.worker")
 
@@ -20,10 +23,23 @@ class StatusReporter:
         self._executor = executor
         self._meter = WorkerMeter(executor.clocks, transfers)
         self._process: psutil.Process | None = None
+        self._file: NumbersFile | None = None
 
-    def note_lag(self, lag_s: float) -> None:
-        """Count how late the event loop was."""
+    def beat(self, lag_s: float) -> None:
+        """Count how late the event loop was; write the numbers if there is a file for them."""
         self._meter.note_lag(lag_s)
+        if self._file is not None:
+            self._file.write(self.status().numbers)
+
+    def write_to(self, path: Path, name: str) -> None:
+        """Write the numbers to this file at each beat, under this name of the worker."""
+        self._file = NumbersFile(path, name, n_numbers(OF_WORKERS))
+
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def status(self) -> WorkerStatus:
         """Return the present status."""

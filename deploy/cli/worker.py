@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...protocol.settings.sources import Settings
     from ...protocol.trust.security import Security
     from ...worker.family.config import SupervisorConfig
+    from ..family_page import FamilyPage
 
 #: The settings of the command, in the order of its help.
 SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL)
@@ -129,6 +130,7 @@ def worker(address: str | None, connection_file: Path | None, **options: Any) ->
         ),
         scheduler_address,
         given[table.PID_FILE],
+        _metrics_page(given, directory, find()[1]),
     )
 
 
@@ -158,7 +160,21 @@ def _patience(given: Settings, setting: Setting[float]) -> float:
     return given[setting] if both is None or given.is_given(setting) else both
 
 
-def _run_workers(config: SupervisorConfig, address: str, pid: Path | None) -> NoReturn:
+def _metrics_page(given: Settings, directory: str, security: Security) -> FamilyPage | None:
+    """Return the page with the metrics of the workers, which is not served yet; None = none."""
+    from ..family_page import FamilyPage
+    from ..settings import parse_host_port
+
+    address = given[table.METRICS_ADDRESS]
+    if address is None:
+        return None
+    host, port = parse_host_port(address, name_of(given, table.METRICS_ADDRESS))
+    return FamilyPage(host, port, directory, security)
+
+
+def _run_workers(
+    config: SupervisorConfig, address: str, pid: Path | None, page: FamilyPage | None
+) -> NoReturn:
     """Run the family of workers until its end, and end this process with its exit code."""
     from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
     from ..pid_file import pid_file
@@ -167,7 +183,7 @@ def _run_workers(config: SupervisorConfig, address: str, pid: Path | None) -> No
     spawner = os.getpid()
     try:
         with pid_file(pid):
-            code = run_daemon(config)
+            code = run_daemon(config, page)
     except ConnectTimeout as error:
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
     except (WrongToken, WrongVersion, WrongCluster, WrongRole, NotAdmitted) as error:

@@ -73,15 +73,20 @@ class _Made(Collector):
 
 
 def _families(values: Mapping[str, Any], facts: Mapping[str, str], pid: int) -> Iterator[Family]:
-    build = GaugeMetricFamily(ADDED[0].name, ADDED[0].text, labels=list(facts))
-    build.add_metric(list(facts.values()), 1)
-    yield build
+    yield build_info(facts)
     for name, value in values.items():
         family = family_of(METRICS.get(name) or Metric(name, f"{name}."))
         add(family, value)
         yield family
     if pid:
         yield from ProcessCollector(pid=lambda: pid, registry=None).collect()
+
+
+def build_info(facts: Mapping[str, str]) -> Family:
+    """Return the family whose labels are versions."""
+    build = GaugeMetricFamily(ADDED[0].name, ADDED[0].text, labels=list(facts))
+    build.add_metric(list(facts.values()), 1)
+    return build
 
 
 def family_of(metric: Metric, labels: Iterable[str] = ()) -> Family:

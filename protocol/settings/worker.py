@@ -8,6 +8,7 @@ from typing import Any, Final
 from .kinds import (
     MAX_COUNT,
     Flag,
+    HostPort,
     MaybeTimeSpan,
     MemoryLimit,
     NumberOfWorkers,
@@ -48,6 +49,13 @@ NAME: Final[Setting[str | None]] = Setting(
     Text("NAME"),
     None,
     "For display; numbered if there are several. Default: the host's name.",
+)
+METRICS_ADDRESS: Final[Setting[str | None]] = Setting(
+    "worker.metrics-address",
+    HostPort(),
+    None,
+    "Address of a page with the metrics of these workers, /metrics, for the view token. HTTPS "
+    "beyond this machine. Default: none, and the scheduler's page has the sums of all workers.",
 )
 RESOURCES: Final[Setting[dict[str, float]]] = Setting(
     "worker.resources",

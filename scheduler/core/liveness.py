@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.reported import METRICS_ADDRESS
+from ...protocol.reported import METRICS_URL
 from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
@@ -93,7 +93,7 @@ def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerS
     """Keep what a worker reports about itself."""
     ws.status = message
     ws.resident_nbytes = message.resident_nbytes
-    if METRICS_ADDRESS not in ws.facts:
+    if METRICS_URL not in ws.facts:
         worker_id, is_new = ws.worker_id, ws.is_new
         state.sums_of_workers.report(worker_id, message.numbers, is_new=is_new)
 
@@ -123,7 +123,7 @@ def on_workers_alive(
             # A worker whose task holds the interpreter lock sends no heartbeats.
             ws.resident_nbytes = rss
     note_alive(state, supervisor.peer)
-    if METRICS_ADDRESS not in supervisor.facts:
+    if METRICS_URL not in supervisor.facts:
         supervisor_id, is_new = supervisor.supervisor_id, supervisor.is_new
         state.sums_of_supervisors.report(supervisor_id, message.numbers, is_new=is_new)
 

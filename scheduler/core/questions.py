@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...protocol.reported import METRICS_URL
 from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 #: Workers or clients of one page.
 N_PEERS: Final = 50
+#: URLs of one page of an answer, and the longest that is passed on.
+N_URLS: Final = 500
+MAX_URL_CHARS: Final = 300
 
 
 class Question(NamedTuple):
@@ -139,6 +143,22 @@ def ask_workers(state: SchedulerState, arguments: Info, page: str) -> Page:
     return {"workers": workers}, ""
 
 
+def ask_metrics_pages(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the URLs of the pages with metrics of workers, in the order of their supervisors."""
+    after = position_of(page)
+    urls: list[str] = []
+    last = 0
+    for peer, supervisor in state.supervisors.items():
+        url = supervisor.facts.get(METRICS_URL)
+        if peer <= after or not isinstance(url, str) or len(url) > MAX_URL_CHARS:
+            continue
+        if len(urls) == N_URLS:
+            return {"urls": urls}, str(last)
+        urls.append(url)
+        last = peer
+    return {"urls": urls}, ""
+
+
 def ask_clients(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Describe the clients, in the order in which they came."""
     after = position_of(page)
@@ -161,6 +181,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "desired": Question(ask_desired),
     "workers": Question(ask_workers),
     "clients": Question(ask_clients),
+    "metrics_pages": Question(ask_metrics_pages),
     "tasks": Question(ask_tasks),
     "attempts": Question(ask_attempts),
     "states": Question(ask_states),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,9 @@ class SupervisorConfig:
         orphan_lease_s: time for which the family looks for a scheduler that it has lost.
         silent_after_s: a worker whose event loop does not run for so long, and that uses no
             processor time meanwhile, is reported.
+        metrics_url: of the page with the metrics of this family; "" = it has none, and they are
+            summed by the scheduler.
+        accompany: runs beside the supervisor until its end; its failure is that of the supervisor.
         lifetime: after which each worker leaves, as after SIGTERM; None = never.
     """
 
@@ -54,4 +57,6 @@ class SupervisorConfig:
     grace_period_s: float = 0.0
     orphan_lease_s: float = 900.0
     silent_after_s: float = 60.0
+    metrics_url: str = ""
+    accompany: Callable[[], Coroutine[Any, Any, None]] | None = None
     lifetime: Lifetime | None = None

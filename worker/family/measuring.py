@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import psutil
 
-from ...protocol.reported import DEATHS
+from ...protocol.reported import DEATHS, OF_SUPERVISORS, n_numbers
+from ..numbers import NumbersFile
 
 #: States of a suspended process: by SIGSTOP, or by a debugger.
 SUSPENDED: Final = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -21,6 +23,7 @@ class FamilyMeter:
         self._n_started = 0
         #: by kind
         self._n_died = [0] * len(DEATHS)
+        self._file: NumbersFile | None = None
 
     def note_start(self) -> None:
         """Count a worker process that was started."""
@@ -51,4 +54,22 @@ class FamilyMeter:
             with contextlib.suppress(psutil.Error):
                 if process.status() in SUSPENDED:
                     sizes.pop(worker_id, None)
-        return sizes, [len(processes), self._n_started, *self._n_died, nbytes]
+        numbers = [len(processes), self._n_started, *self._n_died, nbytes]
+        if self._file is not None:
+            self._file.write(numbers)
+        return sizes, numbers
+
+    def write_to(self, path: Path) -> None:
+        """Write the numbers to this file whenever they are measured."""
+        self._file = NumbersFile(path, "", n_numbers(OF_SUPERVISORS))
+
+    def write(self, processes: Mapping[str, psutil.Process]) -> None:
+        """Measure, if there is a file to write to."""
+        if self._file is not None:
+            self.measure(processes)
+
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -50,6 +50,7 @@ from ...protocol.trust.security import Security
 from ...protocol.wire.address import parse_address
 from ...protocol.wire.session import GiveUp
 from ..config import socket_path
+from ..numbers import SUFFIX, SUPERVISOR
 from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_joined, read_served, read_started
 from .config import SupervisorConfig, WorkerSpec
@@ -149,6 +150,8 @@ class Supervisor:
         self._owns_directory = config.owns_directory
         self._known: tuple[Sequence[str], Security] = config.find()
         self._meter = FamilyMeter()
+        if config.metrics_url:
+            self._meter.write_to(Path(config.directory, SUPERVISOR + SUFFIX))
 
     async def run(self) -> int:
         """Watch the workers until the order to stop; return the exit code of the process.
@@ -169,6 +172,7 @@ class Supervisor:
                 is_embedded=self.config.embedded,
             ),
             measure=lambda: self._meter.measure(self._processes()),
+            metrics_url=self.config.metrics_url,
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
             on_over=self._on_link_over,
         )
@@ -178,6 +182,8 @@ class Supervisor:
             tasks.append(self._accompany(self._watch_lifeline(self._lifeline)))
         try:
             self._link.start()
+            if self.config.accompany is not None:
+                tasks.append(self._accompany(self.config.accompany()))
             if not self.config.embedded:
                 await self._first_session()
             if not self._stop_asked.done():
@@ -201,6 +207,7 @@ class Supervisor:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._lifetimes.close()
             self._link.abort()
+            self._meter.close()
             self._writer.close()
             if self._owns_directory:
                 shutil.rmtree(self.config.directory, ignore_errors=True)
@@ -339,7 +346,8 @@ class Supervisor:
             has_joined=read_joined(slot.record),
         )
         slot.record.unlink(missing_ok=True)
-        slot.record.with_suffix(STACK_SUFFIX).unlink(missing_ok=True)
+        for suffix in (STACK_SUFFIX, SUFFIX):
+            slot.record.with_suffix(suffix).unlink(missing_ok=True)
         for address in map(parse_address, self._known[0]):
             if address.scheme == "unix":  # a killed worker leaves its socket
                 socket_path(address.host, slot.worker_id).unlink(missing_ok=True)
@@ -464,6 +472,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
+            self._meter.write(self._processes())
             for line in (*self._deaths.due(now), *self._failed_starts.due(now)):
                 _log.warning("%s", line)
             # If this process itself was held up, the time counts as at most two pauses.

@@ -18,6 +18,7 @@ from ...protocol.host.facts import process_facts
 from ...protocol.host.log_ring import page_of_latest
 from ...protocol.net.connection import Connection
 from ...protocol.net.session import Finder, SessionRunner
+from ...protocol.reported import with_metrics_url
 from ...protocol.trust.security import Security
 from ...protocol.wire.handshake import Role
 from ...protocol.wire.message import Message
@@ -68,6 +69,7 @@ class SupervisorLink:
         policy: SupervisorPolicy,
         *,
         measure: Callable[[], tuple[dict[str, int], list[int]]],
+        metrics_url: str = "",
         on_stop: Callable[[str], None],
         on_over: Callable[[GiveUp], None],
     ) -> None:
@@ -79,12 +81,14 @@ class SupervisorLink:
             policy: decides how long to try.
             measure: returns {worker id: resident bytes} of the workers that are alive, and what
                 `reported.OF_SUPERVISORS` declares.
+            metrics_url: of the page of this family, "" = it has none.
             on_stop: called with the reason when the scheduler sends `Stop`.
             on_over: called when no further attempt is made.
         """
         self._supervisor_id = supervisor_id
         self._policy = policy
         self._measure = measure
+        self._metrics_url = metrics_url
         self._on_stop = on_stop
         self._on_over = on_over
         self._reports: list[Message] = []
@@ -149,7 +153,7 @@ class SupervisorLink:
             supervisor_id=self._supervisor_id,
             session=number,
             last_epoch=last_epoch,
-            facts=process_facts(),
+            facts=with_metrics_url(process_facts(), self._metrics_url),
         )
 
     def heartbeat(self) -> list[Message]:

@@ -192,11 +192,33 @@ def test_reports_of_other_releases_may_be_shorter_or_longer(board):
 
 
 def test_a_worker_with_a_page_of_its_own_is_in_no_sum(board):
-    worker = board.worker(facts={"metrics_address": "host:1"})
+    worker = board.worker(facts={"metrics_url": "http://host:1/metrics"})
     board.send(worker, status(numbers(results=5, transfers=10, memory_bytes=9), 100, 150))
     assert shown_of(board, "results") == 0
     assert shown_of(board, "memory_bytes") == {"managed": 0, "unmanaged": 0}
     assert metrics(board.state)["worker_memory_bytes"] == {"managed": 100, "resident": 150}
+
+
+def pages_of(board, viewer, page=""):
+    question = m.Ask(request=1, name="metrics_pages", page=page)
+    (answer,) = board.send(viewer, question)[viewer]
+    return answer.info["urls"], answer.next_page
+
+
+def test_the_pages_of_families_are_listed_in_parts(board, monkeypatch):
+    monkeypatch.setattr("weft.scheduler.core.questions.N_URLS", 2)
+    board.supervisor("none")
+    for i, url in enumerate(["http://a", "http://b", 5, "http://" + "x" * 300, "http://c"]):
+        peer = board.connect(Role.SUPERVISOR)
+        facts = {"metrics_url": url}
+        hello = m.RegisterSupervisor(supervisor_id=f"s{i}", session=1, last_epoch=0, facts=facts)
+        board.send(peer, hello)
+        board.send(peer, m.WorkersAlive(worker_ids=[], rss=[], numbers=[9, 9]))
+    viewer = board.connect(Role.VIEWER)
+    urls, page = pages_of(board, viewer)
+    assert urls == ["http://a", "http://b"]
+    assert pages_of(board, viewer, page) == (["http://c"], "")
+    assert metrics(board.state)["weft_supervisor_workers"] == 0
 
 
 def test_numbers_of_supervisors_are_summed(board):

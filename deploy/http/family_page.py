@@ -1,0 +1,175 @@
+"""The metrics page of a family of workers: `weft worker --metrics-address`.
+
+A process of its own serves it, so that neither a scrape delays a worker nor a task a scrape. It
+asks no worker: it reads the files that they write once per second (`worker/numbers.py`), and the
+figures of their processes from the system. It takes the view token, as the pages of a scheduler do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import platform
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import tornado.httpserver
+import tornado.netutil
+import tornado.web
+from prometheus_client import ProcessCollector
+from prometheus_client.core import Metric as Family
+
+from ...protocol.errors import ConfigError
+from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS, values_of
+from ...protocol.trust.security import Security, needs_tls, new_cluster_id, server_ssl_context
+from ...worker.numbers import Numbers, read_numbers
+from ...worker.serving import for_listening
+from .base import Page, problem_with
+from .prometheus import add, build_info, encode, family_of
+
+#: The label of all values: the worker's name, or "" for the supervisor.
+WORKER: Final = "worker"
+
+
+@dataclasses.dataclass
+class FamilyPageConfig:
+    """Where the page is served.
+
+    Attributes:
+        host: to listen at.
+        port: 0 = any free one.
+        directory: of the family, with the files of its processes.
+        security: the cluster's, with the view token.
+    """
+
+    host: str
+    port: int
+    directory: str
+    security: Security
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> FamilyPageConfig:
+        """Read the configuration that the supervisor sends at the start."""
+        return cls(**{**plain, "security": Security.from_plain(plain["security"])})
+
+
+def families(found: list[Numbers]) -> Iterator[Family]:
+    """Make the families of a page from what the processes have written."""
+    yield build_info({"version": _version(), "python": platform.python_version()})
+    for is_of_workers, table in ((True, OF_WORKERS), (False, OF_SUPERVISORS)):
+        by_name = [
+            (one.name, values_of(table, one.numbers))
+            for one in found
+            if bool(one.name) == is_of_workers
+        ]
+        for metric in table:
+            family = family_of(metric, [WORKER])
+            for name, values in by_name:
+                add(family, values[metric.name], [name])
+            yield family
+    yield from _processes(found)
+
+
+def _processes(found: list[Numbers]) -> Iterator[Family]:
+    """Yield the usual figures of each process, which are fresh."""
+    joined: dict[str, Family] = {}
+    for one in found:
+        pid = partial(int, one.pid)
+        for family in ProcessCollector(pid=pid, registry=None).collect():
+            known = joined.setdefault(family.name, family)
+            samples = [s._replace(labels={**s.labels, WORKER: one.name}) for s in family.samples]
+            known.samples = samples if known is family else [*known.samples, *samples]
+    yield from joined.values()
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("weft")
+    except PackageNotFoundError:  # from a checkout that was never installed
+        return "unknown"
+
+
+@dataclasses.dataclass(slots=True)
+class FamilySite:
+    """What the page needs."""
+
+    directory: Path
+    token: bytes
+
+
+class _FamilyPage(Page):
+    def prepare(self) -> None:
+        """Answer under any name: the page is for programs with a token; browsers have no cookie."""
+
+    def is_signed_in(self) -> bool:
+        """Return whether the request has the view token."""
+        scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and not problem_with(
+            token.strip().encode(), self.site.token
+        )
+
+    async def answer(self) -> None:
+        self.demand_token()
+        found = read_numbers(self.site.directory)  # type: ignore[attr-defined]
+        page, content_type = encode(families(found), self.request.headers.get("Accept", ""))
+        self.set_header("Content-Type", content_type)
+        self.finish(page)
+
+
+async def serve(
+    config: FamilyPageConfig,
+    on_ready: Callable[..., None],
+    wait_gone: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Serve until `wait_gone` returns.
+
+    Raises:
+        ConfigError: the address cannot be listened at.
+    """
+    security, context = config.security, None
+    if needs_tls(config.host):
+        if security.cluster_id is None:
+            security = dataclasses.replace(security, cluster_id=new_cluster_id())
+        # The cluster's key is not here: without a certificate of its own it makes one.
+        context = server_ssl_context(for_listening(security, "tls://127.0.0.1:1"))
+    try:
+        sockets = tornado.netutil.bind_sockets(config.port, config.host)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot serve metrics at {config.host}:{config.port}: {error.strerror or error}; "
+            "choose another --metrics-address"
+        ) from None
+    site = FamilySite(Path(config.directory), security.token)
+    application = tornado.web.Application(
+        [("/metrics", _FamilyPage, {"site": site})], log_function=lambda handler: None
+    )
+    server = tornado.httpserver.HTTPServer(
+        application,
+        ssl_options=context,
+        idle_connection_timeout=10.0,
+        body_timeout=5.0,
+        max_header_size=16 << 10,
+        max_body_size=16 << 10,
+        decompress_request=False,
+    )
+    server.add_sockets(sockets)
+    on_ready(port=sockets[0].getsockname()[1])
+    await wait_gone()
+    server.stop()
+    await server.close_all_connections()
+
+
+def run(
+    config: FamilyPageConfig,
+    on_ready: Callable[..., None],
+    wait_gone: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Be the process that serves the page; see `serve`."""
+    logging.getLogger("tornado.access").setLevel(logging.ERROR)
+    logging.getLogger("tornado.general").setLevel(logging.ERROR)
+    asyncio.run(serve(config, on_ready, wait_gone))
