@@ -1,7 +1,7 @@
 """Ask the pages of the chart's scheduler from a pod: `python -m tests.kube.asking URL NAME`.
 
 It verifies the certificate with the cluster's authority, as Prometheus does, and prints a line for
-each request: the status and the first words of the answer.
+each request: the status and the beginning of the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
                 status, text = answer.status, answer.read(200)
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read()
-        print(f"{title}: {status} {text.decode().splitlines()[0]}", flush=True)
+        print(f"{title}: {status} {' '.join(text.decode().split())}", flush=True)
 
     ask("health", "/healthz")
     ask("ready", "/readyz")
@@ -39,6 +39,7 @@ def main() -> None:
     ask("wrong token", "/metrics", "wrong")
     ask("client's token", "/metrics", client)
     ask("view token", "/metrics", view)
+    ask("scale", "/api/v1/scale", view)
     ask("known name", "/healthz", host=name)
     ask("foreign name", "/healthz", host="evil.example.org")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -78,6 +79,10 @@ def test_pages_refuse_wrong_tokens_and_foreign_names_with_a_line_for_the_user(
     answers = dict(line.split(": ", 1) for line in asking.last_log.splitlines())
     for title in ("health", "ready", "view token", "known name"):
         assert answers[title].startswith("200 "), answers
+    # What KEDA reads.
+    status, _, text = answers["scale"].partition(" ")
+    assert status == "200"
+    assert type(json.loads(text)["desired_workers"]) is int
     for title in ("no token", "wrong token"):
         assert answers[title].startswith("401 401 the cluster's view token is needed"), answers
     assert "pages take the view token only, this one is of role client" in answers["client's token"]
