@@ -16,6 +16,7 @@ import socket
 import subprocess
 import tempfile
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -242,6 +243,23 @@ class ControlPlane:
             text = f"{done.stdout}{done.stderr}"
             raise AssertionError(f"{' '.join(map(str, command))}: {done.returncode}\n{text}")
         return done
+
+    @contextlib.contextmanager
+    def started(self, *command: str) -> Iterator[Any]:
+        """Run a command within the block; then stop it and keep what it printed as `rest`."""
+        process: Any = subprocess.Popen(
+            [str(tool(command[0])), *command[1:]],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.rest = process.communicate(timeout=60)[0]
 
     @property
     def environment(self) -> dict[str, str]:

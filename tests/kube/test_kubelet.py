@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 import psutil
 import pytest
 
@@ -235,6 +237,36 @@ print(os.environ["WEB_SERVICE_HOST"])
     pods.wait_phase(name, "Succeeded")
     address = plane.api.get(f"{services}/web")["spec"]["clusterIP"]
     assert pods.logs(name).split() == ["1", "0", "1", address]
+
+
+def test_kubectl_forwards_ports_to_pods_and_says_why_it_cannot(plane, pods):
+    script = "cd /scratch; head -c 3000000 /dev/zero > zeros; exec python -m http.server 8000"
+    probe = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    name = pods.create(
+        "served",
+        script,
+        container={
+            "readinessProbe": probe,
+            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        },
+        terminationGracePeriodSeconds=0,
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+    )
+    pods.wait(name, is_ready, "ready")
+    for port, expected in ((8000, 3_000_000), (9999, None)):
+        with plane.started(
+            "kubectl", "-n", pods.namespace, "port-forward", f"pod/{name}", f":{port}"
+        ) as process:
+            line = process.stdout.readline()
+            local = int(line.split(":")[1].split()[0])
+            url = f"http://127.0.0.1:{local}/zeros"
+            if expected is None:
+                with pytest.raises(OSError, match=r"closed|reset|refused"):
+                    urllib.request.urlopen(url, timeout=30)
+            for _ in range(3 if expected else 0):
+                with urllib.request.urlopen(url, timeout=30) as response:
+                    assert len(response.read()) == expected
+    assert "port 9999 of pod served" in process.rest
 
 
 def test_an_unknown_image_and_a_missing_secret_are_in_status_and_events(pods):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import signal
 
 import pytest
 
+import weft
 from benchmarks.helm_install import install_once
 from tests.kube.chart import release
 from tests.kube.client_pod import ClientPod
@@ -37,6 +39,22 @@ def sim(plane, nodes):
     options = ["--set", "workers.default.replicas=3"]
     with release(plane, namespace, *options) as made:
         yield made
+
+
+def plus_one(x):
+    return x + 1
+
+
+def test_a_client_outside_reaches_the_cluster_by_a_forwarded_port(sim, tmp_path, monkeypatch):
+    token = tmp_path / "token"
+    token.write_bytes(base64.b64decode(sim.secret("client")["client-token"]))
+    token.chmod(0o600)
+    monkeypatch.setenv("WEFT_TOKEN_FILE", str(token))
+    command = ["kubectl", "-n", sim.namespace, "port-forward", "service/sim-weft-scheduler"]
+    with sim.plane.started(*command, ":8786") as process:
+        port = int(process.stdout.readline().split(":")[1].split()[0])
+        with weft.Client(f"tls://127.0.0.1:{port}", timeout=60) as client:
+            assert client.gather(client.map(plus_one, range(1000))) == [*range(1, 1001)]
 
 
 def make_trouble(kind, sim, nodes, choice):

@@ -14,6 +14,7 @@ import tornado.web
 import tornado.websocket
 
 from tests.kube.kubelet.nodes import Kubelet
+from tests.kube.kubelet.spdy import SpdySession
 from weft.protocol.trust.security import generate_certificate
 
 _FOLLOW_S = 0.1
@@ -60,7 +61,10 @@ class Logs(tornado.web.RequestHandler):
 
 
 class PortForward(tornado.websocket.WebSocketHandler):
-    """Port-forward over a WebSocket: channel 2i has the data of port i, 2i + 1 its errors."""
+    """Port-forward: by GET over a WebSocket, by POST over SPDY (spdy.py).
+
+    Of a WebSocket the channel 2i has the data of port i, and 2i + 1 its errors.
+    """
 
     def initialize(self, kubelet: Kubelet) -> None:
         """Keep the kubelet."""
@@ -94,6 +98,29 @@ class PortForward(tornado.websocket.WebSocketHandler):
             self._to.append(asyncio.Queue())
             self._tasks.append(asyncio.ensure_future(self._send(2 * i, reader)))
             self._tasks.append(asyncio.ensure_future(self._receive(self._to[i], writer)))
+
+    async def post(self, namespace: str, name: str) -> None:
+        """Change to SPDY and serve it."""
+        if self.request.headers.get("Upgrade", "").upper() != "SPDY/3.1":
+            raise tornado.web.HTTPError(400, reason="only SPDY/3.1 and WebSockets")
+        kubelet = self._kubelet
+
+        def connect(port: int) -> socket.socket:
+            pod = kubelet.pod(namespace, name)
+            if pod is None or pod.network is None:
+                raise OSError(f"pod {name} does not run here")
+            try:
+                return pod.network.connect("127.0.0.1", port, 5)
+            except OSError as error:
+                raise OSError(f"port {port} of pod {name}: {error}") from None
+
+        self.set_status(101)
+        for name_, value in (("Upgrade", "SPDY/3.1"), ("Connection", "Upgrade")):
+            self.set_header(name_, value)
+        self.set_header("X-Stream-Protocol-Version", "portforward.k8s.io")
+        self.clear_header("Content-Type")
+        self.finish()
+        await SpdySession(self.detach(), connect).serve()
 
     async def _send(self, channel: int, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(tornado.websocket.WebSocketClosedError, ConnectionError):
