@@ -1,6 +1,6 @@
 """Draw the dashboard's panels without Grafana: the same queries, by Matplotlib.
 
-    python -m weft.deploy.monitoring.picture http://127.0.0.1:9090 dashboard.svg
+    python -m weft.deploy.monitoring.picture http://127.0.0.1:9090 dashboard.png
 
 It needs Matplotlib, which weft does not install.
 """
@@ -27,6 +27,7 @@ _COLOURS: Final = (
     *("#c9527f", "#4aa8b5", "#8a8f3c", "#7a7a7a", "#9c6644"),
 )
 _STYLE: Any = {
+    "savefig.dpi": 72,
     "svg.fonttype": "none",
     "svg.hashsalt": "weft",
     "font.family": "sans-serif",
@@ -45,8 +46,8 @@ _STYLE: Any = {
     "legend.frameon": False,
     "legend.labelcolor": _INK,
 }
-#: Points of a line, and the shortest range of a rate in scrapes, as in Grafana.
-_N_POINTS: Final = 120
+#: Points of a line, as many as the width of a panel shows.
+_N_POINTS: Final = 60
 _COLUMNS: Final = 2
 
 #: The times of a line, seconds since 1970, and its values.

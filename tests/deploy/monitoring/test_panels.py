@@ -1,0 +1,124 @@
+"""Each query of the dashboard, on a real Prometheus that has scraped a busy cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.daemons import Daemon, address_of, daemon, file_of, gone, scheduler
+from tests.leaks import wait_until
+from tests.tools.find import tool
+from weft.deploy.monitoring.panels import PANELS, RATE, VARIABLES, Panel
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+#: The command of the docs.
+START = "import sys; from weft.deploy.monitoring.start import main; sys.exit(main(sys.argv[1:]))"
+BUSY = Path(__file__).with_name("busy.py")
+
+
+def _get(url: str, **parameters: str) -> Any:
+    query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+    with urllib.request.urlopen(url + query, timeout=10) as answer:
+        return json.load(answer)["data"]
+
+
+class Prometheus:
+    """A server that was started by the command of the docs."""
+
+    def __init__(self, started: Daemon) -> None:
+        self.started = started
+        (line,) = [line for line in started.out.splitlines() if line.startswith("Prometheus")]
+        self.url = line.split()[1].removesuffix("/targets")
+
+    def values(self, expr: str) -> list[float]:
+        for name in VARIABLES:
+            expr = expr.replace(f"${name}", ".*")
+        expr = expr.replace(RATE, "15s")
+        found = _get(f"{self.url}/api/v1/query", query=expr)["result"]
+        values = [float(series["value"][1]) for series in found]
+        return [value for value in values if value == value]  # NaN: of a quantile without data
+
+    def targets(self) -> dict[str, dict[str, Any]]:
+        active = _get(f"{self.url}/api/v1/targets")["activeTargets"]
+        return {target["labels"]["job"]: target for target in active}
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    path = os.pathsep.join([str(tool("prometheus").parent), os.environ["PATH"]])
+    folder = tmp_path_factory.mktemp("monitored")
+    with (
+        scheduler("--dashboard-address", "127.0.0.1:0", folder=folder) as started,
+        daemon("worker", "--nworkers", "2", "--nthreads", "2", folder=folder) as _,
+        daemon(
+            "--connection-file",
+            str(file_of(started)),
+            "--prometheus-port=0",
+            "--interval=1s",
+            folder=folder,
+            code=START,
+            PATH=path,
+        ) as servers,
+    ):
+        servers.wait_for("Ctrl-C ends this")
+        found = Prometheus(servers)
+        address = address_of(started)
+        code = BUSY.read_text()
+        with daemon(address, str(folder / "died"), folder=folder, code=code) as busy:
+            busy.wait_for("busy")
+            yield found
+            assert busy.process.poll() is None, busy.err
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title.replace(" ", "-"))
+def test_a_panel_has_data(panel: Panel, prometheus: Prometheus) -> None:
+    for query in panel.queries:
+        wait_until(lambda expr=query.expr: prometheus.values(expr), 60, f"data for {query.expr}")
+
+
+def test_the_numbers_are_those_of_the_cluster(prometheus: Prometheus) -> None:
+    numbers = {panel.title: panel.queries[0].expr for panel in PANELS if panel.is_number}
+
+    def value(title: str) -> float:
+        (number,) = prometheus.values(numbers[title])
+        return number
+
+    wait_until(lambda: value("Workers") == 2, 60, "both workers")
+    assert value("Schedulers") == 1
+    assert value("No worker can run") == 1
+    wait_until(lambda: 0 < value("Failures") < 0.5, 60, "failures")
+
+
+def test_functions_are_shown_by_name(prometheus: Prometheus) -> None:
+    def names() -> set[str]:
+        expr = 'weft_scheduler_tasks_finished_total{cluster!=""}'
+        found = _get(f"{prometheus.url}/api/v1/query", query=expr)["result"]
+        return {series["metric"]["prefix"] for series in found}
+
+    wait_until(lambda: {"load", "combine", "wait"} <= names(), 60, "three functions")
+
+
+def test_an_alert_becomes_pending_for_what_is_wrong(prometheus: Prometheus) -> None:
+    def alerts() -> dict[str, str]:
+        found = _get(f"{prometheus.url}/api/v1/alerts")["alerts"]
+        return {alert["labels"]["alertname"]: alert["state"] for alert in found}
+
+    wait_until(lambda: alerts().get("WeftUnrunnableTasks") == "pending", 60, "the alert")
+    assert "WeftSchedulerDown" not in alerts()
+
+
+def test_the_servers_end_with_the_command(prometheus: Prometheus) -> None:
+    processes = prometheus.started.family()
+    assert len(processes) == 2, processes
+    assert prometheus.started.stop(signal.SIGINT) == 0
+    wait_until(lambda: gone(processes), 30, "the end of Prometheus")
+    assert prometheus.started.err == ""
