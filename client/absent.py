@@ -140,9 +140,7 @@ FUTURE: Final = _table(
 )
 
 CLUSTER: Final = _table(
-    ("scale scale_up scale_down", "make it with `n_workers=`, or add workers with `weft worker`"),
-    ("adapt", "make it with `n_workers=`"),
-    ("get_logs", "use `client.get_scheduler_logs()` and `client.get_worker_logs()`"),
+    ("scale_up scale_down", "use `scale(n)` with the number that there should be"),
     ("plan requested observed worker_spec", "use `n_workers` and `workers`"),
     ("from_name", "keep the object, or start `weft scheduler` with a `--connection-file`"),
     ("scheduler scheduler_comm", "`scheduler_address` and `scheduler_info`", _BY_DESIGN),

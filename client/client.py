@@ -38,7 +38,7 @@ from .encoding import Encoder, check_unsupported
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
-from .locating import Cluster, Location, check_options
+from .locating import ClusterLike, Location, check_options
 from .openable import Openable
 from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
@@ -84,7 +84,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
 
     def __init__(
         self,
-        address: str | Cluster | None = None,
+        address: str | ClusterLike | None = None,
         *,
         connection_file: str | os.PathLike[str] | None = None,
         timeout: Duration | None = None,

@@ -23,7 +23,7 @@ from .shell.link import SchedulerAbsent, SchedulerEnded
 from .shell.loop import LoopThread
 
 
-class Cluster(Protocol):
+class ClusterLike(Protocol):
     """The attributes of a cluster object that `Client` uses.
 
     It may also have `loop_thread`, a `LoopThread` or None: the thread in which a cluster without
@@ -40,7 +40,7 @@ class Location:
 
     def __init__(
         self,
-        address: str | Cluster | None,
+        address: str | ClusterLike | None,
         connection_file: str | os.PathLike[str] | None,
         security: Security | None,
         cluster_options: dict[str, Any],

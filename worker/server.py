@@ -149,6 +149,11 @@ class WorkerServer:
         assert self._executor is not None
         return self._executor
 
+    @property
+    def is_leaving(self) -> bool:
+        """True once it leaves or ends."""
+        return bool(self._stop_reason)
+
     # --- Start and end ----------------------------------------------------------------------------
 
     async def run(self) -> None:

@@ -23,19 +23,19 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...client import absent
+from ...client import absent, scaling
 from ...client.display import describing
-from ...client.openable import Openable
-from ...protocol.durations import seconds_of, seconds_or_none
+from ...protocol.durations import seconds_of
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from .. import settings
 from ..child import Child
+from ..cluster import Cluster
 from . import arguments
 from .quiet import QuietLogs
 
@@ -56,7 +56,7 @@ _MAX_DIRECTORY_CHARS: Final = 60
 _open_clusters: weakref.WeakValueDictionary[int, LocalCluster] = weakref.WeakValueDictionary()
 
 
-class LocalCluster(Openable):
+class LocalCluster(Cluster):
     """A scheduler and workers on this machine.
 
     Args:
@@ -296,39 +296,6 @@ class LocalCluster(Openable):
 
     # --- Use ------------------------------------------------------------------------------------
 
-    def get_client(self, **options: Any) -> Client:
-        """Return a client of this cluster; it does not close the cluster.
-
-        Args:
-            options: of `Client`.
-        """
-        from ...client.client import Client
-
-        return Client(self, **{"asynchronous": self.asynchronous, **options})
-
-    def wait_for_workers(
-        self, n_workers: int | None = None, timeout: Duration | None = None
-    ) -> Any:
-        """Wait until `n_workers` (None = all) have joined.
-
-        Raises:
-            WorkerStartTimeout: fewer had joined after `timeout`: seconds, "30s", ...
-        """
-        timeout_s = seconds_or_none(timeout, "timeout")
-        self._take_n_expected()  # the caller reports what is waited for
-        if self.asynchronous:
-            return self._wait_for_workers_async(n_workers, timeout_s)
-        with self.get_client(set_as_default=False, name="cluster") as client:
-            client.wait_for_workers(self._wanted(n_workers), timeout_s)
-        return None
-
-    async def _wait_for_workers_async(self, n_workers: int | None, timeout_s: float | None) -> None:
-        async with self.get_client(set_as_default=False, name="cluster") as client:
-            await client.wait_for_workers(self._wanted(n_workers), timeout_s)
-
-    def _wanted(self, n_workers: int | None) -> int:
-        return self.n_workers if n_workers is None else n_workers
-
     @property
     def failure(self) -> str | None:
         """The reason why the scheduler has ended for good; None while it has not."""
@@ -342,28 +309,16 @@ class LocalCluster(Openable):
         how = describe_exit(scheduler.process.returncode)
         return f"the scheduler process of the LocalCluster has ended ({how}); start a new cluster"
 
-    @property
-    def scheduler_info(self) -> Any:
-        """The scheduler's description of itself, its workers and tasks; asynchronous: awaited."""
-        if self.asynchronous:
-            return _Awaited("scheduler_info", self._ask)
-        with self.get_client(set_as_default=False, name="cluster") as client:
-            return client.scheduler_info()
-
-    @property
-    def workers(self) -> Any:
-        """The description of each worker, by address; asynchronous: awaited."""
-        if self.asynchronous:
-            return _Awaited("workers", self._ask_for_workers)
-        return self.scheduler_info["workers"]
-
-    async def _ask(self) -> dict[str, Any]:
-        async with self.get_client(set_as_default=False, name="cluster") as client:
-            info: dict[str, Any] = await client.scheduler_info()
-            return info
-
-    async def _ask_for_workers(self) -> Any:
-        return (await self._ask())["workers"]
+    async def _scale_to(self, client: Client, n: int) -> None:
+        self.n_workers = n
+        self._n_expected = 0
+        if self._embedded is not None:
+            await self._embedded.grow(n)
+        found = await scaling.scale(client._running(), n)
+        if self._embedded is not None:
+            self._embedded.note_leaving(
+                address for address, row in found["workers"].items() if row["end"] != "kept"
+            )
 
     # --- The end --------------------------------------------------------------------------------
 
@@ -380,6 +335,7 @@ class LocalCluster(Openable):
         return None
 
     async def _close_async(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        await self._end_adaptation_async()
         if self._embedded is not None:
             embedded, self._embedded = self._embedded, None
             await embedded.stop()
@@ -390,6 +346,7 @@ class LocalCluster(Openable):
         _open_clusters.pop(id(self), None)
         if os.getpid() != self._pid:
             return  # a fork of the owner: the processes are not its own
+        self._end_adaptation()
         # A client that was dropped closes it in a thread, perhaps while the program ends, which
         # closes all: the second waits, and finds nothing left to do.
         with self._closing:
@@ -442,31 +399,8 @@ class LocalCluster(Openable):
             f"threads={self.n_workers * self.threads_per_worker}>"
         )
 
-    def _repr_html_(self) -> str:
-        return describing.of_cluster(self)
-
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")
-
-
-class _Awaited:
-    """A property of an asynchronous cluster: `await cluster.workers`.
-
-    It sends no request before it is awaited, so that inspecting all attributes has no effect.
-    """
-
-    def __init__(self, name: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self._name = name
-        self._ask = ask
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self._ask().__await__()
-
-    def __repr__(self) -> str:
-        return f"<{self._name} of an asynchronous LocalCluster: use `await cluster.{self._name}`>"
 
 
 async def _in_thread(function: Callable[[], None]) -> None:

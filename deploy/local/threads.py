@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from ...protocol.host.facts import process_facts
@@ -47,6 +48,10 @@ class EmbeddedCluster:
         self._workers: list[WorkerServer] = []
         self._runs: list[asyncio.Task[None]] = []
         self._stopping: asyncio.Task[None] | None = None
+        self._address = ""
+        self._n_started = 0
+        #: Addresses of workers that leave.
+        self._leaving: set[str] = set()
 
     async def start(self) -> str:
         """Start all; return the scheduler's address once every worker is registered."""
@@ -59,25 +64,43 @@ class EmbeddedCluster:
         )
         await self._scheduler.start()
         (address,) = self._scheduler.addresses
-        for i in range(self._n_workers):
+        self._address = address
+        await self.grow(self._n_workers)
+        return address
+
+    async def grow(self, n: int) -> None:
+        """Start workers until there are `n`, and wait until all are registered."""
+        living = [entry for entry in zip(self._workers, self._runs, strict=True) if _lives(*entry)]
+        n_more = n - sum(not self._leaves(worker) for worker, _ in living)
+        for _ in range(n_more):
             worker = WorkerServer(
                 WorkerConfig(
-                    scheduler=address,
+                    scheduler=self._address,
                     security=self._security.lowered(Level.WORKER),
-                    name=f"{self._name}-{i}",
+                    name=f"{self._name}-{self._n_started}",
                     nthreads=self._nthreads,
                     memory_limit=self._memory_limit,
                     resources=self._resources,
                     local_directory=self._local_directory,
                 )
             )
-            self._workers.append(worker)
-            self._runs.append(asyncio.create_task(worker.run(), name=f"worker {i}"))
-        for worker, run in zip(self._workers, self._runs, strict=True):
-            await unless(run, worker.registered.wait())
-            if run.done():
-                run.result()
-        return address
+            run = asyncio.create_task(worker.run(), name=f"worker {self._n_started}")
+            self._n_started += 1
+            living.append((worker, run))
+        self._workers = [worker for worker, _ in living]
+        self._runs = [run for _, run in living]
+        for worker, run in living:
+            if not self._leaves(worker):
+                await unless(run, worker.registered.wait())
+                if run.done():
+                    run.result()
+
+    def note_leaving(self, addresses: Iterable[str]) -> None:
+        """Note workers that the scheduler lets leave; they may not have read it yet."""
+        self._leaving.update(addresses)
+
+    def _leaves(self, worker: WorkerServer) -> bool:
+        return worker.is_leaving or worker.address in self._leaving
 
     async def stop(self) -> None:
         """Stop all, workers first. Cancelling the caller does not interrupt the shutdown."""
@@ -93,3 +116,10 @@ class EmbeddedCluster:
                 _log.error("a worker ended with an error: %s", ended, exc_info=ended)
         if self._scheduler is not None:
             await self._scheduler.stop("the cluster was closed")
+
+
+def _lives(worker: WorkerServer, run: asyncio.Task[None]) -> bool:
+    """Return whether a worker has not ended; the error of one that has is logged."""
+    if run.done() and not run.cancelled() and run.exception() is not None:
+        _log.error("worker %s ended with an error: %s", worker.name, run.exception())
+    return not run.done()

@@ -119,7 +119,13 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
         n = len(ws.processing)
         if n:
             n_runnable += n
-            threads = min(n, ws.occupancy_ns / target_ns)
+            task = next(iter(ws.processing.values()))
+            estimate_ns = task.group.prefix.estimate_ns
+            occupancy_ns = ws.occupancy_ns
+            if estimate_ns > 2 * task.estimate_ns:
+                # It was assigned before its function was measured, and so were those behind it.
+                occupancy_ns = occupancy_ns * estimate_ns // task.estimate_ns
+            threads = min(n, occupancy_ns / target_ns)
             if ws.last_progress < long_since:
                 threads = max(threads, _threads_busy(ws, target_ns, state.now, running_ns))
             n_workers += threads / ws.nthreads

@@ -39,6 +39,7 @@ PASSED: Final[dict[str, Level]] = {
     "call_stack": Level.CLIENT,
     "logs": Level.CLIENT,
     "run": Level.CLIENT,
+    "scale": Level.ADMIN,
 }
 
 

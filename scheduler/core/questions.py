@@ -159,6 +159,19 @@ def ask_metrics_pages(state: SchedulerState, arguments: Info, page: str) -> Page
     return {"urls": urls}, ""
 
 
+def ask_supervisors(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """List the supervisors, which start workers, in the order in which they connected."""
+    after = position_of(page)
+    found: list[str] = []
+    last = 0
+    for peer in filter(after.__lt__, state.supervisors):
+        if len(found) == N_PEERS:
+            return {"supervisors": found}, str(last)
+        found.append(state.supervisors[peer].supervisor_id)
+        last = peer
+    return {"supervisors": found}, ""
+
+
 def ask_clients(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Describe the clients, in the order in which they came."""
     after = position_of(page)
@@ -182,6 +195,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "workers": Question(ask_workers),
     "clients": Question(ask_clients),
     "metrics_pages": Question(ask_metrics_pages),
+    "supervisors": Question(ask_supervisors),
     "tasks": Question(ask_tasks),
     "attempts": Question(ask_attempts),
     "states": Question(ask_states),

@@ -42,6 +42,8 @@ MAX_SEEN: Final = 20_000
 LEAST_SEEN: Final = 16
 #: The ends of a worker of an order.
 LEFT, LOST, KEPT = "left", "lost", "kept"
+#: Of an order that is answered before that.
+LEAVING: Final = "leaving"
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Order:
     """The request of one client, while its workers leave and for some time after that."""
 
     peer: int  #: that asks, or has asked last
-    request: int  #: of that peer
+    request: int  #: of that peer; 0 = it was answered
     #: {worker id: worker} of those that have not gone yet
     leaving: dict[str, WorkerHandle] = field(default_factory=dict)
     #: {address: what became of it}, for the answer
@@ -111,8 +113,9 @@ def on_retire(state: SchedulerState, peer: int, message: m.Ask) -> None:
         order = state.retiring.orders[name] = Order(peer, message.request)
         _choose(state, order, named, n)
     order.peer, order.request = peer, message.request
-    if not order.leaving:
+    if not order.leaving or arguments.get("wait") is False:
         _answer(state, order)
+        order.request = 0
 
 
 def _named(state: SchedulerState, arguments: Info) -> list[WorkerHandle] | None:
@@ -166,6 +169,9 @@ def _choose(
         order.leaving[ws.worker_id] = ws
         state.send(ws.peer, m.LeaveCluster(reason="a client retired it"))
         let_leave(state, ws, "a client retired it")
+        for supervisor in state.supervisors.values():
+            if supervisor.supervisor_id == ws.supervisor_id:
+                state.send(supervisor.peer, m.WorkersRetired(worker_ids=[ws.worker_id]))
 
 
 def ranked(state: SchedulerState, candidates: list[WorkerHandle]) -> list[WorkerHandle]:
@@ -263,9 +269,10 @@ def _end_of(ws: WorkerHandle, end: str, reason: str, n_recomputed: int) -> Info:
 
 
 def _answer(state: SchedulerState, order: Order) -> None:
-    """Answer an order that is done, if the peer is still there."""
-    if order.peer in state.roles:
-        info: dict[str, Any] = {"workers": order.ends}
+    """Answer an order that is done, or not waited for, if the peer is still there."""
+    if order.request and order.peer in state.roles:
+        ends = {ws.address: _end_of(ws, LEAVING, "", 0) for ws in order.leaving.values()}
+        info: dict[str, Any] = {"workers": {**order.ends, **ends}}
         state.send(order.peer, m.Answer(request=order.request, info=info, next_page=""))
 
 

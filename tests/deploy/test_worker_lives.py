@@ -213,7 +213,7 @@ def test_one_worker_process_that_gets_sigterm_leaves_in_the_same_way(tmp_path):
         workers.wait_for("leaves when its running tasks have ended")
         (tmp_path / "go").touch()
         assert future.result(timeout=30) == "done"
-        workers.wait_for("worker w-0 has ended on request")
+        workers.wait_for("worker w-0 ends on request")
         assert client.submit(abs, -1).result(timeout=30) == 1
 
 

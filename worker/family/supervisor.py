@@ -36,7 +36,6 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,15 +44,14 @@ import psutil
 from ...protocol.deaths import DeathLog, with_advice
 from ...protocol.errors import CommError, ConfigError, ConnectTimeout, InternalError
 from ...protocol.net.deadline import within
-from ...protocol.restart_pauses import RestartPauses
 from ...protocol.trust.security import Security
 from ...protocol.wire.address import parse_address
 from ...protocol.wire.session import GiveUp
 from ..config import socket_path
 from ..numbers import SUFFIX, SUPERVISOR
-from ..silence import STACK_SIGNAL, STACK_SUFFIX, SilenceWatch
+from ..silence import STACK_SUFFIX, SilenceWatch
 from ..started import read_beats, read_joined, read_served, read_started
-from .config import SupervisorConfig, WorkerSpec
+from .config import SupervisorConfig
 from .exits import (
     EXIT_NO_SCHEDULER,
     read_crash,
@@ -64,11 +62,11 @@ from .exits import (
 )
 from .lifetimes import Lifetimes
 from .measuring import SUSPENDED, FamilyMeter
+from .places import CannotScale, Growth, Place
 from .restarts import (
     Ending,
     Outcome,
     Retire,
-    StartFailures,
     StopFamily,
     WorkerExit,
     give_up,
@@ -76,6 +74,7 @@ from .restarts import (
     kind_of,
     memory_verdict,
 )
+from .silent_workers import report_silence
 from .supervisor_link import SupervisorLink, SupervisorPolicy
 
 _log = logging.getLogger("weft.supervisor")
@@ -83,27 +82,6 @@ _log = logging.getLogger("weft.supervisor")
 _CHECK_S: Final = 0.1
 #: The longest pause between two looks at the workers' beats.
 _MAX_LOOK_S: Final = 3.0
-#: Number of times that the supervisor looks for a stack that it has requested.
-_STACK_LOOKS: Final = 20
-
-
-@dataclass
-class _Slot:
-    """The place of one worker. `pid` is 0 while no process runs there."""
-
-    spec: WorkerSpec
-    worker_id: str = ""
-    pid: int = 0
-    process: psutil.Process | None = None
-    started: float = 0.0
-    backoff: RestartPauses = field(default_factory=RestartPauses)
-    failures: StartFailures = field(default_factory=StartFailures)
-    #: why the supervisor killed it, if it did
-    verdict: str = ""
-    #: it ended on purpose
-    retired: bool = False
-    record: Path = field(default_factory=Path)
-    silence: SilenceWatch = field(default_factory=lambda: SilenceWatch(0.0))
 
 
 class Supervisor:
@@ -130,11 +108,12 @@ class Supervisor:
         self._commands = commands
         self._lifeline = lifeline
         self._on_started = on_started
-        self._slots = [_Slot(spec) for spec in config.workers]
+        self._slots = [Place(spec) for spec in config.workers]
+        self._growth = Growth(config.workers)
         #: {worker_id: its place} of every worker that was requested and has not ended
-        self._running: dict[str, _Slot] = {}
+        self._running: dict[str, Place] = {}
         #: {pid: its place} of those that the spawner has forked
-        self._by_pid: dict[int, _Slot] = {}
+        self._by_pid: dict[int, Place] = {}
         self._restarts: dict[int, asyncio.TimerHandle] = {}
         self._deaths = DeathLog("ended")
         self._failed_starts = DeathLog("could not be started")
@@ -174,6 +153,8 @@ class Supervisor:
             measure=lambda: self._meter.measure(self._processes()),
             metrics_url=self.config.metrics_url,
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
+            on_scale=self.scale,
+            on_retired=self._on_retired,
             on_over=self._on_link_over,
         )
         reader, self._writer = await asyncio.open_connection(sock=self._commands)
@@ -188,7 +169,8 @@ class Supervisor:
                 await self._first_session()
             if not self._stop_asked.done():
                 for slot in self._slots:
-                    self._start(slot)
+                    if not slot.worker_id:
+                        self._start(slot)
                 if self._on_started is not None:
                     self._on_started()
                 tasks.append(self._accompany(self._watch_memory()))
@@ -220,6 +202,48 @@ class Supervisor:
         if not self._stop_asked.done():
             self._exit_code = exit_code
             self._stop_asked.set_result(reason)
+
+    def scale(self, n: int | None) -> list[str]:
+        """Have places for `n` workers; return their names. None = as many as there are.
+
+        If there are more, only workers that have not joined the cluster are given up: the scheduler
+        retires the others.
+
+        Raises:
+            CannotScale: there cannot be so many.
+        """
+        if self._stop_asked.done():
+            raise CannotScale("its workers are being stopped")
+        n_more = 0 if n is None else n - len(self._slots)
+        for spec in self._growth.more(len(self._slots), n_more):
+            self._slots.append(Place(spec))
+            self._start(self._slots[-1])
+        if n_more < 0:
+            waiting = [slot for slot in self._slots if not (slot.pid and read_joined(slot.record))]
+            for slot in waiting[n_more:]:
+                self._give_up(slot)
+        return [slot.spec.name for slot in self._slots]
+
+    def _on_retired(self, worker_ids: list[str]) -> None:
+        """Drop the places of workers that leave, before their processes end."""
+        for worker_id in worker_ids:
+            slot = self._running.get(worker_id)
+            if slot is not None and not slot.retired:
+                self._retire(slot)
+
+    def _retire(self, slot: Place) -> None:
+        slot.retired = True
+        self._slots.remove(slot)
+        _log.info("worker %s ends on request", slot.spec.name)
+
+    def _give_up(self, slot: Place) -> None:
+        """End the worker of a place before it has joined, and start no other."""
+        self._retire(slot)
+        timer = self._restarts.pop(id(slot), None)
+        if timer is not None:
+            timer.cancel()
+        if slot.pid:
+            self._ask("kill", slot.pid, int(signal.SIGTERM))
 
     def _accompany(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(life)
@@ -279,7 +303,7 @@ class Supervisor:
                 continue
         self.stop("the owner of this cluster has closed it, or is gone")
 
-    def _start(self, slot: _Slot) -> None:
+    def _start(self, slot: Place) -> None:
         self._restarts.pop(id(slot), None)
         slot.worker_id = uuid.uuid4().hex
         slot.verdict = ""
@@ -318,8 +342,8 @@ class Supervisor:
             slot.process = psutil.Process(pid)
         self._by_pid[pid] = slot
         self._meter.note_start()
-        if self._stopping:
-            self._ask("kill", pid, self._end_signal)
+        if self._stopping or slot.retired:
+            self._ask("kill", pid, self._end_signal or int(signal.SIGTERM))
         else:
             self._lifetimes.begin(worker_id, slot.spec.name)
 
@@ -352,7 +376,9 @@ class Supervisor:
             if address.scheme == "unix":  # a killed worker leaves its socket
                 socket_path(address.host, slot.worker_id).unlink(missing_ok=True)
         is_over = self._lifetimes.end(slot.worker_id)
-        if not self._stopping and is_over and self._lifetimes.restart:
+        if not self._stopping and slot.retired:
+            self._on_place_gone()
+        elif not self._stopping and is_over and self._lifetimes.restart:
             self._start_later(slot, 0.0)
         elif not self._stopping:
             outcome = Retire() if is_over else judge(ended, slot.backoff, slot.failures)
@@ -360,13 +386,11 @@ class Supervisor:
         if not self._running:
             self._all_ended.set()
 
-    def _follow(self, slot: _Slot, ended: WorkerExit, outcome: Outcome) -> None:
+    def _follow(self, slot: Place, ended: WorkerExit, outcome: Outcome) -> None:
         name = slot.spec.name
         if isinstance(outcome, Retire):
-            slot.retired = True
-            _log.info("worker %s has ended on request", name)
-            if all(other.retired for other in self._slots):
-                self.stop("all workers have ended on request")
+            self._retire(slot)
+            self._on_place_gone()
         elif isinstance(outcome, StopFamily):
             # Logged once for the whole family: all its workers are refused for the same reason.
             if outcome.refusal and not self._stop_asked.done():
@@ -385,6 +409,11 @@ class Supervisor:
                 return
             self._start_later(slot, outcome.pause_s)
 
+    def _on_place_gone(self) -> None:
+        # A family that a program has started may get workers again; another one has ended.
+        if not self._running and not self._slots and not self.config.embedded:
+            self.stop("all workers have ended on request")
+
     def _hopeless(self) -> StopFamily | None:
         for slot in self._by_pid.values():
             slot.failures.has_joined |= read_joined(slot.record)
@@ -392,7 +421,7 @@ class Supervisor:
 
     def _on_failed_start(self, worker_id: str, why: str) -> None:
         slot = self._running.pop(worker_id)
-        if not self._stopping:
+        if not self._stopping and not slot.retired:
             delay_s = slot.backoff.died(0.0)
             is_first = self._failed_starts.note(slot.spec.name, why, time.monotonic())
             _log.log(
@@ -409,7 +438,7 @@ class Supervisor:
         if not self._running:
             self._all_ended.set()
 
-    def _log_death(self, slot: _Slot, reason: str, lived_s: float, delay_s: float) -> None:
+    def _log_death(self, slot: Place, reason: str, lived_s: float, delay_s: float) -> None:
         # An embedded scheduler logs each report to the same terminal.
         is_logged = self.config.embedded and self._link.connected
         is_first = not is_logged and self._deaths.note(slot.spec.name, reason, time.monotonic())
@@ -423,7 +452,7 @@ class Supervisor:
             extra={"event": "worker-exited", "worker": slot.worker_id},
         )
 
-    def _start_later(self, slot: _Slot, delay_s: float) -> None:
+    def _start_later(self, slot: Place, delay_s: float) -> None:
         self._restarts[id(slot)] = self._loop.call_later(delay_s, self._start, slot)
 
     async def _stop_workers(self) -> None:
@@ -484,32 +513,7 @@ class Supervisor:
                     used = slot.process.cpu_times()
                     n_beats = read_beats(slot.record)
                     if slot.silence.look(n_beats, used.user + used.system, elapsed_s):
-                        await self._report_silence(slot)
-
-    async def _report_silence(self, slot: _Slot) -> None:
-        """Log the stacks of a silent worker. It is not killed: it may wait for good reason."""
-        pid, seconds = slot.pid, slot.silence.silent_s
-        file = slot.record.with_suffix(STACK_SUFFIX)
-        stack = ""
-        if STACK_SIGNAL and file.exists():
-            self._ask("kill", pid, STACK_SIGNAL)
-            for _ in range(_STACK_LOOKS):
-                await asyncio.sleep(_CHECK_S)
-                with contextlib.suppress(FileNotFoundError):
-                    before, stack = stack, file.read_text(encoding="utf-8", errors="replace")
-                    if stack and stack == before:
-                        break
-        _log.warning(
-            "worker %s (process %d) has not answered for %.0f s and uses no processor time: "
-            "perhaps a task sleeps or waits in C code with the interpreter lock. It is left alone; "
-            "to end it: kill -9 %d. Its stacks:\n%s",
-            slot.spec.name,
-            pid,
-            seconds,
-            pid,
-            stack.rstrip() or "(not known)",
-            extra={"event": "worker-silent", "worker": slot.worker_id},
-        )
+                        await report_silence(slot, self._ask)
 
     # --- The scheduler --------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ...protocol.errors import CommError, WeftError
 from ...protocol.host.facts import process_facts
@@ -31,6 +31,7 @@ from ...protocol.wire.messages import (
     Welcome,
     WorkerExited,
     WorkersAlive,
+    WorkersRetired,
 )
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from ...protocol.wire.session import GiveUp, Outage, Policy, Session
@@ -71,6 +72,8 @@ class SupervisorLink:
         measure: Callable[[], tuple[dict[str, int], list[int]]],
         metrics_url: str = "",
         on_stop: Callable[[str], None],
+        on_scale: Callable[[int | None], list[str]],
+        on_retired: Callable[[list[str]], None],
         on_over: Callable[[GiveUp], None],
     ) -> None:
         """Prepare; `start` makes the first attempt.
@@ -83,6 +86,9 @@ class SupervisorLink:
                 `reported.OF_SUPERVISORS` declares.
             metrics_url: of the page of this family, "" = it has none.
             on_stop: called with the reason when the scheduler sends `Stop`.
+            on_scale: called with the number of workers that the family is to have; returns their
+                names.
+            on_retired: called with the ids of workers that the scheduler lets leave.
             on_over: called when no further attempt is made.
         """
         self._supervisor_id = supervisor_id
@@ -90,6 +96,8 @@ class SupervisorLink:
         self._measure = measure
         self._metrics_url = metrics_url
         self._on_stop = on_stop
+        self._on_scale = on_scale
+        self._on_retired = on_retired
         self._on_over = on_over
         self._reports: list[Message] = []
         self._loop = asyncio.get_running_loop()
@@ -175,8 +183,10 @@ class SupervisorLink:
         for message in messages:
             if isinstance(message, Stop):
                 self._on_stop(message.reason)
+            elif isinstance(message, WorkersRetired):
+                self._on_retired(message.worker_ids)
             elif isinstance(message, Ask):
-                connection.send([_answer(message)])
+                connection.send([self._answer(message)])
 
     def on_writable(self, connection: Connection) -> None:
         """See `SessionOwner`; all that is sent is small."""
@@ -200,15 +210,23 @@ class SupervisorLink:
         """See `SessionOwner`."""
         self._on_over(end)
 
-
-def _answer(question: Ask) -> Message:
-    """Answer a question to the supervisor: so far only that for its log."""
-    request = question.request
-    if question.name != "logs":
-        text = f"there is no question {question.name[:100]!r} to a supervisor"
+    def _answer(self, question: Ask) -> Message:
+        """Answer a question to the supervisor: for its log, or for more workers."""
+        request, name = question.request, question.name
+        try:
+            if name == "scale":
+                return Answer(request=request, info={"names": self._scale(question.arguments)})
+            if name == "logs":
+                info, next_page = page_of_latest(question.arguments, question.page)
+                return Answer(request=request, info=info, next_page=next_page)
+        except ValueError as error:
+            text = f"question {name!r}: {error}"
+            return AskFailed(request=request, kind=BAD_ARGUMENT, text=text)
+        text = f"there is no question {name[:100]!r} to a supervisor"
         return AskFailed(request=request, kind=UNKNOWN_QUESTION, text=text)
-    try:
-        info, next_page = page_of_latest(question.arguments, question.page)
-    except ValueError as error:
-        return AskFailed(request=request, kind=BAD_ARGUMENT, text=f"question 'logs': {error}")
-    return Answer(request=request, info=info, next_page=next_page)
+
+    def _scale(self, arguments: dict[str, Any]) -> list[str]:
+        n = arguments.get("n")
+        if n is not None and (type(n) is not int or n < 0):
+            raise ValueError(f"n= is a number of workers, not {str(n)[:40]!r}")
+        return self._on_scale(n)

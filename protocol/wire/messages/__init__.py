@@ -105,6 +105,7 @@ from .to_workers import (
     LocatedKeys,
     ReturnAttempts,
     Stop,
+    WorkersRetired,
 )
 from .viewers import (
     GetMetrics,
@@ -189,5 +190,6 @@ __all__ = [
     "WorkerLeaving",
     "WorkerStatus",
     "WorkersAlive",
+    "WorkersRetired",
     "unsupported",
 ]

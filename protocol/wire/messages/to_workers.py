@@ -97,6 +97,13 @@ class LeaveCluster(Message):
     reason: Text
 
 
+@message(57)
+class WorkersRetired(Message):
+    """Notify a supervisor of workers that leave on request: it does not start them again."""
+
+    worker_ids: Texts
+
+
 @message(54)
 class HoldersGone(Message):
     """Report the addresses of workers that are lost or have left: no answer will come from them."""

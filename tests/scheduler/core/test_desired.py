@@ -111,6 +111,15 @@ def test_a_function_of_unknown_duration_counts_as_long_as_it_has_been_running():
     assert desired(board).n_workers == 100
 
 
+def test_tasks_that_were_assigned_before_their_function_was_measured_count_as_measured():
+    board = Board()
+    client, worker = board.client(), board.worker("w")
+    keys = submit(board, client, 15)
+    assert board.states(*keys) == ["processing"] * 15
+    board.finish(worker, keys[0], us=5_000_000)
+    assert desired(board, target_s=5.0).n_workers == 14
+
+
 def test_a_running_task_keeps_its_worker_however_short_it_was_expected_to_be():
     board = Board()
     client = board.client()

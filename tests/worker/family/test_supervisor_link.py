@@ -12,14 +12,19 @@ from weft.protocol.trust.security import Security
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
+    Answer,
+    Ask,
+    AskFailed,
     Bye,
     RegisterSupervisor,
     Stop,
     Welcome,
     WorkerExited,
     WorkersAlive,
+    WorkersRetired,
 )
 from weft.protocol.wire.session import GiveUp, Outage
+from weft.worker.family.places import CannotScale
 from weft.worker.family.supervisor_link import SupervisorLink, SupervisorPolicy
 
 SECURITY = Security(b"a token for tests only", b"cluster-of-tests")
@@ -88,14 +93,24 @@ class Family:
         self.ends: list[GiveUp] = []
         self.stops: list[str] = []
         self.sizes = {"w": 5}
+        self.scaled: list[int | None] = []
+        self.retired: list[str] = []
         self.link = SupervisorLink(
             "sup",
             lambda: ([address], SECURITY),
             SupervisorPolicy(**policy),
             measure=lambda: (self.sizes, [7]),
             on_stop=self.stops.append,
+            on_scale=self._scale,
+            on_retired=self.retired.extend,
             on_over=self.ends.append,
         )
+
+    def _scale(self, n: int | None) -> list[str]:
+        if n is not None and n > 9:
+            raise CannotScale("9 is the limit")
+        self.scaled.append(n)
+        return ["w-0"]
 
 
 async def test_reports_wait_for_a_session_and_come_before_the_heartbeat():
@@ -124,6 +139,34 @@ async def test_the_order_to_stop_is_handed_on():
     family.link.start()
     await line.until(lambda: line.of(WorkersAlive))
     assert family.stops == ["enough"]
+    await family.link.leave("")
+    await line.stop()
+
+
+async def test_the_number_of_workers_is_handed_on_and_answered():
+    def boss(connection: Connection) -> None:
+        asked = [{"n": 3}, {}, {"n": 10}, {"n": "3"}]
+        connection.send(
+            [
+                welcome(),
+                WorkersRetired(worker_ids=["a", "b"]),
+                *(Ask(request=i, name="scale", arguments=a) for i, a in enumerate(asked, 1)),
+                Ask(request=5, name="why", arguments={}),
+            ]
+        )
+
+    line = Line("scaling", boss)
+    await line.start()
+    family = Family(line.address)
+    family.link.start()
+    await line.until(lambda: len(line.of(AskFailed)) == 3)
+    assert family.scaled == [3, None]
+    assert family.retired == ["a", "b"]
+    assert [answer.info for answer in line.of(Answer)] == [{"names": ["w-0"]}] * 2
+    limit, wrong, unknown = [failed.text for failed in line.of(AskFailed)]
+    assert "9 is the limit" in limit
+    assert "n= is a number of workers" in wrong
+    assert "'why'" in unknown
     await family.link.leave("")
     await line.stop()
 

@@ -1,0 +1,274 @@
+"""`Cluster`: what all kinds of clusters offer that a program can start, reach and scale.
+
+A kind of cluster says how it is opened and closed, and how it gets another number of workers
+(`_scale_to`). All else is here, for blocking and asynchronous use, over short-lived clients.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..client.display import describing
+from ..client.openable import Openable
+from ..protocol.durations import seconds_of, seconds_or_none
+from ..protocol.errors import ConfigError
+from . import settings
+from .adapting import Adaptation
+from .adaptive import AdaptiveConfig
+
+if TYPE_CHECKING:
+    from ..client.client import Client
+    from ..protocol.durations import Duration
+    from ..protocol.trust.security import Security
+
+
+class Cluster(Openable):
+    """A scheduler and workers, seen from the program that uses them."""
+
+    name: str
+    #: "created", "running" or "closed".
+    status: str
+    scheduler_address: str
+    security: Security
+    #: `http://...` of the pages, None = none.
+    dashboard_link: str | None
+    #: How many workers the cluster is to have.
+    n_workers: int
+    #: Threads of each worker, and its memory limit in bytes (0 = none), as far as they are known.
+    threads_per_worker: int
+    memory_limit: int
+    #: Changes the number of workers by itself; None = it does not.
+    _adaptation: Adaptation | None = None
+
+    # --- For the kinds of clusters ----------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def _scale_to(self, client: Client, n: int) -> None:
+        """Have `n` workers soon; on the event loop of `client`. It may be repeated."""
+
+    @property
+    @abc.abstractmethod
+    def failure(self) -> str | None:
+        """The reason why the cluster cannot be used any more; None while it can."""
+
+    def _take_n_expected(self) -> int:
+        """Return how many workers the first client waits for, so that it shows them; 0 later."""
+        return 0
+
+    # --- Use ------------------------------------------------------------------------------------
+
+    def get_client(self, **options: Any) -> Client:
+        """Return a client of this cluster; it does not close the cluster.
+
+        Args:
+            options: of `Client`.
+        """
+        from ..client.client import Client
+
+        return Client(self, **{"asynchronous": self.asynchronous, **options})
+
+    def _use(self, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+        """Do something with a client of its own; an asynchronous cluster returns a coroutine."""
+        if self.asynchronous:
+            return self._use_async(work)
+        with self.get_client(set_as_default=False, name="cluster") as client:
+            return client._run(work(client))
+
+    async def _use_async(self, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+        async with self.get_client(set_as_default=False, name="cluster") as client:
+            return await work(client)
+
+    def wait_for_workers(
+        self, n_workers: int | None = None, timeout: Duration | None = None
+    ) -> Any:
+        """Wait until `n_workers` (None = all) have joined.
+
+        Raises:
+            WorkerStartTimeout: fewer had joined after `timeout`: seconds, "30s", ...
+        """
+        timeout_s = seconds_or_none(timeout, "timeout")
+        self._take_n_expected()  # the caller reports what is waited for
+        n = self.n_workers if n_workers is None else n_workers
+        if self.asynchronous:
+            return self._use_async(lambda client: client.wait_for_workers(n, timeout_s))
+        with self.get_client(set_as_default=False, name="cluster") as client:
+            client.wait_for_workers(n, timeout_s)
+        return None
+
+    @property
+    def scheduler_info(self) -> Any:
+        """The scheduler's description of itself, its workers and tasks; asynchronous: awaited."""
+        return self._awaited("scheduler_info", lambda info: info)
+
+    @property
+    def workers(self) -> Any:
+        """The description of each worker, by address; asynchronous: awaited."""
+        return self._awaited("workers", lambda info: info["workers"])
+
+    def _awaited(self, name: str, choose: Callable[[dict[str, Any]], Any]) -> Any:
+        if self.asynchronous:
+
+            async def ask() -> Any:
+                async with self.get_client(set_as_default=False, name="cluster") as client:
+                    return choose(await client.scheduler_info())
+
+            return _Awaited(name, ask)
+        with self.get_client(set_as_default=False, name="cluster") as client:
+            return choose(client.scheduler_info())
+
+    def get_logs(self, cluster: bool = True, scheduler: bool = True, workers: bool = True) -> Any:
+        """Return the latest log lines: `{"Scheduler": text, address of a worker: text}`.
+
+        Args:
+            cluster: accepted for compatibility with dask; a cluster object logs with the program.
+            scheduler: include those of the scheduler.
+            workers: include those of the workers.
+        """
+        from ..client.inspecting import scheduler_logs, worker_logs
+
+        async def get(client: Client) -> dict[str, str]:
+            engine = client._running()
+            logs: dict[str, str] = {}
+            if scheduler:
+                rows = await scheduler_logs(engine, None)
+                logs["Scheduler"] = "\n".join(line for _, line in rows)
+            if workers:
+                for address, found in (await worker_logs(engine, None, None, False)).items():
+                    is_list = isinstance(found, list)
+                    text = "\n".join(line for _, line in found) if is_list else str(found)
+                    logs[address] = text
+            return logs
+
+        return self._use(get)
+
+    # --- The number of workers --------------------------------------------------------------------
+
+    def scale(
+        self,
+        n: int | None = None,
+        memory: str | int | None = None,
+        cores: int | None = None,
+    ) -> Any:
+        """Have `n` workers soon. `wait_for_workers` waits until they have joined.
+
+        Workers that are too many finish what they run and leave, as by `Client.retire_workers`:
+        first those whose end costs least. An adaptation ends.
+
+        Args:
+            n: the number of workers.
+            memory: that all of them may use, in bytes or like "64GB", in place of `n`.
+            cores: the number of their threads, in place of `n`.
+
+        Raises:
+            ConfigError: not exactly one of them is given, or it is no such number.
+        """
+        n_wanted = self._count(n, memory, cores)
+        self._end_adaptation()
+
+        async def scale(client: Client) -> None:
+            await self._scale_to(client, n_wanted)
+
+        return self._use(scale)
+
+    def adapt(
+        self,
+        minimum: int = 0,
+        maximum: int | None = None,
+        *,
+        interval: Duration = "1s",
+        wait_up: Duration = "2s",
+        wait_down: Duration = "30s",
+        target_duration: Duration = "5s",
+        **others: NoReturn,
+    ) -> Adaptation:
+        """Let the number of workers follow the work, from now on; `scale` ends it.
+
+        The scheduler adds up what runs or could run, by the measured durations of the functions.
+
+        Args:
+            minimum: the least number of workers.
+            maximum: the greatest; None = no limit.
+            interval: how often the scheduler is asked.
+            wait_up: how long more workers must have been desired before they are started.
+            wait_down: how long fewer must have been desired before some leave.
+            target_duration: time in which the workers should finish the work that is there.
+            others: there are no others.
+
+        Returns:
+            an object with `log` (when it was scaled to how many) and `stop()`.
+        """
+        if others:
+            name = next(iter(others))
+            hint = {
+                "wait_count": "wait_down= is a time",
+                "minimum_cores": "minimum= is a number of workers",
+                "maximum_cores": "maximum= is a number of workers",
+                "minimum_memory": "minimum= is a number of workers",
+                "maximum_memory": "maximum= is a number of workers",
+                "Adaptive": "there is one way to adapt, with these options",
+            }.get(name, "see help(weft.LocalCluster.adapt)")
+            raise TypeError(f"adapt has no option {name!r}; {hint}")
+        config = AdaptiveConfig(
+            minimum=minimum,
+            maximum=maximum,
+            interval_s=seconds_of(interval, "interval"),
+            wait_up_s=seconds_of(wait_up, "wait_up"),
+            wait_down_s=seconds_of(wait_down, "wait_down"),
+            target_s=seconds_of(target_duration, "target_duration"),
+        )
+        config.check()
+        self._end_adaptation()
+        self._adaptation = Adaptation(self, config)
+        self._adaptation.start()
+        return self._adaptation
+
+    def _end_adaptation(self) -> None:
+        """Let the number of workers stay; for the caller's thread."""
+        adaptation, self._adaptation = self._adaptation, None
+        if adaptation is not None:
+            adaptation.stop()
+
+    async def _end_adaptation_async(self) -> None:
+        adaptation, self._adaptation = self._adaptation, None
+        if adaptation is not None:
+            await adaptation.stop_async()
+
+    def _count(self, n: int | None, memory: str | int | None, cores: int | None) -> int:
+        given = [value for value in (n, memory, cores) if value is not None]
+        if len(given) != 1:
+            raise ConfigError("give exactly one of n, memory and cores", "scale")
+        if memory is not None:
+            if not self.memory_limit:
+                raise ConfigError("the workers have no memory limit; give n=", "memory")
+            nbytes = settings.parse_bytes(str(memory), "memory")
+            n = math.ceil(nbytes / self.memory_limit)
+        elif cores is not None:
+            threads = settings.check_count(cores, "cores", 0)
+            n = math.ceil(threads / max(1, self.threads_per_worker))
+        return settings.check_count(n, "n", 0)
+
+    def _repr_html_(self) -> str:
+        return describing.of_cluster(self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")
+
+
+class _Awaited:
+    """A property of an asynchronous cluster: `await cluster.workers`.
+
+    It sends no request before it is awaited, so that inspecting all attributes has no effect.
+    """
+
+    def __init__(self, name: str, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._name = name
+        self._ask = ask
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._ask().__await__()
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of an asynchronous cluster: use `await cluster.{self._name}`>"

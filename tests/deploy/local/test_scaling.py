@@ -1,0 +1,171 @@
+"""A `LocalCluster` that gets more and fewer workers while it runs, by hand and by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.protocol.errors import ConfigError
+
+pytestmark = pytest.mark.slow
+
+Wait = Callable[..., None]
+
+
+def sleep_until(path: str, i: int) -> int:
+    Path(path, f"started-{i}").touch()
+    while not Path(path, "go").exists():
+        time.sleep(0.01)  # workload
+    return i
+
+
+def n_registered(client: weft.Client) -> int:
+    return len(client.nthreads())
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_cluster_grows_shrinks_and_goes_to_zero_and_back(processes, wait_until: Wait):
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=processes) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        assert client.cluster is cluster
+        cluster.scale(3)
+        cluster.wait_for_workers(timeout=60)
+        assert n_registered(client) == 3
+        assert cluster.n_workers == 3
+        cluster.scale(3)
+        assert client.gather(client.map(str, range(10))) == [str(i) for i in range(10)]
+        cluster.scale(1)
+        wait_until(lambda: n_registered(client) == 1, 60)
+        assert client.submit(abs, -1).result(timeout=60) == 1
+        cluster.scale(0)
+        wait_until(lambda: n_registered(client) == 0, 60)
+        future = client.submit(abs, -2)
+        cluster.scale(2)
+        assert future.result(timeout=60) == 2
+        names = {worker["name"] for worker in cluster.workers.values()}
+        assert names <= {f"{cluster.name}-{i}" for i in range(3, 6)}, "no name comes twice"
+
+
+def test_a_running_task_is_finished_when_its_worker_is_too_many(tmp_path: Path, wait_until: Wait):
+    with (
+        weft.LocalCluster(n_workers=2, threads_per_worker=1) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.wait_for_workers(2)
+        futures = [client.submit(sleep_until, str(tmp_path), i) for i in range(2)]
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 60)
+        cluster.scale(0)
+        (tmp_path / "go").touch()
+        assert client.gather(futures) == [0, 1]
+        wait_until(lambda: n_registered(client) == 0, 60)
+
+
+def test_workers_that_have_not_joined_are_given_up(wait_until: Wait):
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        cluster.scale(6)
+        cluster.scale(1)
+        cluster.wait_for_workers(1, timeout=60)
+        wait_until(lambda: n_registered(client) == 1, 60)
+        assert client.submit(abs, -1).result(timeout=60) == 1
+
+
+def test_the_size_may_be_given_by_threads_and_memory():
+    options = {"n_workers": 1, "threads_per_worker": 2, "memory_limit": "1GB", "processes": False}
+    with weft.LocalCluster(**options) as cluster:
+        cluster.scale(cores=3)
+        assert cluster.n_workers == 2
+        cluster.scale(memory="2.5GB")
+        assert cluster.n_workers == 3
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"n": 1, "cores": 1}, {"n": -1}, {"n": 1.5}, {"n": True}, {"memory": "much"}]
+)
+def test_a_wrong_size_is_an_error(options):
+    with (
+        weft.LocalCluster(n_workers=1, processes=False, memory_limit="1GB") as cluster,
+        pytest.raises(ConfigError),
+    ):
+        cluster.scale(**options)
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_cluster_adapts_to_the_work(processes, tmp_path: Path, wait_until: Wait):
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=processes) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        adaptation = cluster.adapt(
+            0, 3, interval="50ms", wait_up="0s", wait_down="500ms", target_duration="100ms"
+        )
+        wait_until(lambda: n_registered(client) == 0, 60)
+        futures = [client.submit(sleep_until, str(tmp_path), i) for i in range(5)]
+        wait_until(lambda: n_registered(client) == 3, 60)
+        (tmp_path / "go").touch()
+        assert client.gather(futures) == list(range(5))
+        wait_until(lambda: n_registered(client) == 0, 60)
+        sizes = [n for _, n in adaptation.log]
+        assert max(sizes) == 3
+        assert sizes[-1] == 0
+        assert adaptation.is_running
+        cluster.scale(1)
+        assert not adaptation.is_running
+        cluster.wait_for_workers(1, timeout=60)
+
+
+def test_an_adaptation_ends_with_its_cluster():
+    cluster = weft.LocalCluster(n_workers=1, processes=False)
+    adaptation = cluster.adapt(1, 2)
+    assert "1 to 2 workers" in repr(adaptation)
+    cluster.close()
+    assert not adaptation.is_running
+
+
+def test_wrong_limits_and_options_of_dask_are_errors():
+    with weft.LocalCluster(n_workers=1, processes=False) as cluster:
+        with pytest.raises(ConfigError, match="maximum"):
+            cluster.adapt(3, 2)
+        with pytest.raises(TypeError, match="wait_down"):
+            cluster.adapt(1, 2, wait_count=3)
+        with pytest.raises(TypeError, match="see help"):
+            cluster.adapt(1, 2, wait_dwn=3)
+
+
+def test_an_asynchronous_cluster_is_scaled_and_adapts(tmp_path: Path):
+    async def main() -> None:
+        options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+        async with (
+            weft.LocalCluster(asynchronous=True, **options) as cluster,
+            weft.Client(cluster, asynchronous=True) as client,
+        ):
+            await cluster.scale(2)
+            await cluster.wait_for_workers(timeout=60)
+            assert len(await client.nthreads()) == 2
+            logs = await cluster.get_logs()
+            assert "Scheduler" in logs
+            adaptation = cluster.adapt(1, 2, interval="50ms", wait_down="100ms")
+            while len(await client.nthreads()) != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # workload
+            assert adaptation.is_running
+
+    asyncio.run(main())
+
+
+def test_the_logs_are_those_of_the_scheduler_and_the_workers():
+    with weft.LocalCluster(n_workers=1, threads_per_worker=1, silence_logs=False) as cluster:
+        cluster.wait_for_workers(timeout=60)
+        logs = cluster.get_logs()
+        (address,) = cluster.workers
+        assert set(logs) == {"Scheduler", address}
+        assert "joined" in logs["Scheduler"]
+        assert set(cluster.get_logs(workers=False)) == {"Scheduler"}

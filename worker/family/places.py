@@ -1,0 +1,72 @@
+"""The places of a family's workers, and how many there are.
+
+The family grows by new places, with names that no earlier one had. It becomes smaller in two ways:
+a worker that is retired leaves its place by itself, and the place goes with it; and those whose
+worker has not joined the cluster yet can be given up at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from ...protocol.restart_pauses import RestartPauses
+from ..silence import SilenceWatch
+from .config import WorkerSpec
+from .restarts import StartFailures
+
+#: More workers than this are not started on one machine.
+MAX_PLACES: Final = 1000
+
+
+@dataclass
+class Place:
+    """The place of one worker in the family. `pid` is 0 while no process runs there."""
+
+    spec: WorkerSpec
+    worker_id: str = ""
+    pid: int = 0
+    process: psutil.Process | None = None
+    started: float = 0.0
+    backoff: RestartPauses = field(default_factory=RestartPauses)
+    failures: StartFailures = field(default_factory=StartFailures)
+    #: why the supervisor killed it, if it did
+    verdict: str = ""
+    #: it ended on purpose
+    retired: bool = False
+    record: Path = field(default_factory=Path)
+    silence: SilenceWatch = field(default_factory=lambda: SilenceWatch(0.0))
+
+
+class CannotScale(ValueError):
+    """A family cannot have the number of workers that it is asked for; the text says why."""
+
+
+class Growth:
+    """The workers that are added to a family: like its last one, with names of their own."""
+
+    def __init__(self, specs: Sequence[WorkerSpec]) -> None:
+        self._like = specs[-1] if specs else None
+        self._base = re.sub(r"-[0-9]+$", "", specs[-1].name) if specs else ""
+        names = [spec.name for spec in specs if spec.name.startswith(f"{self._base}-")]
+        numbers = [name[len(self._base) + 1 :] for name in names]
+        self._last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+    def more(self, n_now: int, n_more: int) -> list[WorkerSpec]:
+        """Return `n_more` workers, beside the `n_now` that there are.
+
+        Raises:
+            CannotScale: they would be too many.
+        """
+        if n_more <= 0:
+            return []
+        if self._like is None or n_now + n_more > MAX_PLACES:
+            raise CannotScale(f"{n_now + n_more} workers are more than the limit of {MAX_PLACES}")
+        numbers = range(self._last + 1, self._last + 1 + n_more)
+        self._last += n_more
+        return [replace(self._like, name=f"{self._base}-{number}") for number in numbers]

@@ -1,0 +1,49 @@
+"""The report about a worker that does nothing at all: one warning, with its stacks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ..silence import STACK_SIGNAL, STACK_SUFFIX
+from .places import Place
+
+_log = logging.getLogger("weft.supervisor")
+
+_CHECK_S: Final = 0.1
+#: Number of times that the supervisor looks for a stack that it has requested.
+_STACK_LOOKS: Final = 20
+
+
+async def report_silence(slot: Place, ask: Callable[..., None]) -> None:
+    """Log the stacks of a silent worker. It is not killed: it may wait for good reason.
+
+    Args:
+        slot: its place.
+        ask: sends a request to the spawner.
+    """
+    pid, seconds = slot.pid, slot.silence.silent_s
+    file = slot.record.with_suffix(STACK_SUFFIX)
+    stack = ""
+    if STACK_SIGNAL and file.exists():
+        ask("kill", pid, STACK_SIGNAL)
+        for _ in range(_STACK_LOOKS):
+            await asyncio.sleep(_CHECK_S)
+            with contextlib.suppress(FileNotFoundError):
+                before, stack = stack, file.read_text(encoding="utf-8", errors="replace")
+                if stack and stack == before:
+                    break
+    _log.warning(
+        "worker %s (process %d) has not answered for %.0f s and uses no processor time: "
+        "perhaps a task sleeps or waits in C code with the interpreter lock. It is left alone; "
+        "to end it: kill -9 %d. Its stacks:\n%s",
+        slot.spec.name,
+        pid,
+        seconds,
+        pid,
+        stack.rstrip() or "(not known)",
+        extra={"event": "worker-silent", "worker": slot.worker_id},
+    )
