@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from ...protocol.errors import ConfigError
-from ...protocol.settings.kinds import Flag, PathTo, Texts
+from ...protocol.settings.kinds import Flag, OneOf, PathTo, Texts
 from ...protocol.settings.setting import Setting
 from ...protocol.settings.sources import Settings, read_settings
 
@@ -38,6 +39,16 @@ class SettingType(_ParamType):
         if isinstance(read, Path):
             _check_path(read, name, is_folder=getattr(self._kind, "is_folder", False))
         return read
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Propose the words of a choice, and files or folders."""
+        if isinstance(self._kind, OneOf):
+            return [CompletionItem(w) for w in self._kind.choices if w.startswith(incomplete)]
+        if isinstance(self._kind, PathTo):
+            return [CompletionItem(incomplete, type="dir" if self._kind.is_folder else "file")]
+        return []
 
 
 def _check_path(path: Path, name: str, *, is_folder: bool) -> None:
