@@ -43,17 +43,17 @@ class Cluster:
     def __init__(self, n_tasks: int, n_workers: int) -> None:
         self.state = SchedulerState(epoch=1)
         self.n_tasks = n_tasks
-        self._play(PeerConnected(_CLIENT, Role.CLIENT, Level.CLIENT))
+        self.play(PeerConnected(_CLIENT, Role.CLIENT, Level.CLIENT))
         hello = m.RegisterClient(client_id="c", name="bench", session=1, last_epoch=0, facts={})
-        self._play(PeerSent(_CLIENT, [hello]))
+        self.play(PeerSent(_CLIENT, [hello]))
         for peer in range(_FIRST_WORKER, _FIRST_WORKER + n_workers):
-            self._play(PeerConnected(peer, Role.WORKER, Level.WORKER))
-            self._play(PeerSent(peer, [worker_hello(peer)]))
+            self.play(PeerConnected(peer, Role.WORKER, Level.WORKER))
+            self.play(PeerSent(peer, [worker_hello(peer)]))
         ((keys, needs),) = _graph("map", n_tasks)
         for message in submissions(keys, needs):
             todo = [PeerSent(_CLIENT, [message])]
             while todo:
-                for peer, box in self._play(todo.pop()).items():
+                for peer, box in self.play(todo.pop()).items():
                     answers = [a for x in box if peer != _CLIENT for a in answer_to(x)]
                     if answers:
                         todo.append(PeerSent(peer, answers))
@@ -61,9 +61,9 @@ class Cluster:
         # The tasks that follow are assigned and never finished: a full backlog on each worker.
         backlog = [f"late-{i}" for i in range(50 * n_workers + 10_000)]
         for message in submissions(backlog, []):
-            self._play(PeerSent(_CLIENT, [message]))
+            self.play(PeerSent(_CLIENT, [message]))
 
-    def _play(self, event: Event) -> dict[int, list[Message]]:
+    def play(self, event: Event) -> dict[int, list[Message]]:
         self.state.handle(event, time.perf_counter())
         self.state.after.clear()
         outboxes, self.state.outboxes = self.state.outboxes, {}
@@ -73,7 +73,7 @@ class Cluster:
         """Ask for one page; return its CPU seconds, and the name of the next one."""
         question = m.Ask(request=1, name=name, arguments=arguments, page=page)
         start = time.thread_time()
-        (answer,) = self._play(PeerSent(_CLIENT, [question]))[_CLIENT]
+        (answer,) = self.play(PeerSent(_CLIENT, [question]))[_CLIENT]
         encode_frames([answer], 1, 1, 1, 1)
         seconds = time.thread_time() - start
         assert isinstance(answer, m.Answer), answer
@@ -85,7 +85,7 @@ class Cluster:
         keys = self.keys[:N_HELD]
         ask = m.Ask(request=1, name="held", to=ws.worker_id)
         start = time.thread_time()
-        (passed,) = self._play(PeerSent(_CLIENT, [ask]))[ws.peer]
+        (passed,) = self.play(PeerSent(_CLIENT, [ask]))[ws.peer]
         encode_frames([passed], 1, 1, 1, 1)
         seconds = time.thread_time() - start
         assert isinstance(passed, m.Ask)
@@ -95,7 +95,7 @@ class Cluster:
         payload = memoryview(head)[len(frame_header(0)) :]
         start = time.thread_time()
         received = decode_frame(Frame(payload, [])).messages
-        (relayed,) = self._play(PeerSent(ws.peer, received))[_CLIENT]
+        (relayed,) = self.play(PeerSent(ws.peer, received))[_CLIENT]
         encode_frames([relayed], 1, 1, 1, 1)
         return seconds + time.thread_time() - start, "again"
 

@@ -1,0 +1,153 @@
+"""The cost of a scrape of /metrics for a scheduler with a million tasks and a thousand workers.
+
+    python -m benchmarks.bench_scrape --tasks 1000000 --workers 1000
+
+Printed are the CPU times of the parts: in the scheduler's process the counters of its connections,
+the event that reads the metrics with the encoding of the answer, and the report of one worker; in
+the HTTP process the decoding and the page. The goals: a page within 50 ms in all, and no event of
+the scheduler above 5 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import statistics
+import time
+from typing import Any
+
+from weft.deploy.http.prometheus import render
+from weft.protocol.net.listen import Listener
+from weft.protocol.net.stream import StreamConnection
+from weft.protocol.reported import OF_SUPERVISORS, OF_WORKERS, n_numbers
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.codec import decode_frame, encode_frames
+from weft.protocol.wire.framing import Frame, frame_header
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.levels import Level
+from weft.scheduler.core.state import PeerConnected, PeerSent, SchedulerTick
+from weft.scheduler.measuring import Meter
+
+from .bench_questions import Cluster
+from .bench_scheduler import submissions
+
+_N_SCRAPES = 100
+_VIEWER = 1_000_000
+_CLIENT = 1
+#: Names of functions beyond those that have series of their own.
+_N_NAMES = 10_000
+#: The parts of a scrape, and an event that comes between two of them.
+_COUNT, _READ, _RENDER, _ALL = "count connections", "read and encode", "decode and render", "all"
+_REPORT = "report of a worker"
+
+
+def fill(cluster: Cluster) -> None:
+    """Let all workers report, as many supervisors as workers, and clients send many functions."""
+    state = cluster.state
+    cluster.play(PeerConnected(_VIEWER, Role.VIEWER, Level.VIEW))
+    for peer in list(state.workers):
+        report(cluster, peer)
+        supervisor = _VIEWER + peer
+        cluster.play(PeerConnected(supervisor, Role.SUPERVISOR, Level.WORKER))
+        hello = m.RegisterSupervisor(
+            supervisor_id=f"s{peer}", session=1, last_epoch=0, facts={"host": "h"}
+        )
+        numbers = [peer] * n_numbers(OF_SUPERVISORS)
+        alive = m.WorkersAlive(worker_ids=[], rss=[], numbers=numbers)
+        cluster.play(PeerSent(supervisor, [hello, alive]))
+    for i in range(_N_NAMES):
+        (message,) = submissions([f"named-{i}"], [])
+        message.functions = [i.to_bytes(16, "little")]
+        message.function_names = [f"function_{i}"]
+        message.function_blobs = [b"function"]
+        cluster.play(PeerSent(_CLIENT, [message]))
+
+
+def report(cluster: Cluster, peer: int) -> float:
+    """Let a worker report; return the CPU seconds of the event."""
+    numbers = [time.perf_counter_ns() >> 20] * n_numbers(OF_WORKERS)
+    status = m.WorkerStatus(
+        state="running",
+        nthreads=1,
+        n_records=1,
+        n_ready=1,
+        managed_nbytes=1 << 30,
+        resident_nbytes=2 << 30,
+        cpu_percent=99,
+        numbers=numbers,
+    )
+    start = time.thread_time()
+    cluster.play(PeerSent(peer, [status, m.Heartbeat()]))
+    return time.thread_time() - start
+
+
+def listener(n: int) -> Any:
+    """Return what counts the traffic of `n` connections, none of which is open."""
+    connections = []
+    for i in range(n):
+        connection: Any = object.__new__(StreamConnection)
+        connection.authenticated = True
+        connection.peer_role = Role.WORKER if i % 2 else Role.SUPERVISOR
+        connection.bytes_in = connection.bytes_out = connection.frames_in = i << 20
+        connection.frames_out = connection.messages_in = connection.messages_out = i << 10
+        connections.append(connection)
+    found: Any = object.__new__(Listener)
+    found._counted, found._inproc, found.auth_failures = {}, None, 0
+    found._alive = dict.fromkeys(connections)
+    return found
+
+
+def scrape(cluster: Cluster, meter: Meter, listeners: list[Any]) -> dict[str, float]:
+    """Do all parts of a scrape; return the CPU seconds of each, and the size of the page."""
+    times = [time.thread_time()]
+    tick = SchedulerTick(meter.measurements(listeners))
+    times.append(time.thread_time())
+    cluster.play(tick)
+    (answer,) = cluster.play(PeerSent(_VIEWER, [m.GetMetrics(request=1)]))[_VIEWER]
+    ((head,),) = encode_frames([answer], 1, 1, 1, 1)
+    times.append(time.thread_time())
+    payload = memoryview(head)[len(frame_header(0)) :]
+    (received,) = decode_frame(Frame(payload, [])).messages
+    assert isinstance(received, m.Metrics)
+    page, _ = render(received.values, {"version": "1", "python": "3"}, "")
+    times.append(time.thread_time())
+    parts = dict(
+        zip(
+            (_COUNT, _READ, _RENDER),
+            (after - before for before, after in itertools.pairwise(times)),
+            strict=True,
+        )
+    )
+    n_series = sum(not line.startswith(b"#") for line in page.splitlines())
+    return {**parts, _ALL: times[-1] - times[0], "bytes": len(page), "series": n_series}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_scrape")
+    parser.add_argument("--tasks", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--workers", type=int, default=1000, metavar="N")
+    options = parser.parse_args()
+    cluster = Cluster(options.tasks, options.workers)
+    fill(cluster)
+    gc.collect()
+    gc.freeze()
+    listeners, meter = [listener(2 * options.workers)], Meter()
+    scrape(cluster, meter, listeners)
+    found = [scrape(cluster, meter, listeners) for _ in range(_N_SCRAPES)]
+    reports = [report(cluster, peer) for peer in list(cluster.state.workers)[:_N_SCRAPES]]
+    n_names = len(cluster.state.prefixes)
+    print(
+        f"{len(cluster.state.tasks)} tasks, {options.workers} workers and as many supervisors, "
+        f"{n_names} names of functions; {found[-1]['series']} series, {found[-1]['bytes']} bytes"
+    )
+    print(f"{'CPU time, ms':20} {'median':>8} {'largest':>8}")
+    rows = {name: [one[name] for one in found] for name in (_COUNT, _READ, _RENDER, _ALL)}
+    for name, seconds in {**rows, _REPORT: reports}.items():
+        median, largest = statistics.median(seconds) * 1e3, max(seconds) * 1e3
+        print(f"{name:20} {median:8.3f} {largest:8.3f}")
+
+
+if __name__ == "__main__":
+    main()
