@@ -1,6 +1,9 @@
-"""Answers for programs, as JSON: the cluster, its workers, and how many workers it should have."""
+"""Answers for programs, as JSON: the cluster, its workers, its size to aim at, pages to scrape."""
 
 from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
 
 import tornado.web
 
@@ -47,3 +50,23 @@ class ScaleApi(Page):
             raise tornado.web.HTTPError(400, reason=str(error).splitlines()[0]) from None
         if info is not None:
             self.json(info)
+
+
+class Discovery(Page):
+    """The metrics pages of workers, for Prometheus' HTTP service discovery."""
+
+    async def answer(self) -> None:
+        self.demand_token()
+        found = await self.ask(self._urls())
+        if found is not None:
+            self.json([target_group(url) for url in found])
+
+    async def _urls(self) -> list[str]:
+        return [url async for page in self.site.viewer.ask("metrics_pages") for url in page["urls"]]
+
+
+def target_group(url: str) -> dict[str, Any]:
+    """Return the target of one metrics page, as `http_sd_configs` takes it."""
+    parts = urlsplit(url)
+    labels = {"__scheme__": parts.scheme, "__metrics_path__": parts.path or "/metrics"}
+    return {"targets": [parts.netloc], "labels": labels}

@@ -19,7 +19,7 @@ import tornado.web
 
 from ...protocol.errors import ConnectTimeout, WeftError
 from ...protocol.trust.security import Security
-from .api import ClusterApi, ScaleApi, WorkersApi
+from .api import ClusterApi, Discovery, ScaleApi, WorkersApi
 from .base import Page, ServerNames
 from .browser_pages import ASSETS, Asset, LoginPage, LogoutPage, StatusPage, WorkersPage
 from .gate import Gate
@@ -79,6 +79,7 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/logout": LogoutPage,
     "/metrics": _MetricsPage,
     "/readyz": _Readyz,
+    "/sd": Discovery,
     "/workers": WorkersPage,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import time
 from urllib.parse import urlencode, urlsplit
 
@@ -11,8 +12,11 @@ import pytest
 
 from tests.deploy.http.serving import pages_in_this_loop
 from weft.deploy.http.gate import MAX_FAILED
+from weft.protocol.reported import METRICS_URL
 from weft.protocol.trust.page_access import COOKIE_LIFE_S, PageAccess
 from weft.protocol.wire.levels import Level, lowered
+from weft.protocol.wire.messages import RegisterSupervisor
+from weft.scheduler.core.peers import SupervisorHandle
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -225,3 +229,23 @@ async def test_many_browsers_share_one_question_per_second():
         assert {answer.status for answer, _ in answers} == {200}
         assert 1 <= n_asked.count("overview") <= 2 + seconds
         assert 1 <= n_asked.count("workers") <= 2 + seconds
+
+
+async def test_the_metrics_pages_of_workers_are_targets_of_prometheus():
+    async with pages_in_this_loop() as (started, port, token):
+        urls = ["http://127.0.0.1:9100/metrics", "https://[fd00::1]:9100/metrics"]
+        for i, url in enumerate(urls, 1000):
+            hello = RegisterSupervisor(
+                supervisor_id=f"s{i}", session=1, last_epoch=0, facts={METRICS_URL: url}
+            )
+            started.state.supervisors[i] = SupervisorHandle(i, hello)
+        visitor = Visitor(port)
+        assert (await visitor.get("/sd"))[0].status == 401
+        answer, text = await visitor.get("/sd", Authorization=f"Bearer {token}")
+        started.state.supervisors.clear()
+        assert answer.headers["Content-Type"] == "application/json"
+        path = {"__metrics_path__": "/metrics"}
+        assert json.loads(text) == [
+            {"targets": ["127.0.0.1:9100"], "labels": {"__scheme__": "http", **path}},
+            {"targets": ["[fd00::1]:9100"], "labels": {"__scheme__": "https", **path}},
+        ]
