@@ -23,6 +23,7 @@ from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.net.session import Finder
 from ..protocol.settings import client as defaults
 from ..protocol.settings.sources import read_settings
+from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from . import absent, cluster_info
@@ -548,10 +549,15 @@ class Client(Openable, ClusterClient, ClusterInspection):
 
     @property
     def dashboard_link(self) -> str | None:
-        """The address of the scheduler's pages, if it has any."""
+        """A link to the scheduler's status page, if it has any.
+
+        It signs a browser in, once and within an hour; each look at this property makes a new one.
+        """
         link = self._engine.link if self._engine is not None else None
         found = link.facts.get("dashboard") if link is not None else None
-        return found if isinstance(found, str) else None
+        if link is None or not isinstance(found, str):
+            return None
+        return link_into(found, link.security)
 
     @property
     def loop(self) -> Any:

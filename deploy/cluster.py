@@ -15,6 +15,7 @@ from ..client.display import describing
 from ..client.openable import Openable
 from ..protocol.durations import seconds_of, seconds_or_none
 from ..protocol.errors import ConfigError
+from ..protocol.trust.page_access import link_into
 from . import settings
 from .adapting import Adaptation
 from .adaptive import AdaptiveConfig
@@ -34,7 +35,7 @@ class Cluster(Openable):
     scheduler_address: str
     security: Security
     #: `http://...` of the pages, None = none.
-    dashboard_link: str | None
+    _pages_address: str | None = None
     #: How many workers the cluster is to have.
     n_workers: int
     #: Threads of each worker, and its memory limit in bytes (0 = none), as far as they are known.
@@ -59,6 +60,14 @@ class Cluster(Openable):
         return 0
 
     # --- Use ------------------------------------------------------------------------------------
+
+    @property
+    def dashboard_link(self) -> str | None:
+        """A link to the status page, None = there are no pages.
+
+        It signs a browser in, once and within an hour; each look at this property makes a new one.
+        """
+        return link_into(self._pages_address, self.security)
 
     def get_client(self, **options: Any) -> Client:
         """Return a client of this cluster; it does not close the cluster.

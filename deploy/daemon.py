@@ -253,7 +253,7 @@ def run_embedded(parent: Parent) -> int:
                 scheduler=SchedulerConfig(
                     addresses=[plain["address"]],
                     security=Security.from_plain(plain["security"]),
-                    facts=process_facts() | {"name": plain["name"]},
+                    facts=process_facts() | {"name": plain.get("name", "")},
                     **plain["options"],
                 ),
                 dashboard_host=plain["dashboard_host"],

@@ -199,7 +199,8 @@ def _text(value: object, max_chars: int = _MAX_TEXT_CHARS) -> str:
 def _link(address: object) -> str:
     shown = _text(address, 300)
     if isinstance(address, str) and address.startswith(("http://", "https://")):
-        return f"<a href='{shown}' target='_blank' rel='noopener'>{shown}</a>"
+        bare = shown.partition("?")[0]  # what follows signs a browser in
+        return f"<a href='{shown}' target='_blank' rel='noopener'>{bare}</a>"
     return shown
 
 

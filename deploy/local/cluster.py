@@ -112,8 +112,6 @@ class LocalCluster(Cluster):
         self.status = "created"
         self.processes = processes
         self.scheduler_address = ""
-        #: The address of the pages, None = none.
-        self.dashboard_link: str | None = None
         #: The thread in which a cluster without processes runs, for its clients.
         self.loop_thread: LoopThread | None = None
         counts, local_directory, dashboard_address = arguments.with_settings(
@@ -218,7 +216,7 @@ class LocalCluster(Cluster):
         )
         ready = self._scheduler.wait_ready(_START_TIMEOUT_S)
         self.scheduler_address = ready["address"]
-        self.dashboard_link = ready["dashboard"] or None
+        self._pages_address = ready["dashboard"] or None
         # Not before the scheduler listens: workers of an embedded cluster do not wait for one.
         self._configure_workers(self.scheduler_address)
         self._workers.wait_ready(_START_TIMEOUT_S)

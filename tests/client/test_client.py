@@ -731,7 +731,7 @@ def test_a_client_describes_its_cluster(client, scheduler):
         client.wait_for_workers(3, timeout=0.01)
     assert client.nthreads() == {scheduler.data_address: 2}
     assert "workers" in client.scheduler_info()
-    assert client.dashboard_link == "http://127.0.0.1:1/"
+    assert client.dashboard_link.startswith("http://127.0.0.1:1/?access=")
     assert "workers=2 threads=2" in repr(client)
     assert ">2</td>" in client._repr_html_()
     assert client.cluster is scheduler

@@ -30,9 +30,10 @@ def test_a_cluster_and_its_client_show_workers_memory_and_pages():
         }
         assert rows(cluster) == {"LocalCluster": "&lt;b&gt;", **common}
         assert rows(client) == {"Client": client.name, **common, "Futures": "0"}
-        cluster.dashboard_link = "http://127.0.0.1:8787"
-        link = "<a href='http://127.0.0.1:8787' target='_blank' rel='noopener'>"
-        assert rows(cluster)["Dashboard"].startswith(link)
+        cluster._pages_address = "http://127.0.0.1:8787/"
+        shown = rows(cluster)["Dashboard"]
+        assert shown.startswith("<a href='http://127.0.0.1:8787/?access=")
+        assert shown.endswith(" target='_blank' rel='noopener'>http://127.0.0.1:8787/</a>")
         client.close()
         assert rows(client) == {"Client": client.name, "Status": "closed"}
     assert rows(cluster) == {"LocalCluster": "&lt;b&gt;", "Status": "closed"}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 import weft
 from tests.browser import chromium
 from weft.deploy.local.cluster import LocalCluster
-from weft.protocol.trust.page_access import PageAccess
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
-
-NUMBER = "0123456789abcdef"
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +31,6 @@ def url(cluster):
 @pytest.fixture
 def token(cluster):
     return cluster.security.token_for("view")
-
-
-def link_to(cluster, url, number=NUMBER):
-    return PageAccess(cluster.security.token).link(url, time.time(), number)
 
 
 async def test_signing_in_by_the_form_and_out_again(url, token, tmp_path):
@@ -67,7 +58,7 @@ async def test_signing_in_by_the_form_and_out_again(url, token, tmp_path):
 
 
 async def test_a_link_signs_in_and_works_from_another_site_ever_after(cluster, url, tmp_path):
-    link = link_to(cluster, url)
+    link = cluster.dashboard_link
     elsewhere = tmp_path / "notebook.html"
     elsewhere.write_text(f'<a id="link" href="{link}">dashboard</a>')
     async with chromium(tmp_path) as browser:
@@ -84,7 +75,7 @@ async def test_a_link_signs_in_and_works_from_another_site_ever_after(cluster, u
 
 async def test_a_page_refreshes_itself_and_stays_where_it_is(cluster, client, url, tmp_path):
     async with chromium(tmp_path) as browser:
-        page = await browser.open(link_to(cluster, url, "refresh-0123456789"), height=300)
+        page = await browser.open(cluster.dashboard_link, height=300)
         await page.wait_for("document.querySelector('.tiles') !== null")
         await page.go(url)
         n_loads = page.n_loads
@@ -109,7 +100,7 @@ async def test_a_page_refreshes_itself_and_stays_where_it_is(cluster, client, ur
 
 async def test_a_page_without_scripts_reloads_as_a_whole(cluster, url, tmp_path):
     async with chromium(tmp_path) as browser:
-        page = await browser.open(link_to(cluster, url, "noscript-0123456789"))
+        page = await browser.open(cluster.dashboard_link)
         await page.wait_for("document.querySelector('.tiles') !== null")
         await page.call("Emulation.setScriptExecutionDisabled", value=True)
         await page.go(url)
@@ -124,7 +115,7 @@ async def test_texts_of_users_are_texts_in_the_page(cluster, client, url, tmp_pa
     future = client.submit(evil, key="<script>document.title='owned'</script>")
     assert isinstance(future.exception(), ValueError)
     async with chromium(tmp_path) as browser:
-        page = await browser.open(link_to(cluster, url, "hostile-0123456789"))
+        page = await browser.open(cluster.dashboard_link)
         await page.wait_for("document.querySelector('main')?.innerText.includes('onerror')")
         assert await page.js("document.querySelectorAll('main img, main script').length") == 0
         assert "owned" not in await page.js("document.title")
@@ -139,11 +130,10 @@ async def test_pages_are_readable_light_and_dark_wide_and_narrow(
 ):
     client.gather(client.map(abs, range(-30, 0)))
     async with chromium(tmp_path) as browser:
-        number = f"{path or 'status'}-{scheme}-{width}-0123456789"
         if path == "login":
             page = await browser.open(f"{url}login", width=width, scheme=scheme)
         else:
-            page = await browser.open(link_to(cluster, url, number), width=width, scheme=scheme)
+            page = await browser.open(cluster.dashboard_link, width=width, scheme=scheme)
             await page.wait_for("document.querySelector('.tiles') !== null")
             await page.go(url + path)
         # Nothing is wider than the window, apart from tables in their scrolling regions.

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -408,7 +409,7 @@ def test_a_child_that_is_not_ready_in_time_is_killed():
 def test_a_port_that_is_taken_is_an_error_of_the_caller():
     with LocalCluster(n_workers=1, dashboard_address="127.0.0.1:0") as cluster:
         assert cluster.dashboard_link is not None
-        port = cluster.dashboard_link.rstrip("/").rpartition(":")[2]
+        port = urlsplit(cluster.dashboard_link).port
         with pytest.raises(ConfigError, match="cannot serve pages"):
             LocalCluster(n_workers=1, dashboard_address=f"127.0.0.1:{port}")
 
