@@ -121,6 +121,7 @@ def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
             grace_period = given["grace_period"]
             assert isinstance(grace_period, float)
             assert 0 < grace_period <= pods[POOL]["terminationGracePeriodSeconds"] - 10
+            assert "--metrics-address" not in options(pods[POOL])
         elif name == SCHEDULER:
             assert given["restart"] is False
 
@@ -169,6 +170,14 @@ def test_rules_and_dashboard_are_those_of_the_monitoring():
     (endpoint,) = rendered.one("ServiceMonitor")["spec"]["endpoints"]
     labels = {rule["targetLabel"]: rule["replacement"] for rule in endpoint["relabelings"]}
     assert labels == {"job": "weft-scheduler", "cluster": "lab.sim"}
+    # The workers have pages of their own then, which Prometheus may reach.
+    (endpoint,) = rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"]
+    pod = rendered.pods()[POOL]
+    (port,) = container(pod)["ports"]
+    assert port["name"] == endpoint["port"]
+    assert options(pod)["--metrics-address"] == f"0.0.0.0:{port['containerPort']}"
+    rules = rendered.one("NetworkPolicy", "sim-weft-worker")["spec"]["ingress"]
+    assert [port["name"]] in [[one["port"] for one in rule.get("ports", [])] for rule in rules]
 
 
 def test_the_pages_accept_the_names_of_the_service_and_of_the_ingress():

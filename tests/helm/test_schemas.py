@@ -23,7 +23,7 @@ FOREIGN = {
     "keda.sh": ("keda-crds", ("*_scaledobjects.yaml", "*_triggerauthentications.yaml")),
     "monitoring.coreos.com": (
         "prometheus-operator-crds",
-        ("*_servicemonitors.yaml", "*_prometheusrules.yaml"),
+        ("*_servicemonitors.yaml", "*_podmonitors.yaml", "*_prometheusrules.yaml"),
     ),
     "cert-manager.io": ("cert-manager-crds", ("crd-certificates.yaml",)),
 }

@@ -1,7 +1,8 @@
-"""Ask the pages of the chart's scheduler from a pod: `python -m tests.kube.asking URL NAME`.
+"""Ask the pages of the chart's pods from a pod: `python -m tests.kube.asking URL NAME WORKER`.
 
-It verifies the certificate with the cluster's authority, as Prometheus does, and prints a line for
-each request: the status and the beginning of the answer.
+URL is the scheduler's, WORKER that of a worker's pod. It verifies the scheduler's certificate with
+the cluster's authority, as Prometheus does, and prints a line for each request: the status and the
+beginning of the answer.
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ SECRET = Path("/etc/weft")
 
 def main() -> None:
     """Make the requests."""
-    url, name = sys.argv[1:]
+    url, name, worker = sys.argv[1:]
     context = ssl.create_default_context(cafile=str(SECRET / "ca.crt"))
     view, client = ((SECRET / f"{role}-token").read_text() for role in ("view", "client"))
+
+    # Each pod of workers has a certificate of its own.
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
 
     def ask(title: str, path: str, token: str = "", host: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if host:
             headers["Host"] = host
-        request = urllib.request.Request(url + path, headers=headers)
+        trust, where = (context, url + path) if path else (unverified, worker)
+        request = urllib.request.Request(where, headers=headers)
         try:
-            with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+            with urllib.request.urlopen(request, context=trust, timeout=30) as answer:
                 status, text = answer.status, answer.read(200)
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read()
@@ -40,6 +46,8 @@ def main() -> None:
     ask("client's token", "/metrics", client)
     ask("view token", "/metrics", view)
     ask("scale", "/api/v1/scale", view)
+    ask("worker without token", "")
+    ask("worker", "", view)
     ask("known name", "/healthz", host=name)
     ask("foreign name", "/healthz", host="evil.example.org")
 

@@ -28,10 +28,11 @@ def definitions(plane):
         *tool("keda-crds").glob("keda.sh_triggerauthentications.yaml"),
         *tool("prometheus-operator-crds").glob("*servicemonitorcrd.yaml"),
         *tool("prometheus-operator-crds").glob("*servicemonitors.yaml"),
+        *tool("prometheus-operator-crds").glob("*podmonitors.yaml"),
         *tool("prometheus-operator-crds").glob("*prometheusrulecrd.yaml"),
         *tool("prometheus-operator-crds").glob("*prometheusrules.yaml"),
     ]
-    assert len(files) == 4, files
+    assert len(files) == 5, files
     plane.run("kubectl", "apply", "--server-side", *(f"--filename={path}" for path in files))
     wait = ["wait", "--for=condition=Established", "--timeout=60s"]
     plane.run("kubectl", *wait, *(f"--filename={path}" for path in files))

@@ -71,19 +71,23 @@ def test_pages_refuse_wrong_tokens_and_foreign_names_with_a_line_for_the_user(
     plane, nodes, namespace
 ):
     names = "--set=scheduler.pagesHostNames={weft.example.org}"
-    with release(plane, namespace, *ONE, names) as sim:
+    # As with monitoring.podMonitor.enabled, which would need the Prometheus operator.
+    pages = "--set=workerDefaults.extraArgs={--metrics-address=0.0.0.0:9100}"
+    with release(plane, namespace, *ONE, names, pages) as sim:
+        (worker,) = sim.wait_running("worker", 1)
         url = f"https://{sim.name}-scheduler.{namespace}.svc:8787"
         command = ["python", "-m", "tests.kube.asking", url, "weft.example.org"]
+        command.append(f"https://{worker['status']['podIP']}:9100/metrics")
         with ClientPod(sim, nodes, "asking", command) as asking:
             asking.wait_end()
     answers = dict(line.split(": ", 1) for line in asking.last_log.splitlines())
-    for title in ("health", "ready", "view token", "known name"):
+    for title in ("health", "ready", "view token", "known name", "worker"):
         assert answers[title].startswith("200 "), answers
     # What KEDA reads.
     status, _, text = answers["scale"].partition(" ")
     assert status == "200"
     assert type(json.loads(text)["desired_workers"]) is int
-    for title in ("no token", "wrong token"):
+    for title in ("no token", "wrong token", "worker without token"):
         assert answers[title].startswith("401 401 the cluster's view token is needed"), answers
     assert "pages take the view token only, this one is of role client" in answers["client's token"]
     assert answers["foreign name"].startswith("421 421 "), answers
