@@ -53,7 +53,10 @@ _NO_AUTHORITY: Final = (
     "files have"
 )
 _SUPERVISED: Final = "there is none here: a supervisor always starts workers again that die"
-_ONE_PAGE: Final = "there is none here: the scheduler's pages show its workers"
+_ONE_PAGE: Final = (
+    "there is none here: the scheduler's pages show its workers, and --metrics-address "
+    "serves their metrics"
+)
 _RELATIVE: Final = (
     "there is none here: let the proxy remove the prefix from paths, and name the proxy with "
     "--dashboard-host-name"
