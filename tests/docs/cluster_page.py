@@ -113,14 +113,17 @@ class Scene:
         self._client = client
         client.wait_for_workers(2, timeout=60)
         parts = client.map(abs, range(-3, 0))
-        self._kept = [
-            *parts,
-            client.submit(sum, parts, key="total", workers="node1-0"),
-            client.submit(warn, "the disk is nearly full", workers="node1-0"),
-            client.submit(fail, "no such row"),
-        ]
-        client.gather(self._kept, errors="skip")
-        client.submit(warn, "the second one", workers="node1-0").result(60)
+        self._kept = parts
+        # One after the other: what happens to each is the same in each run.
+        client.gather(parts)
+        on = "node1-0"
+        self._kept.append(client.submit(sum, parts, key="total", workers=on))
+        self._kept[-1].result(60)
+        for text in ("the disk is nearly full", "the second one"):
+            self._kept.append(client.submit(warn, text, workers=on))
+            self._kept[-1].result(60)
+        self._kept.append(client.submit(fail, "no such row", workers=on))
+        self._kept[-1].exception(60)
 
     def _leave(self) -> None:
         assert self._client is not None
