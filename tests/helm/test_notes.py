@@ -34,7 +34,7 @@ def notes(tmp_path):
 def test_the_notes_forward_the_port_and_read_the_token_of_role_client(notes, tmp_path):
     text = notes()
     assert "kubectl -n lab port-forward service/sim-weft-scheduler 8786:8786" in text
-    command, view = re.findall(r"^  (kubectl -n lab get secret .*)$", text, re.MULTILINE)
+    command, view = re.findall(r"^  (.*kubectl -n lab get secret .*)$", text, re.MULTILINE)
     assert '"view-token"' in view
     assert "sim-weft-client" in command
     # A kubectl that prints its last argument shows what the shell makes of the command.
