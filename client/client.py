@@ -30,6 +30,7 @@ from . import absent, cluster_info
 from .annotations import options_of_call
 from .call_options import unexpected
 from .calling import submit_call, submit_rows
+from .comparing import Comparison, compare_soon
 from .core.events import Cancel
 from .core.tasks import FutureState, SubmitOptions
 from .display import describing
@@ -114,6 +115,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         self._loop_thread: LoopThread | None = None
         self._engine: Engine | None = None
         self._glimpse = describing.Glimpse()
+        self._comparison: Comparison | None = None
         self._location = Location(address, connection_file, security, cluster_options, settings)
         self._holdings = Holdings(self.name, self._location)
         if not asynchronous:
@@ -176,6 +178,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
                 await cluster_info.expect_workers(engine, n_expected, self._timeout_s)
             if in_notebook():
                 await self._glimpse.refresh(engine)
+            self._comparison = await compare_soon(engine, self.cluster)
         except BaseException:
             await engine.close()
             raise
@@ -218,6 +221,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
     def _closing(self) -> None:
         self.status = "closed"
         closed(self)
+        if self._comparison is not None:
+            self._comparison.end()
 
     def shutdown(self) -> Any:
         """Stop scheduler and workers, for all their users, and close.
@@ -248,6 +253,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
             if self.status == "connecting":
                 raise ClientClosed("this asynchronous client is not open yet: await it first")
             raise ClientClosed(*([] if engine is None else [engine.closed_text]))
+        if engine.output is not None:
+            engine.note_level()  # before the calls that are submitted now
         return engine
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -135,6 +135,16 @@ class Lent:
 
 
 @dataclass(slots=True)
+class SendInOrder:
+    """Send a message that nothing answers: behind earlier submissions, before later ones.
+
+    Without a session it is dropped: the first messages of the next one say the same.
+    """
+
+    message: Message
+
+
+@dataclass(slots=True)
 class ShutDown:
     """Stop the cluster; notify `watcher` with None when the connection ends, or with `Denied`."""
 
@@ -144,7 +154,8 @@ class ShutDown:
 
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent | ShutDown"
+    " | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent | SendInOrder"
+    " | ShutDown"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from .events import (
     Lent,
     Loaded,
     Operations,
+    SendInOrder,
     ShutDown,
     Unreadable,
     Unwatch,
@@ -95,6 +96,10 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is AskScheduler:
             close_submissions(core)  # which the question may be about
             ask_scheduler(core, operation)
+        elif cls is SendInOrder:
+            close_submissions(core)
+            if core.is_linked:
+                core.to_scheduler.append(operation.message)
         elif cls is WatchCluster:
             watch_cluster(core, operation.watcher, operation.n_workers)
         elif cls is ForgetWatcher:

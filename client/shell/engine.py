@@ -466,8 +466,8 @@ class Engine(EngineWaiting):
 
     def _on_tick(self) -> None:
         self._ticker = self.loop.call_later(_TICK_S, self._on_tick)
-        if self.output is not None and self.link is not None and self.output.has_changed():
-            self.link.send(self.output.wanted())
+        if self.output is not None:
+            self.note_level()
         self._on_event(ClientTick())
         self._check_unused()
 

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from ..core.events import ForgetWatcher, Unwatch, Watch
+from ..core.events import ForgetWatcher, SendInOrder, Unwatch, Watch
 from ..core.tasks import FutureState
 from .in_task import is_in_task, waits_in_task
 from .interrupts import on_interrupt
@@ -119,6 +119,12 @@ class EngineWaiting:
         finally:
             if self.output is not None:
                 self.show_output()
+
+    def note_level(self) -> None:
+        """Report to the scheduler if the level of the program's logging has changed."""
+        if self.output is not None and self.output.has_changed():
+            for message in self.output.wanted():
+                self.post(SendInOrder(message))
 
     def show_output(self) -> None:
         """Show what tasks have printed before their results came."""
