@@ -18,6 +18,7 @@ from ...protocol.errors import ConfigError, InternalError, WeftError
 from . import (  # noqa: F401 - each adds its command to the group
     completion,
     config,
+    connect,
     doctor,
     logs,
     retire,

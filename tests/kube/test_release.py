@@ -6,6 +6,8 @@ import base64
 import os
 import random
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ import weft
 from benchmarks.helm_install import install_once
 from tests.kube.chart import release
 from tests.kube.client_pod import ClientPod
+from tests.kube.connecting import connected, permit, run_connect
 from tests.leaks import wait_until
 
 pytestmark = [
@@ -45,6 +48,11 @@ def plus_one(x):
     return x + 1
 
 
+def slow_plus_one(x):
+    time.sleep(3)  # workload
+    return x + 1
+
+
 def test_a_client_outside_reaches_the_cluster_by_a_forwarded_port(sim, tmp_path, monkeypatch):
     token = tmp_path / "token"
     token.write_bytes(base64.b64decode(sim.secret("client")["client-token"]))
@@ -55,6 +63,37 @@ def test_a_client_outside_reaches_the_cluster_by_a_forwarded_port(sim, tmp_path,
         port = int(process.stdout.readline().split(":")[1].split()[0])
         with weft.Client(f"tls://127.0.0.1:{port}", timeout=60) as client:
             assert client.gather(client.map(plus_one, range(1000))) == [*range(1, 1001)]
+
+
+def test_weft_connect_says_what_keeps_it_from_a_cluster(sim, tmp_path):
+    refused = run_connect(sim, tmp_path, "k8s/sim", "--namespace", sim.namespace)
+    assert refused.returncode == 2
+    assert 'User "user" cannot list resource "services"' in refused.stderr
+    permit(sim, "sim-weft-client")
+    unknown = run_connect(sim, tmp_path, "k8s/sin", "--namespace", sim.namespace)
+    assert unknown.returncode == 2
+    words = f"there is no release 'sin' of weft in namespace {sim.namespace}; there: sim."
+    assert words in unknown.stderr
+    assert "'sim' is not k8s/RELEASE" in run_connect(sim, tmp_path, "sim").stderr
+
+
+def test_weft_connect_leads_clients_to_the_next_pod_of_the_scheduler(sim, tmp_path):
+    out, err = tmp_path / "out", tmp_path / "err"
+    with connected(sim, tmp_path, "k8s/sim", "--namespace", sim.namespace) as process:
+        wait_until(lambda: "status page" in out.read_text() or process.poll(), 60)
+        assert process.poll() is None, err.read_text()
+        lines = out.read_text().splitlines()
+        (path,) = [Path(line.split()[-1]) for line in lines if "connection file" in line]
+        with weft.Client(connection_file=path, timeout=60, reconnect_timeout=120) as client:
+            assert client.submit(plus_one, 1, pure=False).result(timeout=60) == 2
+            future = client.submit(slow_plus_one, 2, pure=False)
+            (pod,) = sim.wait_running("scheduler", 1)
+            name = pod["metadata"]["name"]
+            sim.plane.api.delete(f"/api/v1/namespaces/{sim.namespace}/pods/{name}", grace_s=0)
+            assert future.result(timeout=120) == 3
+            assert "connected to service/sim-weft-scheduler again" in err.read_text()
+    assert process.returncode == 0
+    assert not path.exists()
 
 
 def make_trouble(kind, sim, nodes, choice):

@@ -1,0 +1,109 @@
+"""`weft connect`: a cluster on Kubernetes at a port of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...protocol.errors import ConfigError
+from .group import weft
+from .hints import Command, FilePath
+
+
+@weft.command(cls=Command, short_help="Connect this machine to a cluster on Kubernetes.")
+@click.argument("cluster", metavar="k8s/RELEASE")
+@click.option("--namespace", "-n", metavar="NAME", help="As that of kubectl.")
+@click.option("--context", metavar="NAME", help="As that of kubectl.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="a free one",
+    help="Port of this machine that leads to the scheduler.",
+)
+@click.option(
+    "--connection-file",
+    type=FilePath(path_type=Path, dir_okay=False),
+    help="File to write. Default: k8s-RELEASE.json in your run directory, where clients look.",
+)
+def connect(
+    cluster: str,
+    namespace: str | None,
+    context: str | None,
+    port: int,
+    connection_file: Path | None,
+) -> None:
+    """Forward the scheduler of a release of weft's Helm chart to this machine, until Ctrl-C.
+
+    It writes a connection file with the token of role client, so weft.Client() on this machine
+    needs no arguments. It calls kubectl, with your configuration and rights: to read the Service
+    and the Secret RELEASE-weft-client, and to forward ports. When the scheduler's pod is replaced
+    it connects again, at the same port, and clients go on.
+
+    \b
+    Examples:
+      weft connect k8s/sim
+      weft connect k8s/sim --namespace lab --port 8786
+    """
+    from ...protocol.trust.connection_file import default_path
+    from ..kubernetes.forwarding import PortForwarding
+    from ..kubernetes.kubectl import Kubectl
+    from ..kubernetes.release import find_release
+
+    kind, _, name = cluster.partition("/")
+    if kind != "k8s" or not name:
+        raise ConfigError(
+            f"{cluster!r} is not k8s/RELEASE; 'helm list --all-namespaces' lists the releases"
+        )
+    kubectl = Kubectl(context, namespace)
+    release = find_release(kubectl, name)
+    path = connection_file or default_path(f"k8s-{name}")
+    # Before the forwarding: a Secret that may not be read needs none.
+    file = release.connection(kubectl, "tls://127.0.0.1:1")
+    # A service manager's SIGTERM ends it as Ctrl-C does.
+    signal.signal(signal.SIGTERM, _interrupt)
+    forwarding = PortForwarding(kubectl, release.service, release.ports, (port, 0), _show)
+    try:
+        scheduler, pages = forwarding.local
+        file = dataclasses.replace(
+            file,
+            addresses=(f"tls://127.0.0.1:{scheduler}",),
+            dashboard=f"https://127.0.0.1:{pages}/",
+            # It is of use only while this process runs.
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            created=time.time(),
+        )
+        if file.cluster_id:
+            file.write(path)
+        _print(release.namespace, name, file, path if file.cluster_id else None)
+        while True:
+            signal.pause()
+    except KeyboardInterrupt:
+        return
+    finally:
+        file.remove(path)
+        forwarding.close()
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _show(line: str) -> None:
+    click.echo(f"weft connect: {line}", err=True)
+
+
+def _print(namespace: str, name: str, file: Any, path: Path | None) -> None:
+    click.echo(f"k8s/{name} in namespace {namespace} at {file.addresses[0]}, until Ctrl-C")
+    if path is not None:
+        click.echo(f"  connection file  {path}")
+        click.echo("  connect          weft.Client()")
+    click.echo(f"  status page      {file.dashboard}")
