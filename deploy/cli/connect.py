@@ -53,8 +53,8 @@ def connect(
       weft connect k8s/sim --namespace lab --port 8786
     """
     from ...protocol.trust.connection_file import default_path
-    from ..kubernetes.forwarding import PortForwarding
     from ..kubernetes.kubectl import Kubectl
+    from ..kubernetes.kubectl_forwarding import PortForwarding
     from ..kubernetes.release import find_release
 
     kind, _, name = cluster.partition("/")

@@ -1,1 +1,1 @@
-"""Clusters on Kubernetes, by way of `kubectl` and with the rights of its user."""
+"""`KubeCluster`: a cluster on Kubernetes, used and scaled with the rights of its user."""
