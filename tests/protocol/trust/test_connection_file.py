@@ -532,7 +532,7 @@ def test_the_runtime_directory_of_another_user_is_passed_over(
     runtime.mkdir()
     us = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: us + 1)
-    candidates = module._run_directories({**environ, "XDG_RUNTIME_DIR": str(runtime)})
+    candidates = module.run_directories({**environ, "XDG_RUNTIME_DIR": str(runtime)})
     assert candidates == [home / ".weft" / "run"]
 
 
