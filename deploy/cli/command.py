@@ -22,6 +22,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     doctor,
     logs,
     retire,
+    scale,
     scheduler,
     secret,
     selftest,

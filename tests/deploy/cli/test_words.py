@@ -152,3 +152,24 @@ def test_workers_that_are_retired_leave_and_those_that_stay_go_on(tmp_path):
         done = run("retire", "-n", "1", "--connection-file", view, folder=tmp_path)
         assert done.returncode == 1
         assert "needs a token of role client" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_has_the_number_of_workers_that_is_asked_for(tmp_path):
+    with scheduler(folder=tmp_path):
+        done = run("scale", "2", folder=tmp_path)
+        assert done.returncode == 1
+        assert "no supervisor is connected that could start 2 more workers" in done.stderr
+        with daemon("worker", "--nworkers", "1", "--name", "w", folder=tmp_path) as workers:
+            workers.wait_for("registered")
+            done = run("scale", "3", "--wait", folder=tmp_path)
+            assert (done.returncode, done.stdout) == (0, "3 workers are there\n")
+            assert "3 running" in run("status", folder=tmp_path).stdout
+            done = run("scale", "1", "--wait", folder=tmp_path)
+            assert (done.returncode, done.stdout) == (0, "1 worker is there; 2 have to leave\n")
+            client = str(tmp_path / "client.json")
+            option = ("--role", "client", "--output", client)
+            assert run("token", *option, folder=tmp_path).returncode == 0
+            done = run("scale", "1", "--connection-file", client, folder=tmp_path)
+            assert done.returncode == 2
+            assert "needs a token of role admin" in done.stderr
