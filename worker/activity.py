@@ -209,7 +209,7 @@ class WorkerMeter:
             int(time.process_time() * 1e6) if is_own else 0,
             *([one["collections"] for one in stats] or (0, 0, 0)),
             managed,
-            max(resident - managed, 0),
+            max(resident - managed, 0) if is_own else 0,
             limit,
         ]
         assert len(found) == n_numbers(OF_WORKERS), "the order is that of the declarations"

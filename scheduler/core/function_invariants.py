@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.payload import blob_nbytes
 from .checking import tasks_in, unless
-from .prefixes import MIN_DURATION_NS
+from .prefixes import MAX_SHOWN, MIN_DURATION_NS
 from .tasks import PROCESSING
 from .transitions import ACTIVE
 
@@ -68,6 +68,14 @@ FUNCTION_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
     "prefixes of functions are known": _unknown_prefixes,
     "n_functions counts the functions of a prefix": _miscounted_prefixes,
     "a prefix is idle iff it has no function and is not shown": _unlike_idle_prefixes,
+    "a prefix shares a series iff it is not shown": lambda s: [
+        name
+        for name, prefix in s.prefixes.items()
+        if (prefix.series is s.prefixes.other) != (name not in s.prefixes.shown)
+    ],
+    "few prefixes are shown": lambda s: unless(
+        len(s.prefixes.shown) <= MAX_SHOWN, len(s.prefixes.shown)
+    ),
     "functions are filed by id": lambda s: [
         f.prefix.name for id, f in s.functions.items() if f.function_id != id
     ],

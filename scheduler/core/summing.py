@@ -21,14 +21,14 @@ MAX_GONE: Final = 2000
 class Sums:
     """The sum of the reports of all processes of one kind."""
 
-    __slots__ = ("_gone", "_is_counter", "_latest", "_table", "numbers")
+    __slots__ = ("_gone", "_is_counter", "_table", "latest", "numbers")
 
     def __init__(self, table: Sequence[Reported]) -> None:
         self._table = table
         self._is_counter = [metric.kind != "gauge" for metric in table for _ in range(metric.n)]
         self.numbers = [0] * n_numbers(table)
-        #: {process id: its last report}
-        self._latest: dict[str, list[int]] = {}
+        #: {process id: its last report}; processes with a session only
+        self.latest: dict[str, list[int]] = {}
         #: the same of processes that are gone, the latest last; at most MAX_GONE
         self._gone: dict[str, list[int]] = {}
 
@@ -38,7 +38,7 @@ class Sums:
         if not own:
             return  # of an earlier release
         own += [0] * (len(self.numbers) - len(own))
-        last = self._latest.get(process_id)
+        last = self.latest.get(process_id)
         if last is None:
             last = self._gone.pop(process_id, None)
             if last is None:
@@ -52,11 +52,11 @@ class Sums:
                     own[i] = before  # a process that is wrong about itself
                 else:
                     sums[i] += after - before
-        self._latest[process_id] = own
+        self.latest[process_id] = own
 
     def remove(self, process_id: str) -> None:
         """Leave a process out that is gone, apart from what it has counted."""
-        last = self._latest.pop(process_id, None)
+        last = self.latest.pop(process_id, None)
         if last is None:
             return
         for i, n in enumerate(last):

@@ -468,6 +468,12 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         s, (t for c in s.clients.values() for t in c.wants)
     ),
     "alone of a client is itself": lambda s: [c for c in s.clients.values() if c.alone != (c,)],
+    "summed workers are registered": lambda s: [
+        worker_id for worker_id in s.sums_of_workers.latest if worker_id not in s.workers_by_id
+    ],
+    "summed supervisors are registered": lambda s: [
+        *{*s.sums_of_supervisors.latest} - {u.supervisor_id for u in s.supervisors.values()}
+    ],
     "supervisors are filed by peer": lambda s: [
         peer for peer, supervisor in s.supervisors.items() if supervisor.peer != peer
     ],

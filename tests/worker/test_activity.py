@@ -132,10 +132,16 @@ def test_a_worker_reports_what_is_declared():
     assert found["weft_worker_transfer_bytes_total"] == {"in": 77, "out": 0}
     assert found["weft_worker_transfer_seconds"]["sum"] == 0.001
     assert found["weft_worker_event_loop_lag_seconds"]["sum"] == 0.5
-    assert found["weft_worker_memory_bytes"] == {"managed": 100, "unmanaged": 150}
     assert found["weft_worker_memory_limit_bytes"] == 1000
-    # This process is not a worker's own.
-    assert found["weft_worker_cpu_seconds_total"] == 0
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_of_a_process_that_others_share_only_the_values_are_counted(monkeypatch, is_own):
+    monkeypatch.setattr("weft.worker.activity.is_worker_process", lambda: is_own)
+    found = numbers(WorkerMeter([SlotClock()], Transfers()))
+    memory = {"managed": 100, "unmanaged": 150 if is_own else 0}
+    assert found["weft_worker_memory_bytes"] == memory
+    assert (found["weft_worker_cpu_seconds_total"] > 0) == is_own
 
 
 def test_no_activity_goes_back_and_their_sum_is_the_time():

@@ -117,6 +117,12 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a prefix is idle iff it has no function and is not shown": lambda b: (
         b.state.prefixes.idle.update({b.function.prefix: None})
     ),
+    "a prefix shares a series iff it is not shown": lambda b: setattr(
+        b.function.prefix, "series", b.state.prefixes.other
+    ),
+    "few prefixes are shown": lambda b: b.state.prefixes.shown.update(
+        {str(n): b.function.prefix for n in range(99)}
+    ),
     "functions are filed by id": lambda b: setattr(b.function, "function_id", b"other"),
     "functions of tasks are known": lambda b: setattr(
         b.task("aside").group, "function", Function(b"new", b"", b.function.prefix)
@@ -331,6 +337,12 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "wants lists known tasks": lambda b: b.bob.wants.update({b.stranger(): None}),
     "alone of a client is itself": lambda b: setattr(
         b.alice, "alone", (ClientHandle("x", "x", 9),)
+    ),
+    "summed workers are registered": lambda b: b.state.sums_of_workers.report(
+        "gone", [1], is_new=True
+    ),
+    "summed supervisors are registered": lambda b: b.state.sums_of_supervisors.report(
+        "gone", [1], is_new=True
     ),
     "supervisors are filed by peer": lambda b: setattr(b.sup, "peer", 99),
     "the connection of a supervisor is open": lambda b: b.state.roles.pop(b.sup.peer),
