@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.test_units import options_of
 from tests.helm.rendering import CHART, render
 
 pytestmark = pytest.mark.slow
@@ -33,6 +34,8 @@ def notes(tmp_path):
 
 def test_the_notes_forward_the_port_and_read_the_token_of_role_client(notes, tmp_path):
     text = notes()
+    assert "weft connect k8s/sim --namespace lab\n" in text
+    assert options_of(["weft", "connect", "k8s/sim", "--namespace", "lab"])["namespace"] == "lab"
     assert "kubectl -n lab port-forward service/sim-weft-scheduler 8786:8786" in text
     command, view = re.findall(r"^  (.*kubectl -n lab get secret .*)$", text, re.MULTILINE)
     assert '"view-token"' in view
