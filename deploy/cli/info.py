@@ -122,7 +122,7 @@ def describe(info: dict[str, Any], address: str) -> str:
     if info.get("recovering"):
         lines.append(f"  phase    {info['recovering']}")
     if info.get("dashboard"):
-        lines.append(f"  pages    {info['dashboard']}healthz")
+        lines.append(f"  pages    {info['dashboard']}")
     rows = [("worker", "threads", "assigned", "results", "holds", "memory", "limit", "address")]
     for where, worker in info["workers"].items():
         rows.append(

@@ -137,6 +137,6 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
         f"  connect          weft.Client({argument})",
     ]
     if url:
-        lines.append(f"  pages            {url}healthz  (and readyz; metrics with the token)")
+        lines.append(f"  status page      {url}  (sign in with: weft token --role view --bare)")
     click.echo("\n".join(lines))
     sys.stdout.flush()

@@ -272,7 +272,7 @@ def _tiles(shown: PageContent) -> Markup:
             "Memory of workers",
             _size(memory["resident"]),
             limit,
-            f"{_size(memory['managed'])} of it results",
+            f"{_size(memory['managed'])} in results",
             _memory_bar(memory["managed"], memory["resident"], memory["limit"]) if share else None,
         ),
         class_="tiles",
@@ -306,7 +306,7 @@ def _functions(shown: PageContent) -> Markup:
         )
     headers = (
         ("Function", "name"), ("Progress", ""), ("Left", "n wide"), ("At workers", "n wide"),
-        ("Per second", "n"), ("Time left", "n"), ("Failed", "n"), ("Mean time", "n wide"),
+        ("Per s", "n"), ("Time left", "n"), ("Failed", "n"), ("Mean time", "n wide"),
     )  # fmt: skip
     table = _table("Progress by function", headers, rows)
     return element("section", element("h2", "Progress"), table, more)

@@ -111,7 +111,7 @@ code { background: var(--track); border-radius: .25rem; padding: .08rem .3rem;
   .tiles { gap: .6rem; } .tiles > div { padding: .6rem .7rem; }
   .tiles .big { font-size: 1.2rem; }
   .wide { display: none; }
-  .name { min-width: 5rem; }
+  .name { min-width: 6rem; }
   td .bar { width: 5.5rem; }
   th, td { padding-right: .6rem; }
   .health li { display: block; }

@@ -81,7 +81,7 @@ class Scene:
         _, name, *arguments = shlex.split(command)
         if name == "scheduler":
             started = self._start(name, "--port", "0", *arguments)
-            started.wait_for("pages ")
+            started.wait_for("status page ")
             self._file = file_of(started)
             return self._example(started.out)
         if name == "worker":

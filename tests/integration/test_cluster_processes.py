@@ -154,7 +154,7 @@ main(["scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0"])
 
 def test_a_scheduler_without_pickle_serves_everything(tmp_path):
     with daemon(folder=tmp_path, code=BLOCKED_SCHEDULER) as started:
-        started.wait_for("pages ")
+        started.wait_for("status page ")
         with daemon("worker", "--nworkers", "2", "--nthreads", "1", folder=tmp_path) as workers:
             workers.wait_for("registered", 2)
             with weft.Client(connection_file=file_of(started)) as client:

@@ -149,7 +149,7 @@ def test_a_scheduler_prints_how_to_connect_and_leaves_no_file_behind(number, tmp
         address = address_of(started)
         assert f"weft worker {address}" in started.out
         assert f"weft.Client('{address}')" in started.out
-        assert re.search(r"pages +http://127\.0\.0\.1:\d+/", started.out)
+        assert re.search(r"status page +http://127\.0\.0\.1:\d+/", started.out)
         found = ConnectionFile.read(path)
         assert found.addresses == (address,)
         assert found.dashboard is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,12 @@ def test_each_check_has_a_line_that_names_cause_and_remedy(code):
     assert (line["code"], line["level"]) == (code, level)
     assert text in line["text"]
     assert CHECKS[code].about.endswith(".")
+
+
+def test_the_documentation_lists_all_lines():
+    text = (Path(__file__).parents[3] / "docs" / "status_page.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `") and "/" not in line]
+    assert rows == [f"| `{code}` | {check.about} |" for code, check in CHECKS.items()]
 
 
 def test_a_cluster_without_signs_is_well():
