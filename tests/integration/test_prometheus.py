@@ -173,10 +173,20 @@ def work(client, n=200):
     assert failing.exception() is not None
 
 
-def test_a_server_scrapes_the_pages_and_counters_survive_a_new_scheduler(cluster, tmp_path):
+@pytest.mark.parametrize("is_discovered", [False, True], ids=["file", "discovery"])
+def test_a_server_scrapes_the_pages_and_counters_survive_a_new_scheduler(
+    cluster, tmp_path, is_discovered
+):
+    discovery = {
+        "url": f"http://{cluster.page}/sd",
+        # Of a discovery, unlike of a scrape, Prometheus 2.42 does not take Bearer for granted.
+        "authorization": {"type": "Bearer", "credentials_file": str(tmp_path / "token")},
+        "refresh_interval": "1s",
+    }
+    by_hand = {"static_configs": [{"targets": [cluster.family_page]}]}
     jobs = {
         "scheduler": {"static_configs": [{"targets": [cluster.page]}]},
-        "workers": {"static_configs": [{"targets": [cluster.family_page]}]},
+        "workers": {"http_sd_configs": [discovery]} if is_discovered else by_hand,
     }
     executed = "weft_worker_tasks_executed_total{outcome='finished'}"
     with prometheus(tmp_path, cluster.token, jobs) as server, cluster.client() as client:
