@@ -14,7 +14,6 @@ cores run in both.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import logging
@@ -23,7 +22,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, scaling
@@ -36,6 +35,7 @@ from ...protocol.wire.levels import Level
 from .. import settings
 from ..child import Child
 from ..cluster import Cluster
+from ..in_thread import in_thread
 from . import arguments
 from .quiet import QuietLogs
 
@@ -337,7 +337,7 @@ class LocalCluster(Cluster):
         if self._embedded is not None:
             embedded, self._embedded = self._embedded, None
             await embedded.stop()
-        await _in_thread(lambda: self._close(timeout_s))
+        await in_thread(lambda: self._close(timeout_s))
 
     def _close(self, timeout_s: float) -> None:
         self.status = "closed"
@@ -380,7 +380,7 @@ class LocalCluster(Cluster):
         if self.status == "created":
             try:
                 if self.processes:
-                    await _in_thread(self._start)
+                    await in_thread(self._start)
                 else:  # on the caller's own loop, where its clients are
                     await self._start_embedded()
                     self._note_running()
@@ -399,41 +399,6 @@ class LocalCluster(Cluster):
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent.answer_for(absent.CLUSTER, "LocalCluster")
-
-
-async def _in_thread(function: Callable[[], None]) -> None:
-    """Call a function that blocks, in a thread that is gone afterwards.
-
-    The loop's own pool would keep it for as long as the loop lives.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def finish(error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            function()
-        except BaseException as raised:
-            error = raised
-        loop.call_soon_threadsafe(finish, error)
-
-    thread = threading.Thread(target=run, name="weft-cluster-start")
-    thread.start()
-    try:
-        # A start whose caller is gone would leave processes without an owner.
-        await asyncio.shield(done)
-    finally:
-        if not done.done():
-            await asyncio.wait([done])
-        thread.join()
 
 
 def _make_directory(protocol: str) -> str:

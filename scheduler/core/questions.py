@@ -24,7 +24,7 @@ from .overview import ask_overview
 from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
-from .retiring import on_retire
+from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,
     ask_holders,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Workers or clients of one page.
 N_PEERS: Final = 50
+#: Workers of the answer to `leaving_order`.
+N_LEAVING: Final = 1000
 #: URLs of one page of an answer, and the longest that is passed on.
 N_URLS: Final = 500
 MAX_URL_CHARS: Final = 300
@@ -159,6 +161,12 @@ def ask_metrics_pages(state: SchedulerState, arguments: Info, page: str) -> Page
     return {"urls": urls}, ""
 
 
+def ask_leaving_order(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the names of the workers whose end costs least, in the order in which to end them."""
+    order = ranked(state, list(state.staying.values()))
+    return {"names": [ws.name for ws in order[:N_LEAVING]]}, ""
+
+
 def ask_supervisors(state: SchedulerState, arguments: Info, page: str) -> Page:
     """List the supervisors, which start workers, in the order in which they connected."""
     after = position_of(page)
@@ -196,6 +204,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "clients": Question(ask_clients),
     "metrics_pages": Question(ask_metrics_pages),
     "supervisors": Question(ask_supervisors),
+    "leaving_order": Question(ask_leaving_order),
     "tasks": Question(ask_tasks),
     "attempts": Question(ask_attempts),
     "states": Question(ask_states),

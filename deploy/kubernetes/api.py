@@ -1,0 +1,187 @@
+"""Requests to Kubernetes with the user's own rights, by the official client of Python.
+
+Each request is a method; a refusal becomes a `KubernetesError` that names the verb and the
+resource. All of them block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, TypeVar
+
+from ...protocol.errors import ConfigError
+from .errors import KubernetesError
+
+T = TypeVar("T")
+
+_TIMEOUT_S: Final = 30.0
+_NO_LIBRARY: Final = (
+    "KubeCluster needs the Python package kubernetes, which is not installed: "
+    "pip install 'weft[kubernetes]'"
+)
+
+
+def library(name: str) -> Any:
+    """Return a module of the official client.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    try:
+        return import_module(f"kubernetes.{name}")
+    except ImportError as error:
+        raise ConfigError(_NO_LIBRARY) from error
+
+
+class Kube:
+    """The API server of one context, and one namespace of it."""
+
+    def __init__(
+        self,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: str | None = None,
+    ) -> None:
+        """Read the kubeconfig, or the service account of the pod that this runs in.
+
+        Raises:
+            ConfigError: there is neither, or the context is unknown; or the package is missing.
+        """
+        client, config = library("client"), library("config")
+        refused = config.config_exception.ConfigException
+        self.is_inside = False
+        found = "default"
+        try:
+            self._settings = client.Configuration()
+            config.load_kube_config(kubeconfig, context, client_configuration=self._settings)
+            _, active = config.list_kube_config_contexts(kubeconfig)
+            if context is not None:
+                contexts, _ = config.list_kube_config_contexts(kubeconfig)
+                (active,) = [one for one in contexts if one["name"] == context]
+            found = active["context"].get("namespace") or found
+        except (refused, OSError) as error:
+            if kubeconfig is not None or context is not None:
+                raise ConfigError(
+                    f"the kubeconfig cannot be used: {error}", "kubeconfig"
+                ) from error
+            try:
+                config.load_incluster_config(client_configuration=self._settings)
+            except refused:
+                raise ConfigError(
+                    f"no Kubernetes cluster is configured: {error}. Set $KUBECONFIG, or run this "
+                    "in a pod whose service account has a token",
+                    "kubeconfig",
+                ) from error
+            self.is_inside = True
+            path = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+            with open(path, encoding="utf-8") as file:
+                found = file.read().strip()
+        self.namespace = namespace or found
+        self._settings.retries = 2
+        self._api = client.ApiClient(self._settings)
+        self.core = client.CoreV1Api(self._api)
+        self.apps = client.AppsV1Api(self._api)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.close()
+        self._api.rest_client.pool_manager.clear()
+
+    def new_core(self) -> Any:
+        """Return an API object of its own: a stream replaces parts of it."""
+        client = library("client")
+        return client.CoreV1Api(client.ApiClient(self._settings))
+
+    def do(self, verb: str, resource: str, request: Callable[[], T]) -> T:
+        """Make a request.
+
+        Raises:
+            KubernetesError: it was refused, or there was no answer.
+        """
+        from urllib3.exceptions import HTTPError
+
+        refused = library("client.exceptions").ApiException
+        try:
+            return request()
+        except refused as error:
+            raise KubernetesError(self._refusal(verb, resource, error)) from error
+        except HTTPError as error:
+            raise KubernetesError(
+                f"the API server of Kubernetes at {self._settings.host} does not answer ({error}); "
+                "check the context of your kubeconfig and the network"
+            ) from error
+
+    def _refusal(self, verb: str, resource: str, error: Any) -> str:
+        where = f"in namespace {self.namespace!r}"
+        if error.status in (401, 403):
+            return (
+                f"you may not {verb} {resource} {where}: a Role with a rule for verb {verb!r} of "
+                f"resource {resource!r} is missing for you; ask the administrator of the namespace"
+            )
+        return f"Kubernetes refused to {verb} {resource} {where} ({error.status} {error.reason})"
+
+    def plain(self, found: Any) -> Any:
+        """Return what was answered as plain dicts, with the names of the API."""
+        return self._api.sanitize_for_serialization(found)
+
+    def listed(self, resource: str, selector: str = "") -> list[dict[str, Any]]:
+        """List objects of the namespace, as plain dicts."""
+        calls = {
+            "pods": self.core.list_namespaced_pod,
+            "events": self.core.list_namespaced_event,
+            "deployments": self.apps.list_namespaced_deployment,
+            "statefulsets": self.apps.list_namespaced_stateful_set,
+        }
+
+        def get() -> Any:
+            return calls[resource](
+                self.namespace, label_selector=selector, _request_timeout=_TIMEOUT_S
+            )
+
+        items: list[dict[str, Any]] = self.plain(self.do("list", resource, get))["items"]
+        return items
+
+    def secret(self, name: str) -> dict[str, str]:
+        """Return the data of a Secret, in base64."""
+
+        def get() -> Any:
+            return self.core.read_namespaced_secret(
+                name, self.namespace, _request_timeout=_TIMEOUT_S
+            )
+
+        return dict(self.plain(self.do("get", f"secrets/{name}", get)).get("data") or {})
+
+    def set_replicas(self, deployment: str, n: int) -> None:
+        """Set the number of pods of a Deployment."""
+        body = {"spec": {"replicas": n}}
+        self.do(
+            "patch",
+            "deployments/scale",
+            lambda: self.apps.patch_namespaced_deployment_scale(
+                deployment, self.namespace, body, _request_timeout=_TIMEOUT_S
+            ),
+        )
+
+    def set_deletion_cost(self, pod: str, cost: int) -> None:
+        """Set which pods go first when their number is reduced: those of the least cost."""
+        annotations = {"controller.kubernetes.io/pod-deletion-cost": str(cost)}
+        body = {"metadata": {"annotations": annotations}}
+        self.do(
+            "patch",
+            "pods",
+            lambda: self.core.patch_namespaced_pod(
+                pod, self.namespace, body, _request_timeout=_TIMEOUT_S
+            ),
+        )
+
+    def log(self, pod: str, n_lines: int = 1000) -> str:
+        """Return the latest lines of a pod's log."""
+        text: str = self.do(
+            "get",
+            "pods/log",
+            lambda: self.core.read_namespaced_pod_log(
+                pod, self.namespace, tail_lines=n_lines, _request_timeout=_TIMEOUT_S
+            ),
+        )
+        return text

@@ -1,0 +1,46 @@
+"""Errors of clusters on Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...protocol.errors import WeftError, WorkerStartTimeout
+
+
+class KubernetesError(WeftError):
+    """Kubernetes refused a request, or could not be asked.
+
+    The text names the request and the object. If a right is missing, it names the verb and the
+    resource for which the administrator of the namespace must add a rule to your role.
+
+    Args:
+        text: what happened, in one line.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class PodsNotReady(WorkerStartTimeout):
+    """Workers did not join in time, and Kubernetes reports why their pods do not run.
+
+    Args:
+        wanted: the number of workers that was waited for.
+        arrived: the number of workers at the end of the time.
+        timeout_s: how long it was waited, in seconds.
+        problems: what Kubernetes reports, one line each.
+    """
+
+    def __init__(
+        self, wanted: int, arrived: int, timeout_s: float, problems: Sequence[str] = ()
+    ) -> None:
+        super().__init__(wanted, arrived, timeout_s)
+        self.args = (wanted, arrived, timeout_s, tuple(problems))
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n  ".join([super().__str__(), *self.problems])
