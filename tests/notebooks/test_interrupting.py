@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.deploy.daemons import Daemon
 from tests.kernels import kernel  # noqa: F401
+from weft.client import Client
 
 pytestmark = pytest.mark.slow
 
@@ -75,3 +77,33 @@ def test_a_restart_and_a_kill_of_the_kernel_leave_no_process(kernel, wait_until)
     before = kernel.descendants()
     kernel.kill()
     wait_until(lambda: not any(process.is_running() for process in before), 30)
+
+
+def test_a_kernel_that_is_lost_releases_what_it_wanted_of_a_cluster_elsewhere(
+    kernel,  # noqa: F811
+    tmp_path,
+    wait_until,
+):
+    file = str(tmp_path / "cluster.json")
+    options = ("--port", "0", "--connection-file", file, "--client-lease", "1s")
+    scheduler = Daemon("scheduler", *options, folder=tmp_path)
+    worker = None
+    try:
+        scheduler.wait_for("cluster.json")
+        worker = Daemon("worker", "--nworkers", "1", "--connection-file", file, folder=tmp_path)
+        start = f"import weft; client = weft.Client(connection_file={file!r}, name='kernel')\n"
+        start += "future = client.submit(abs, -1, key='wanted'); future.result()"
+        with Client(connection_file=file, name="test") as client:
+
+            def is_released():
+                names = client.scheduler_info()["clients"]
+                return "kernel" not in names and not client.who_has(["wanted"])["wanted"]
+
+            for end in (kernel.restart, kernel.kill):
+                kernel.run(start)
+                assert client.who_has(["wanted"])["wanted"]
+                end()
+                wait_until(is_released, 60)
+    finally:
+        for daemon in filter(None, (worker, scheduler)):
+            daemon.stop()
