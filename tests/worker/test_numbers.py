@@ -9,7 +9,7 @@ import pytest
 from weft.worker.numbers import SUFFIX, SUPERVISOR, NumbersFile, read_numbers
 
 
-def test_what_was_written_last_is_read(tmp_path):
+def test_the_numbers_that_were_written_last_are_read(tmp_path):
     worker = NumbersFile(tmp_path / f"abc{SUFFIX}", "w-1", 3)
     supervisor = NumbersFile(tmp_path / f"{SUPERVISOR}{SUFFIX}", "ignored", 1)
     worker.write([1, 2, 3])
