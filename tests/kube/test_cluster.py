@@ -73,7 +73,7 @@ def test_an_asynchronous_cluster_is_awaited(sim):
     assert asyncio.run(main()) == [0, 1, 4]
 
 
-def test_what_keeps_pods_from_running_is_in_the_error(plane, nodes, namespace):
+def test_the_reason_why_pods_do_not_run_is_in_the_error(plane, nodes, namespace):
     options = ["--set", "workers.default.resources.limits.cpu=100"]
     made = Release(plane, namespace)
     made.helm("install", *options)
