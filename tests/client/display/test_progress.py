@@ -73,6 +73,7 @@ def test_futures_are_counted_by_function_with_those_that_failed(client, wait_unt
 
 def test_functions_beyond_the_limit_share_a_row(client):
     futures = [client.submit(abs, i, key=f"name{i}-x", pure=False) for i in range(30)]
+    client.gather(futures)  # then the records of their calls, which name the function, are gone
     kept = Kept()
     shown = progress.Progress(client._engine, kept)
     states = [future._state for future in futures]
