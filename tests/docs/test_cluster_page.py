@@ -40,7 +40,7 @@ def test_the_page_names_every_command_that_looks_at_a_cluster_or_changes_it():
     words = {shlex.split(command)[1] for block in blocks(TEXT) for command in commands(block)}
     others = {"config", "connect", "secret", "ssh", "token", "completion"}
     assert words | others >= set(weft.commands)
-    assert all(f"weft {name}" in TEXT for name in ("completion", "ssh"))
+    assert all(f"weft {name}" in TEXT for name in ("completion", "connect", "ssh"))
 
 
 @pytest.mark.parametrize("command", [one for one, _ in outputs()])
