@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.kube.api import Object
 from tests.kube.control_plane import ControlPlane
 from tests.kube.nodes import is_ready
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "weft"
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from tests.kube.api import Object
 from tests.kube.chart import Release
 from tests.kube.nodes import ProcessNodes
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 
 #: Seconds for one step of a client; generous, since the machine may have much else to do.
 _LIMIT_S = 240.0

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.kube.api import Api, ApiError, Object
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 from tests.tools.find import tool
 
 TOKENS = {"admin": "token-of-admin", "user": "token-of-user"}

@@ -15,7 +15,7 @@ import pytest
 
 from tests.kube.api import Api, ApiError, Object
 from tests.kube.control_plane import TOKENS, ControlPlane
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 from tests.tools.find import find, tool
 
 ROOT = Path(__file__).resolve().parents[2]

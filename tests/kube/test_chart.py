@@ -9,7 +9,7 @@ import pytest
 
 from tests.kube.api import ApiError
 from tests.kube.chart import CHART, Release, release
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 from tests.tools.find import tool
 
 pytestmark = [

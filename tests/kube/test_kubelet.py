@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.kube.nodes import is_ready
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources, pytest.mark.usefixtures("plane")]
 

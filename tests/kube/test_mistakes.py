@@ -10,7 +10,7 @@ import pytest
 
 from tests.kube.chart import Release, release
 from tests.kube.client_pod import ClientPod
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,

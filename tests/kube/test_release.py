@@ -16,7 +16,7 @@ from benchmarks.helm_install import install_once
 from tests.kube.chart import release
 from tests.kube.client_pod import ClientPod
 from tests.kube.connecting import connected, permit, run_connect
-from tests.leaks import wait_until
+from tests.kube.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
