@@ -13,25 +13,30 @@ import json
 import sys
 from itertools import count
 from pathlib import Path
-from typing import Final
-
-from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models import common as common_models
-from grafana_foundation_sdk.models import dashboard as models
+from typing import TYPE_CHECKING, Final
 
 from .panels import ROWS, VARIABLES, Panel, Query
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.builders import prometheus, stat, timeseries
+    from grafana_foundation_sdk.models import dashboard as models
 
 FILE: Final = Path(__file__).with_name("grafana") / "weft.json"
 #: Also the last part of the dashboard's address in Grafana: it must never change.
 UID: Final = "weft-cluster"
-#: The data source that was chosen.
-_SOURCE: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 _GREEN, _AMBER, _RED = "green", "orange", "red"
 
 
 def render() -> str:
-    """Return the dashboard as JSON."""
+    """Return the dashboard as JSON.
+
+    Raises:
+        ImportError: the SDK is not installed.
+    """
+    from grafana_foundation_sdk.builders import dashboard
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.models import dashboard as models
+
     made = (
         dashboard.Dashboard("weft")
         .uid(UID)
@@ -49,7 +54,7 @@ def render() -> str:
         made.with_variable(
             dashboard.QueryVariable(name)
             .label(name.capitalize())
-            .datasource(_SOURCE)
+            .datasource(_source())
             .query(f"label_values(weft_build_info, {label})")
             .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(models.VariableSort.ALPHABETICAL_ASC)
@@ -73,12 +78,23 @@ def render() -> str:
     return json.dumps(content, sort_keys=True, indent=2) + "\n"
 
 
+def _source() -> models.DataSourceRef:
+    """Return the data source that was chosen in the dashboard."""
+    from grafana_foundation_sdk.models import dashboard as models
+
+    return models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+
 def _number(panel: Panel) -> stat.Panel:
+    from grafana_foundation_sdk.builders import common, dashboard, stat
+    from grafana_foundation_sdk.models import common as common_models
+    from grafana_foundation_sdk.models import dashboard as models
+
     made = (
         stat.Panel()
         .title(panel.title)
         .description(panel.text)
-        .datasource(_SOURCE)
+        .datasource(_source())
         .unit(panel.unit)
         .span(3)
         .height(4)
@@ -98,6 +114,8 @@ def _number(panel: Panel) -> stat.Panel:
 
 def _thresholds(panel: Panel) -> list[models.Threshold]:
     """Return the steps from the lowest: a value has the colour of the last one below it."""
+    from grafana_foundation_sdk.models import dashboard as models
+
     if panel.alarm_below is not None:
         return [
             models.Threshold(color=_RED, value=None),
@@ -112,11 +130,14 @@ def _thresholds(panel: Panel) -> list[models.Threshold]:
 
 
 def _graph(panel: Panel) -> timeseries.Panel:
+    from grafana_foundation_sdk.builders import common, timeseries
+    from grafana_foundation_sdk.models import common as common_models
+
     made = (
         timeseries.Panel()
         .title(panel.title)
         .description(panel.text)
-        .datasource(_SOURCE)
+        .datasource(_source())
         .unit(panel.unit)
         .min(0)
         .span(12)
@@ -143,8 +164,10 @@ def _graph(panel: Panel) -> timeseries.Panel:
 
 
 def _target(query: Query, panel: Panel) -> prometheus.Dataquery:
+    from grafana_foundation_sdk.builders import prometheus
+
     ref_id = "ABCDEFGHIJ"[panel.queries.index(query)]
-    made = prometheus.Dataquery().expr(query.expr).ref_id(ref_id).datasource(_SOURCE)
+    made = prometheus.Dataquery().expr(query.expr).ref_id(ref_id).datasource(_source())
     return made.legend_format(query.legend) if query.legend else made
 
 
