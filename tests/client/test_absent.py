@@ -49,15 +49,13 @@ def test_each_piece_of_advice_can_follow_a_colon_and_names_what_is_there(name):
             assert hasattr({"weft": weft, "client": Client}[owner], attribute), instead
 
 
-def test_the_error_of_a_missing_method_gives_advice(client, cluster):
+def test_the_error_of_a_missing_method_gives_advice(client):
     with pytest.raises(AttributeError) as caught:
         client.scatter([1])
     assert str(caught.value) == (
         "weft has no Client.scatter yet: pass large data as an argument (it is sent once), or "
         "create it in a task and pass the future"
     )
-    with pytest.raises(AttributeError, match=r"no LocalCluster\.adapt yet: make it"):
-        cluster.adapt(maximum=3)
     with pytest.raises(AttributeError, match=r"no Future\.running, by design: .*`status`"):
         client.submit(abs, -1).running()
     with pytest.raises(AttributeError, match=r"weft has no performance_report yet: .*metrics page"):
