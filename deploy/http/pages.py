@@ -25,14 +25,14 @@ from .browser_pages import ASSETS, Asset, LoginPage, LogoutPage, StatusPage, Wor
 from .gate import Gate
 from .prometheus import render
 from .viewer import AcceptanceCheck, Viewer, describe_cluster
-from .watching import ClusterWatch
+from .watching import ClusterWatch, SharedAnswer
 
 _log = logging.getLogger("weft.http")
 
 
 class _Healthz(Page):
     async def answer(self) -> None:
-        if await self.ask(self.site.viewer.metrics()) is not None:
+        if await self.ask(self.site.probed.get()) is not None:
             self.text("ok")
 
 
@@ -45,7 +45,7 @@ class _Readyz(Page):
         except WeftError:
             self.text("scheduler-refuses", 503)
         else:
-            values = await self.ask(self.site.viewer.metrics())
+            values = await self.ask(self.site.probed.get())
             if values is not None and values.get("recovering"):
                 self.text("recovering", 503)
             elif values is not None:
@@ -105,6 +105,8 @@ class Site:
         self.names = ServerNames(host, given_names)
         self.gate = Gate(self.token)
         self.watch = ClusterWatch(viewer)
+        #: Probes need no token, so they may not make the scheduler count at any rate.
+        self.probed = SharedAnswer(viewer.metrics)
         try:
             weft_version = version("weft")
         except PackageNotFoundError:  # from a checkout that was never installed

@@ -103,6 +103,7 @@ async def serve(
     await server.close_all_connections()
     await acceptance.close()
     await site.watch.close()
+    await site.probed.close()
     viewer.close()
 
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.daemons import daemon, file_of, gone, scheduler
 from tests.deploy.http.serving import Pages, pages_in_this_loop, view_token
-from weft.deploy.http import viewer
+from weft.deploy.http import viewer, watching
 from weft.deploy.http.server import HttpConfig
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.connection_file import ConnectionFile
@@ -270,6 +270,18 @@ async def test_a_scheduler_that_waits_for_the_peers_of_the_last_one_is_not_ready
         answer, text = await asyncio.to_thread(pages.ask, "/readyz")
         assert (answer.status, text) == (503, "recovering\n")
         assert (await asyncio.to_thread(pages.ask, "/healthz"))[1] == "ok\n"
+
+
+async def test_probes_of_health_share_an_answer_of_the_scheduler(monkeypatch):
+    monkeypatch.setattr(watching, "HOLDS_S", 1000.0)
+    asked = []
+    metrics = viewer.Viewer.metrics
+    monkeypatch.setattr(viewer.Viewer, "metrics", lambda self: asked.append(self) or metrics(self))
+    async with pages_in_this_loop() as (_, port, token):
+        pages = Pages(f"http://127.0.0.1:{port}/", token)
+        for _ in range(5):
+            assert (await asyncio.to_thread(pages.ask, "/healthz"))[0].status == 200
+        assert len(asked) == 1
 
 
 async def test_probes_of_readiness_connect_at_most_once_per_interval(monkeypatch):
