@@ -59,14 +59,24 @@ class Discovery(Page):
         self.demand_token()
         found = await self.ask(self._urls())
         if found is not None:
-            self.json([target_group(url) for url in found])
+            self.json([group for url in found if (group := target_group(url))])
 
     async def _urls(self) -> list[str]:
         return [url async for page in self.site.viewer.ask("metrics_pages") for url in page["urls"]]
 
 
-def target_group(url: str) -> dict[str, Any]:
-    """Return the target of one metrics page, as `http_sd_configs` takes it."""
-    parts = urlsplit(url)
-    labels = {"__scheme__": parts.scheme, "__metrics_path__": parts.path or "/metrics"}
+def target_group(url: str) -> dict[str, Any] | None:
+    """Return the target of one metrics page, as `http_sd_configs` takes it.
+
+    None if that is not the address of such a page: supervisors report it, and one that is wrong
+    must neither hide those of the others nor have the token sent to another page.
+    """
+    try:
+        parts = urlsplit(url)
+        is_page = parts.scheme in ("http", "https") and parts.hostname and parts.port
+    except ValueError:
+        return None
+    if not is_page or parts.username is not None or parts.path not in ("", "/metrics"):
+        return None
+    labels = {"__scheme__": parts.scheme, "__metrics_path__": "/metrics"}
     return {"targets": [parts.netloc], "labels": labels}
