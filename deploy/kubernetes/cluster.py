@@ -49,8 +49,9 @@ _MAX_MARKED: Final = 50
 
 @dataclass(slots=True)
 class Pool:
-    """A Deployment of workers: its name, pods that it is to have, and workers in each pod."""
+    """A Deployment of workers: pods that it is to have, and workers in each of them."""
 
+    name: str
     deployment: str
     replicas: int
     n_processes: int
@@ -173,8 +174,8 @@ class KubeCluster(Cluster):
             numbers = [a.partition("=")[2] for a in arguments if a.startswith("--nworkers=")]
             n_processes = int(numbers[0]) if numbers and numbers[0].isdecimal() else 1
             pool = one["metadata"]["labels"].get(_POOL, one["metadata"]["name"])
-            name, replicas = one["metadata"]["name"], spec.get("replicas", 1)
-            found[pool] = Pool(name, replicas, max(1, n_processes))
+            deployment, replicas = one["metadata"]["name"], spec.get("replicas", 1)
+            found[pool] = Pool(pool, deployment, replicas, max(1, n_processes))
         return found
 
     def _find_pool(self, name: str | None = None) -> Pool:
@@ -380,19 +381,18 @@ class KubeCluster(Cluster):
             pool = self._find_pool(name)
             replicas = math.ceil(n / pool.n_processes)
             if replicas < pool.replicas:
-                self._mark(pool.replicas - replicas, order)
+                self._mark(pool.name, pool.replicas - replicas, order)
             if replicas != pool.replicas:
                 self.kube.set_replicas(pool.deployment, replicas)
                 self.n_workers += (replicas - pool.replicas) * pool.n_processes
 
         await in_thread(scale)
 
-    def _mark(self, n: int, order: list[str]) -> None:
-        """Mark the pods that should go first: those whose workers' end costs least."""
+    def _mark(self, pool: str, n: int, order: list[str]) -> None:
+        """Mark the pods of a pool that should go first: those whose workers' end costs least."""
         costs: dict[str, int] = {}
-        pods = [
-            pod["metadata"]["name"] for pod in self.kube.listed("pods", self._selector("worker"))
-        ]
+        selector = f"{self._selector('worker')},{_POOL}={pool}"
+        pods = [pod["metadata"]["name"] for pod in self.kube.listed("pods", selector)]
         for pod in pods:
             ranks = [i for i, w in enumerate(order) if w == pod or w.startswith(f"{pod}-")]
             costs[pod] = max(ranks, default=-1)
