@@ -59,7 +59,11 @@ async def compare_soon(engine: Engine, cluster: Any) -> Comparison | None:
         cluster: the cluster object that it was given or has started, if any.
     """
     link = engine.link
-    if link is None or link.cluster_id in _compared or hasattr(cluster, "threads_per_worker"):
+    if (
+        link is None
+        or link.cluster_id in _compared
+        or getattr(cluster, "shares_installation", False)
+    ):
         return None
     if not link.address.startswith(("tcp://", "tls://")):  # within one machine, and one program
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..client.display import describing
 from ..client.openable import Openable
@@ -36,6 +36,8 @@ class Cluster(Openable):
     security: Security
     #: `http://...` of the pages, None = none.
     _pages_address: str | None = None
+    #: Whether its processes run what is installed here, so that there are no versions to compare.
+    shares_installation: ClassVar[bool] = False
     #: How many workers the cluster is to have.
     n_workers: int
     #: Threads of each worker, and its memory limit in bytes (0 = none), as far as they are known.

@@ -87,6 +87,8 @@ class LocalCluster(Cluster):
         ChildFailed: a process did not start; the text has its output.
     """
 
+    shares_installation = True
+
     def __init__(
         self,
         n_workers: int | None = None,
