@@ -28,6 +28,9 @@ class KubernetesError(WeftError):
 class PodsNotReady(WorkerStartTimeout):
     """Workers did not join in time, and Kubernetes reports why their pods do not run.
 
+    Mend what the text names, for instance the image or the requests in the values of the chart, and
+    upgrade the release.
+
     Args:
         wanted: the number of workers that was waited for.
         arrived: the number of workers at the end of the time.

@@ -96,6 +96,7 @@ class Worker(RuleBasedStateMachine):
         current = self.hands.state.by_key.get(key)
         state = self.hands.state
         known = attempt in state.by_attempt or attempt in state.cancelled | state.released
+        known = known or attempt in state.failures.by_attempt
         if not known:
             self.over.discard(attempt)
             if current is not None:
