@@ -234,6 +234,8 @@ class KubeCluster(Cluster):
         def end() -> None:
             forwarded.close()
             forwarded.websocket.close()
+            # `close` does nothing where the other end has said goodbye first.
+            forwarded.websocket.shutdown()
             core.api_client.close()
 
         return forwarded.socket(self._port), end
