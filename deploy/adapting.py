@@ -7,7 +7,6 @@ the cluster is used asynchronously or not.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from concurrent.futures import CancelledError as FutureCancelled
@@ -62,9 +61,13 @@ class Adaptation:
         run.cancel()
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(FutureCancelled, TimeoutError, Exception):
-                assert isinstance(run, ThreadFuture)
+            assert isinstance(run, ThreadFuture)
+            try:
                 run.result(_STOP_S)
+            except (FutureCancelled, TimeoutError):
+                pass
+            except Exception:  # the cluster is to close all the same
+                _log.exception("the adaptation of %s had failed", self._cluster.name)
             client.close()
 
     async def stop_async(self) -> None:

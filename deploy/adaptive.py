@@ -67,7 +67,7 @@ class AdaptiveConfig:
 
 
 class Sizing:
-    """What was desired lately, and the size that follows."""
+    """The sizes that were desired lately, and the one that follows from them."""
 
     def __init__(self, config: AdaptiveConfig) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""What the shell measures about its own process, for the metrics. A part of the shell.
+"""Measurements of the scheduler's own process, for the metrics. A part of the shell.
 
 Nothing here costs an idle scheduler anything: the event loop's lag is measured while there is work.
 """

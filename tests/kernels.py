@@ -168,7 +168,7 @@ def environment():
 
 @pytest.fixture
 def kernel(tmp_path) -> Iterator[Kernel]:
-    pytest.importorskip("ipykernel")
+    pytest.importorskip("ipykernel", reason="ipykernel is missing: pip install ipykernel")
     started = Kernel(tmp_path)
     try:
         yield started

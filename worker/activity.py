@@ -1,4 +1,4 @@
-"""What the threads of a worker spend their time on, and what its process measures, as numbers.
+"""The time of a worker's threads by activity, and other measurements of its process, as numbers.
 
 A thread counts at the borders of chunks, and when it begins and ends to rest: all its time is in
 one of the activities, so that they add up to the time since the start. Unpickling of arguments and

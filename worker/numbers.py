@@ -25,7 +25,7 @@ _NUMBER: Final = struct.Struct("q")
 
 
 class Numbers(NamedTuple):
-    """What a process has written; `name` is "" for the supervisor."""
+    """The numbers that a process has written; `name` is "" for the supervisor."""
 
     pid: int
     name: str

@@ -1,4 +1,4 @@
-"""What a worker reports about itself with each heartbeat."""
+"""The numbers that a worker reports about itself with each heartbeat."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""What clients, clusters and futures look like in notebooks and terminals."""
+"""The display of clients, clusters and futures in notebooks and terminals."""
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def wants_output(forward_output: bool | None) -> bool:
 
 
 class TaskOutputs(Watcher):
-    """What the workers have sent and is not shown yet."""
+    """The lines that workers have sent and that are not shown yet."""
 
     __slots__ = (
         "_is_drawn",

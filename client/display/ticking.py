@@ -23,7 +23,7 @@ TICK_S: Final = 0.25
 
 
 class Drawn(Protocol):
-    """What is drawn again and again."""
+    """A display that is drawn again and again."""
 
     def draw(self) -> bool:
         """Draw it as it is now; return whether it may change again."""

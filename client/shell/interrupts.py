@@ -125,6 +125,7 @@ def _tasks(n: int) -> str:
 
 
 def _report(text: str) -> None:
-    # Not a warning of logging, whose locks a handler of signals must not take.
+    # Not a warning of logging, whose locks a handler of signals must not take. And an error of the
+    # stream, of whatever class a front end has, would come out in the code that was interrupted.
     with contextlib.suppress(Exception):
         print(f"weft: {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a shell completes: names of workers and connections, if a scheduler answers quickly.
+"""Completions for shells: names of workers and connections, if a scheduler answers quickly.
 
 A shell waits for these lists while a user has pressed a key, so a scheduler that does not answer at
 once completes nothing, and no error is shown.

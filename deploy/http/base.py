@@ -1,4 +1,4 @@
-"""What all pages have in common: headers, names of this server, tokens, and errors in one line.
+"""The parts that all pages share: headers, names of this server, tokens, and errors in one line.
 
 Closed by default: only `/healthz` and `/readyz`, which reveal nothing else, are answered without
 the view token, as `Authorization: Bearer`, or the cookie that it has signed. This process holds no

@@ -96,7 +96,7 @@ def _version() -> str:
 
 @dataclasses.dataclass(slots=True)
 class FamilySite:
-    """What the page needs."""
+    """The configuration of the page."""
 
     directory: Path
     token: bytes

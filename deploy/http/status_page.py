@@ -28,7 +28,7 @@ _LEVELS: Final = {"ok": "OK", "warning": "Warning", "error": "Error"}
 
 @dataclass(frozen=True)
 class PageContent:
-    """What a page shows.
+    """The data that a page shows.
 
     Attributes:
         overview: see `scheduler/core/overview.py`.
@@ -538,7 +538,7 @@ def _bar(parts: Iterable[tuple[float, str]], label: str) -> Markup:
     rects = []
     for part, class_ in parts:
         width = min(max(part, 0.0), 1.0 - start)
-        # What is there is visible, however small.
+        # A share above zero is visible, however small it is.
         shown = max(width, 0.01) if part > 0 else 0.0
         if shown:
             x, w = f"{100 * start:.1f}", f"{100 * shown:.1f}"

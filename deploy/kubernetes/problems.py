@@ -1,4 +1,4 @@
-"""What keeps pods from running, in the words of Kubernetes, and what to do. Pure.
+"""The reasons why pods do not run, in the words of Kubernetes, each with a remedy. Pure.
 
 From pods and events as plain dicts (as the API has them); one line for each cause, not for each
 pod.

@@ -1,4 +1,4 @@
-"""What the dashboard shows: rows of panels and their queries, as a table.
+"""The rows of panels of the dashboard and their queries, as a table.
 
 `dashboard.py` makes Grafana's JSON of it, `picture.py` draws it without Grafana, and tests run each
 query on a Prometheus that has scraped a busy cluster.

@@ -20,7 +20,7 @@ _FAILED: Final = 1
 
 @dataclass
 class Plan:
-    """What to start, and where.
+    """The processes to start, and the machines for them.
 
     Attributes:
         hosts: of the workers, as ssh knows them; one may be named twice.

@@ -104,7 +104,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 @dataclass
 class View:
-    """What one user looks at.
+    """The choices of one user: tab, order, filter.
 
     Attributes:
         tab: the table that is shown.

@@ -21,7 +21,7 @@ _TIMEOUT_S: Final = 5.0
 
 @dataclass
 class Snapshot:
-    """What is known of a cluster now.
+    """The facts that are known of a cluster now.
 
     Attributes:
         address: of the scheduler, "" if there is none.

@@ -114,7 +114,7 @@ def one_line(value: object) -> str:
 
 @dataclasses.dataclass(slots=True)
 class Traffic:
-    """What went over some connections."""
+    """Counts of the traffic of some connections."""
 
     bytes_in: int = 0
     bytes_out: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import re
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -22,7 +23,7 @@ T = TypeVar("T")
 MAX_COUNT: Final = 4096
 
 
-class Kind(Generic[T]):
+class Kind(abc.ABC, Generic[T]):
     """A type of setting.
 
     Attributes:
@@ -33,13 +34,13 @@ class Kind(Generic[T]):
     metavar = ""
     words = ""
 
+    @abc.abstractmethod
     def read(self, value: object, where: str) -> T:
         """Return the value, checked.
 
         Raises:
             ConfigError: it is not of this type; the text begins with `where`.
         """
-        raise NotImplementedError
 
     def show(self, value: T) -> str:
         """Return the value as text, as a user may write it."""

@@ -41,7 +41,7 @@ MIN_DURATION_NS: Final = 10_000
 
 
 class Series:
-    """What the metrics show of one name, or of all that share `other`; none ever decreases."""
+    """The numbers of one name, or of all that share `other`; none ever decreases."""
 
     __slots__ = (
         "compute_ns",

@@ -64,7 +64,7 @@ def test_each_step_is_one_of_the_script():
 
 
 def test_the_user_of_the_image_is_that_of_the_chart(tmp_path):
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is missing: pip install pyyaml")
     values = yaml.safe_load((ROOT / "deploy/helm/weft/values.yaml").read_text())
     context = values["podSecurityContext"]
     user = f"{context['runAsUser']}:{context['runAsGroup']}"

@@ -17,6 +17,8 @@ import yaml
 
 from tests.tools.find import tool
 
+#: Why a test of schemas is skipped.
+NEEDS_SCHEMAS = "kubernetes-validate is missing: pip install kubernetes-validate"
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "weft"
 #: The one in C is ten times as fast.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -57,7 +57,9 @@ def test_the_tokens_are_those_that_weft_derives(default):
 
 
 def test_the_certificate_and_its_key_are_usable_and_have_the_names_of_the_service(default):
-    x509 = pytest.importorskip("cryptography.x509")
+    x509 = pytest.importorskip(
+        "cryptography.x509", reason="cryptography is missing: pip install cryptography"
+    )
     secret = default.secret("sim-weft-auth")
     security = Security(
         secret["admin-token"].encode(),

@@ -34,7 +34,7 @@ CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"autoscaling.mode": "keta"}, ("'/autoscaling/mode'", "'none', 'hpa', 'keda'")),
     ({"ingress.hosts": ["https://a.b"]}, ("'/ingress/hosts/0'", "'https://a.b'")),
     ({"auth.existingSecret": "My_Secret"}, ("'/auth/existingSecret'", "'My_Secret'")),
-    # What only the chart itself can know.
+    # Mistakes that only the templates can see.
     ({"workers.GPU.threads": 1}, ("workers.GPU", "lower-case letters")),
     (
         {"autoscaling.mode": "keda", "autoscaling.pool": "gpu"},

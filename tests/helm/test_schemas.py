@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.helm.rendering import CHART, LOADER, container, render
+from tests.helm.rendering import CHART, LOADER, NEEDS_SCHEMAS, container, render
 from tests.tools.find import tool
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def group_of(object_: dict[str, Any]) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("path", VALUES, ids=lambda path: path.stem)
 def test_the_objects_of_kubernetes_hold_against_its_strict_schemas(path, version, monkeypatch):
-    checker = pytest.importorskip("kubernetes_validate")
+    checker = pytest.importorskip("kubernetes_validate", reason=NEEDS_SCHEMAS)
     # It reads 2 MB of definitions again for each object.
     contents = functools.cache(checker.utils.schema_contents)
     monkeypatch.setattr(checker.utils, "schema_contents", contents)
@@ -94,7 +94,7 @@ def test_the_objects_of_others_hold_against_their_definitions(group):
 
 
 def test_a_misspelt_field_is_found_in_both_ways():
-    checker = pytest.importorskip("kubernetes_validate")
+    checker = pytest.importorskip("kubernetes_validate", reason=NEEDS_SCHEMAS)
     objects = rendered(CHART / "ci" / "default-values.yaml")
     (deployment,) = (one for one in objects if one["kind"] == "Deployment")
     wrong = yaml.safe_load(yaml.safe_dump(deployment))

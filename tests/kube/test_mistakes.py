@@ -83,7 +83,7 @@ def test_pages_refuse_wrong_tokens_and_foreign_names_with_a_line_for_the_user(
     answers = dict(line.split(": ", 1) for line in asking.last_log.splitlines())
     for title in ("health", "ready", "view token", "known name", "worker"):
         assert answers[title].startswith("200 "), answers
-    # What KEDA reads.
+    # KEDA reads this.
     status, _, text = answers["scale"].partition(" ")
     assert status == "200"
     assert type(json.loads(text)["desired_workers"]) is int

@@ -59,7 +59,7 @@ nbformat.write(client.execute(), written)
 @pytest.mark.slow
 def test_an_example_runs_as_nbconvert_runs_it(tmp_path):
     """By nbclient, which takes no more outputs of a cell that has ended."""
-    pytest.importorskip("nbclient")
+    pytest.importorskip("nbclient", reason="nbclient is missing: pip install nbclient")
     (path,) = [path for path in NOTEBOOKS if path.stem == "quickstart"]
     written = tmp_path / "done.ipynb"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What tasks print and log appears in the cell, once."""
+"""Lines that tasks print and log appear in the cell, once."""
 
 from __future__ import annotations
 

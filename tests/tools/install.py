@@ -159,7 +159,7 @@ def _run(*command: str | Path, cwd: Path | None = None, **environment: str) -> s
 
 
 def _go(*arguments: str | Path, cwd: Path, **environment: str) -> str:
-    # What is installed here must be as on every other machine: no settings of the user.
+    # A tool must be as on every other machine: no settings of the user.
     fixed = {"GOFLAGS": "-mod=mod -buildvcs=false", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     return _run("go", *arguments, cwd=cwd, **fixed, **environment)
 

@@ -1,4 +1,4 @@
-"""What tasks print and log, until it is sent: within a limit of lines per second.
+"""The lines that tasks print and log, until they are sent: within a limit of lines per second.
 
 A part of the core. `worker/output.py` catches it.
 """

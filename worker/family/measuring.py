@@ -1,4 +1,4 @@
-"""What a supervisor measures about its family: who is alive, memory, starts and deaths."""
+"""Measurements of a supervisor about its family: who is alive, memory, starts and deaths."""
 
 from __future__ import annotations
 

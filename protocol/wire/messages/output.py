@@ -1,4 +1,4 @@
-"""What tasks print and log, on its way from workers to the clients that have submitted them."""
+"""The lines that tasks print and log, from workers to the clients that have submitted them."""
 
 from __future__ import annotations
 

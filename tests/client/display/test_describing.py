@@ -1,4 +1,4 @@
-"""What is shown of clients, clusters and futures, from what this process knows."""
+"""Descriptions of clients, clusters and futures, from what this process knows."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_scheduler_in_a_new_folder_is_the_same_cluster(tmp_path, secret, monke
     first, second = found
     assert first.cluster_id == second.cluster_id == (secret / "cluster-id").read_text()
     assert first.certificate_pem == second.certificate_pem == (secret / "tls.crt").read_text()
-    # What is in files is not copied.
+    # Secrets that are given as files are not copied.
     for name in ("admin-token", "tls.key"):
         text = (secret / name).read_text()
         for folder in ("one", "two"):

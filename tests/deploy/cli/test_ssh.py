@@ -88,7 +88,7 @@ def test_a_machine_that_fails_is_named_with_the_reason_and_the_others_go_on(conf
 )
 def test_a_wrong_python_on_all_machines_is_one_line_and_the_end(python, words, config, tmp_path):
     if not Path(python).exists() and "no" not in python:
-        pytest.skip(f"{python} is missing")
+        pytest.skip(f"{python} is missing: apt-get install python3")
     done = run(*arguments(config, "one"), "--python", python, folder=tmp_path)
     assert done.returncode == 1
     assert f"weft ssh: one: {words}" in done.stderr

@@ -125,7 +125,7 @@ async def test_too_many_attempts_have_to_wait_even_with_the_right_token():
         assert answer.status == 429
         assert int(answer.headers["Retry-After"]) > 0
         assert "wait a minute" in text
-        # What needs no attempt goes on.
+        # Requests that make no attempt go on.
         answer, _ = await visitor.get("/metrics", Authorization=f"Bearer {token}")
         assert answer.status == 200
 

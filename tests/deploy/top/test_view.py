@@ -1,4 +1,4 @@
-"""What the keys of `weft top` do, and which rows are shown in which order."""
+"""The effects of the keys of `weft top`, and which rows are shown in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks print and log, on its way through the scheduler."""
+"""The lines that tasks print and log, on their way through the scheduler."""
 
 from __future__ import annotations
 
