@@ -108,10 +108,11 @@ class Adaptation:
         desired = 0
         async for page in ask(client._running(), "desired", arguments):
             desired = page["desired_workers"]
-        n = sizing.decide(now, desired, self._cluster.n_workers)
-        if n is None or n == self._cluster.n_workers:
+        n_now, n_beside = self._cluster._scaled()
+        n = sizing.decide(now, max(desired - n_beside, 0), n_now)
+        if n is None or self._cluster._rounded(n) == n_now:
             return
-        _log.info("%s adapts from %d to %d workers", self._cluster.name, self._cluster.n_workers, n)
+        _log.info("%s adapts from %d to %d workers", self._cluster.name, n_now, n)
         await self._cluster._scale_to(client, n)
         self.log.append((time.time(), n))
         del self.log[:-_N_LOGGED]

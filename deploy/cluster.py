@@ -52,6 +52,14 @@ class Cluster(Openable):
     async def _scale_to(self, client: Client, n: int) -> None:
         """Have `n` workers soon; on the event loop of `client`. It may be repeated."""
 
+    def _scaled(self) -> tuple[int, int]:
+        """Return how many workers `_scale_to` has set, and how many there are beside those."""
+        return self.n_workers, 0
+
+    def _rounded(self, n: int) -> int:
+        """Return the number of workers that `_scale_to(n)` leads to."""
+        return n
+
     @property
     @abc.abstractmethod
     def failure(self) -> str | None:

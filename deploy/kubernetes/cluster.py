@@ -56,6 +56,11 @@ class Pool:
     replicas: int
     n_processes: int
 
+    @property
+    def n_workers(self) -> int:
+        """The number of workers in all of its pods."""
+        return self.replicas * self.n_processes
+
 
 class KubeCluster(Cluster):
     """A weft cluster on Kubernetes, installed by Helm.
@@ -98,6 +103,8 @@ class KubeCluster(Cluster):
         self.threads_per_worker = 0
         self.memory_limit = 0
         self._pool = pool
+        #: {name: pool}, as they were seen last
+        self._pools: dict[str, Pool] = {}
         self._secret = secret
         self._forward: Forward | None = None
         self._wants_forward = forward
@@ -180,9 +187,9 @@ class KubeCluster(Cluster):
 
     def _find_pool(self, name: str | None = None) -> Pool:
         """Return a pool, and count the workers of all."""
-        pools = self.pools
-        self.n_workers = sum(pool.replicas * pool.n_processes for pool in pools.values())
-        wanted = name or self._pool or ("default" if len(pools) != 1 else next(iter(pools)))
+        pools = self._pools = self.pools
+        self.n_workers = sum(pool.n_workers for pool in pools.values())
+        wanted = name or self._own_pool()
         pool = pools.get(wanted)
         if pool is None:
             raise ConfigError(
@@ -191,6 +198,10 @@ class KubeCluster(Cluster):
                 "pool",
             )
         return pool
+
+    def _own_pool(self) -> str:
+        """Return the name of the pool that is scaled unless another one is named."""
+        return self._pool or ("default" if len(self._pools) != 1 else next(iter(self._pools)))
 
     def _connection_file(self) -> ConnectionFile:
         """Return the connection file of role client, from the Secret for users."""
@@ -373,6 +384,16 @@ class KubeCluster(Cluster):
     async def _scale_to(self, client: Client, n: int) -> None:
         await self._scale_pool(client, n, None)
 
+    def _scaled(self) -> tuple[int, int]:
+        own = self._pools.get(self._own_pool())
+        n = 0 if own is None else own.n_workers
+        return n, self.n_workers - n
+
+    def _rounded(self, n: int) -> int:
+        own = self._pools.get(self._own_pool())
+        n_processes = 1 if own is None else own.n_processes
+        return math.ceil(n / n_processes) * n_processes
+
     async def _scale_pool(self, client: Client, n: int, name: str | None) -> None:
         order: list[str] = []
         with contextlib.suppress(WeftError):  # without it Kubernetes chooses
@@ -386,7 +407,9 @@ class KubeCluster(Cluster):
                 self._mark(pool.name, pool.replicas - replicas, order)
             if replicas != pool.replicas:
                 self.kube.set_replicas(pool.deployment, replicas)
-                self.n_workers += (replicas - pool.replicas) * pool.n_processes
+                self.n_workers -= pool.n_workers
+                pool.replicas = replicas
+                self.n_workers += pool.n_workers
 
         await in_thread(scale)
 

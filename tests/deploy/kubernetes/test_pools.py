@@ -1,0 +1,98 @@
+"""Pools of a release: which pods go first when one shrinks, and how one of several adapts."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.deploy import adapting
+from weft.deploy.adapting import Adaptation
+from weft.deploy.adaptive import AdaptiveConfig, Sizing
+from weft.deploy.kubernetes.cluster import KubeCluster
+
+
+class SeemingRelease:
+    """Kubernetes' answers about a release; it notes what is set."""
+
+    def __init__(self, pods: dict[str, str], **pools: tuple[int, int]) -> None:
+        #: {pod: its pool}, and {pool: [pods, processes in each]}
+        self.pods = pods
+        self.pools = {name: list(size) for name, size in pools.items()}
+        self.costs: dict[str, int] = {}
+        self.n_set = 0
+
+    def listed(self, kind: str, selector: str) -> list[dict]:
+        if kind == "deployments":
+            return [self._deployment(name, *size) for name, size in self.pools.items()]
+        assert kind == "pods"
+        wanted = dict(part.split("=") for part in selector.split(",") if "=" in part)
+        return [
+            {"metadata": {"name": name}}
+            for name, pool in self.pods.items()
+            if wanted.get("weft.io/pool", pool) == pool
+        ]
+
+    def _deployment(self, name: str, replicas: int, n_processes: int) -> dict:
+        container = {"args": ["worker", f"--nworkers={n_processes}"]}
+        return {
+            "metadata": {"name": name, "labels": {"weft.io/pool": name}},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
+        }
+
+    def set_deletion_cost(self, name: str, cost: int) -> None:
+        self.costs[name] = cost
+
+    def set_replicas(self, deployment: str, n: int) -> None:
+        self.pools[deployment][0] = n
+        self.n_set += 1
+
+
+class AskingClient:
+    """Stands for the client, whose question is answered by the test."""
+
+    def _running(self) -> None:
+        return None
+
+
+def cluster_of(release: SeemingRelease, pool: str = "default") -> KubeCluster:
+    cluster = KubeCluster("demo", pool=pool, asynchronous=True)  # which connects when it is awaited
+    cluster._kube = release
+    cluster._find_pool()
+    return cluster
+
+
+def test_pods_of_other_pools_are_not_marked() -> None:
+    release = SeemingRelease(
+        {"cpu-a": "cpu", "cpu-b": "cpu", "gpu-a": "gpu"}, cpu=(2, 1), gpu=(1, 1)
+    )
+    cluster_of(release, "cpu")._mark("cpu", 1, ["gpu-a", "cpu-b", "cpu-a"])
+    assert list(release.costs) == ["cpu-b"]
+    assert release.costs["cpu-b"] < 0
+
+
+@pytest.mark.parametrize(
+    ("pools", "desired", "default"),
+    [
+        ({"default": (1, 4)}, 3, 1),  # one pod of four is as near as it gets
+        ({"default": (1, 4)}, 5, 2),
+        ({"default": (2, 1), "gpu": (4, 1)}, 3, 0),  # the other pool has enough for all
+        ({"default": (2, 1), "gpu": (4, 1)}, 9, 5),
+        ({"default": (0, 2), "gpu": (1, 1)}, 2, 1),
+    ],
+)
+async def test_a_pool_adapts_once_to_what_the_others_lack(
+    pools: dict[str, tuple[int, int]], desired: int, default: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(*question: object):
+        yield {"desired_workers": desired, "names": []}
+
+    monkeypatch.setattr(adapting, "ask", answer)
+    monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    release = SeemingRelease({}, **pools)
+    cluster = cluster_of(release)
+    config = AdaptiveConfig(wait_up_s=0.0, wait_down_s=0.0)
+    adaptation, sizing = Adaptation(cluster, config), Sizing(config)
+    for turn in range(5):
+        await adaptation._step(AskingClient(), sizing, float(turn))
+    assert release.pools["default"][0] == default
+    assert release.n_set == len(adaptation.log) <= 1
+    assert cluster.n_workers == sum(pods * n for pods, n in release.pools.values())
