@@ -558,7 +558,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
     def dashboard_link(self) -> str | None:
         """A link to the scheduler's status page, if it has any.
 
-        It signs a browser in, once and within an hour; each look at this property makes a new one.
+        It signs a browser in, once and within ten minutes; each look at this property makes a new
+        one.
         """
         link = self._engine.link if self._engine is not None else None
         found = link.facts.get("dashboard") if link is not None else None

@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from typing import IO, Any, Final
 
 from ..protocol.errors import ConfigError, WeftError
@@ -163,15 +164,30 @@ class Child:
                 await self._finish_async()
             self._take(data)
 
-    async def wait_ended_async(self) -> str:
-        """Wait until the child has ended; return how, for display."""
+    async def wait_ended_async(
+        self, on_report: Callable[[dict[str, Any]], None] = lambda report: None
+    ) -> str:
+        """Wait until the child has ended; return how, for display.
+
+        Args:
+            on_report: called with each report of the child, also with the last ones of a child that
+                was killed.
+        """
         import asyncio
 
         loop = asyncio.get_running_loop()
         self.socket.setblocking(False)  # after `wait_ready` it is not
+        data = b""
         with contextlib.suppress(ConnectionResetError):
-            while await loop.sock_recv(self.socket, 1 << 16):
-                continue
+            while True:
+                *lines, self._received = (self._received + data).split(b"\n")
+                for line in lines:
+                    report = json.loads(line).get("report")
+                    if report is not None:
+                        on_report(report)
+                data = await loop.sock_recv(self.socket, 1 << 16)
+                if not data:
+                    break
         await self._finish_async()
         return describe_exit(self.process.returncode)
 
@@ -321,6 +337,10 @@ class Parent:
         self.take_stderr()
         self._say({"ready": facts})
 
+    def report(self, **facts: Any) -> None:
+        """Report something that the parent keeps beyond the end of this process."""
+        self._say({"report": facts})
+
     def take_stderr(self) -> None:
         """Use the parent's standard error. A second call does nothing."""
         if self._stderr_fd >= 0:
@@ -410,7 +430,9 @@ def _scheduler_main(parent: Parent) -> int:
 def _http_main(parent: Parent) -> int:
     from .http.server import HttpConfig, run
 
-    run(HttpConfig.from_plain(parent.read_config()), parent.ready, parent.wait_gone)
+    config = HttpConfig.from_plain(parent.read_config())
+    config.on_link_used = lambda access: parent.report(used_link=access)
+    run(config, parent.ready, parent.wait_gone)
     return 0
 
 

@@ -75,7 +75,8 @@ class Cluster(Openable):
     def dashboard_link(self) -> str | None:
         """A link to the status page, None = there are no pages.
 
-        It signs a browser in, once and within an hour; each look at this property makes a new one.
+        It signs a browser in, once and within ten minutes; each look at this property makes a new
+        one.
         """
         return link_into(self._pages_address, self.security)
 

@@ -32,6 +32,7 @@ from ..scheduler.core.info import describe_unfinished
 from ..scheduler.server import SchedulerServer, run
 from ..worker.family.exits import EXIT_CRASHED
 from .child import Child, Parent
+from .http.gate import UsedLinks
 from .restarting import EXIT_TAKEN_OVER
 
 _log = logging.getLogger("weft.scheduler")
@@ -78,6 +79,9 @@ class _Daemon:
         self.error: Exception | None = None
         self._written: tuple[ConnectionFile, Path] | None = None
         self._http: Child | None = None
+        self._began = time.time()
+        #: That the HTTP processes have accepted: the next one must not accept them again.
+        self._used_links = UsedLinks()
         self._tasks: list[asyncio.Task[None]] = []
 
     def on_started(self, server: SchedulerServer) -> None:
@@ -138,7 +142,9 @@ class _Daemon:
 
     async def _keep_http(self) -> None:
         while self._http is not None:
-            how = await self._http.wait_ended_async()
+            how = await self._http.wait_ended_async(
+                lambda report: self._used_links.add(report["used_link"], time.time())
+            )
             self._http.close()
             self._http = None
             if await self._is_stopping():
@@ -186,6 +192,8 @@ class _Daemon:
                 "host_names": list(self.config.dashboard_host_names),
                 "scheduler_address": self._server.addresses[0],
                 "security": security.to_plain(with_private_key=True),
+                "began": self._began,
+                "used_links": self._used_links.to_plain(),
             }
         )
         try:

@@ -90,18 +90,14 @@ class StatusPage(BrowserPage):
         """Sign a browser in that has followed a link, and take the link out of its address."""
         site = self.site
         if site.gate.is_open_for(self):
+            site.gate.take_link(access)  # and no other browser is to use it later
             self.html(html.onward_page("./"))
             return
         if self.comes_from_elsewhere:
             self.html(html.onward_page(f"./?{urlencode({PARAMETER: access})}"))
             return
-        address = self.request.remote_ip or ""
-        if site.gate.attempts.wait_s(address):
-            self.html(_login_page(self, _TOO_MANY), 429)
-            return
         problem = site.gate.take_link(access)
         if problem:
-            site.gate.attempts.note_failure(address)
             again = "Click on a new client.dashboard_link or cluster.dashboard_link, or sign in."
             self.html(_login_page(self, f"{problem} {again}"), 403)
         else:
@@ -150,7 +146,6 @@ class StatusPage(BrowserPage):
 
 _SILENT: Final = "The scheduler did not answer within 2 s: it is busy or held up."
 _GONE: Final = "There is no connection to the scheduler."
-_TOO_MANY: Final = "Too many attempts to sign in failed: wait a minute."
 
 
 class WorkersPage(StatusPage):
@@ -189,16 +184,11 @@ class LoginPage(BrowserPage):
         """Sign in."""
         if not self.is_own_form():
             return
-        gate, address = self.site.gate, self.request.remote_ip or ""
-        wait_s = gate.attempts.wait_s(address)
-        if wait_s:
-            self.set_header("Retry-After", str(int(wait_s) + 1))
-            self.html(_login_page(self, _TOO_MANY), 429)
-            return
+        gate = self.site.gate
         given = self.get_body_argument("token", "").strip()
         problem = problem_with(given[:_MAX_TOKEN_CHARS].encode(), self.site.token)
         if problem:
-            gate.attempts.note_failure(address)
+            await gate.failed.delay(self.request.remote_ip or "?")
             self.html(_login_page(self, _sentence(given, problem)), 403)
             return
         gate.let_in(self)

@@ -1,62 +1,122 @@
 """The gate for browsers: who is signed in, links that sign in once, and failed attempts.
 
 Nothing is kept about those who are signed in (see `protocol/trust/page_access.py`), so a scheduler
-that is started again knows them. Links that were used are remembered as long as they are valid;
-links that were made before this process began are refused, as it cannot know whether they were
-used.
+that is started again knows them. Links that were used are remembered as long as they are valid. The
+scheduler's process remembers them as well, for the next HTTP process; the next scheduler refuses
+links that were made before its start. So a link works twice in one case only: the clock of its
+maker is ahead, by at most `CLOCK_SKEW_S`, and the scheduler is started again within that time.
+
+A failed attempt locks no user out: the right token is always accepted at once. Behind a proxy all
+browsers have one address, so a limit for each address would be one for all of them. Guessing has no
+prospect, because a token has 256 random bits and is compared in constant time. A wrong token is
+answered late, so that a program which repeats it does so slowly, and the log has the number.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.trust.page_access import CLOCK_SKEW_S, COOKIE_LIFE_S, LINK_LIFE_S, PageAccess
+from ...protocol.wording import counted
 
 if TYPE_CHECKING:
     import tornado.web
 
-#: So many attempts to sign in may fail from one address, and then one more in so many seconds.
-MAX_FAILED: Final = 10
-FORGIVEN_AFTER_S: Final = 6.0
-#: Addresses that are remembered for that.
-_MAX_ADDRESSES: Final = 1000
+_log = logging.getLogger("weft.http")
+
+#: A failed attempt is answered after so long, unless so many wait already.
+FAILURE_DELAY_S: Final = 0.5
+MAX_DELAYED: Final = 50
+#: Failed attempts are logged at most this often.
+LOG_INTERVAL_S: Final = 60.0
 
 
-class Attempts:
-    """Failed attempts by address; each is forgiven after a while."""
+class UsedLinks:
+    """Links that were used, as long as they are valid; for the gate and for its parent process.
+
+    Args:
+        known: `{parameter of a link: when it ends}`, in order of use.
+    """
+
+    def __init__(self, known: Mapping[str, float] | None = None) -> None:
+        self._ends = dict(known or {})
+
+    def __contains__(self, access: str) -> bool:
+        return access in self._ends
+
+    def add(self, access: str, now: float) -> None:
+        """Note that a link was used now; forget those that have ended."""
+        while self._ends and self._ends[first := next(iter(self._ends))] < now:
+            del self._ends[first]
+        self._ends[access] = now + LINK_LIFE_S + 2 * CLOCK_SKEW_S
+
+    def to_plain(self) -> dict[str, float]:
+        """Return them for the next gate."""
+        return self._ends
+
+
+class FailedAttempts:
+    """Counts failed attempts to sign in, for the log, and delays their answers."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: {address: when its last failure is forgiven}, in the order of the last failures
-        self._forgiven: OrderedDict[str, float] = OrderedDict()
+        self._n_new = self._n_delayed = 0
+        self._next_line = 0.0
 
-    def wait_s(self, address: str) -> float:
-        """Return how long this address has to wait before its next attempt; 0 = it need not."""
-        left_s = self._forgiven.get(address, 0.0) - self._clock()
-        return max(left_s - (MAX_FAILED - 1) * FORGIVEN_AFTER_S, 0.0)
+    async def delay(self, address: str) -> None:
+        """Count a failed attempt, and wait before it is answered."""
+        line = self.note(address)
+        if line:
+            _log.warning("%s", line)
+        if self._n_delayed < MAX_DELAYED:
+            self._n_delayed += 1
+            try:
+                await asyncio.sleep(FAILURE_DELAY_S)
+            finally:
+                self._n_delayed -= 1
 
-    def note_failure(self, address: str) -> None:
-        """Count an attempt that failed."""
+    def note(self, address: str) -> str:
+        """Count a failed attempt; return a line for the log, "" = none is due."""
+        self._n_new += 1
         now = self._clock()
-        since = max(self._forgiven.pop(address, now), now)
-        self._forgiven[address] = since + FORGIVEN_AFTER_S
-        while len(self._forgiven) > _MAX_ADDRESSES:
-            self._forgiven.popitem(last=False)
+        if now < self._next_line:
+            return ""
+        n, self._n_new, self._next_line = self._n_new, 0, now + LOG_INTERVAL_S
+        return (
+            f"{counted(n, 'attempt')} to sign in to the pages failed, the last one from {address}; "
+            "the next line about it comes after a minute at the earliest"
+        )
 
 
 class Gate:
-    """Decides whether a browser may see the pages, and lets it in."""
+    """Decides whether a browser may see the pages, and lets it in.
 
-    def __init__(self, token: bytes, clock: Callable[[], float] = time.time) -> None:
+    Args:
+        token: the cluster's view token.
+        clock: returns the time.
+        began: when the scheduler began; None = now. Links that were made before are refused.
+        used: links that were used since then.
+        on_used: called with each link that is used.
+    """
+
+    def __init__(
+        self,
+        token: bytes,
+        clock: Callable[[], float] = time.time,
+        began: float | None = None,
+        used: UsedLinks | None = None,
+        on_used: Callable[[str], None] = lambda access: None,
+    ) -> None:
         self._access = PageAccess(token)
         self._clock = clock
-        self._began = int(clock())
-        #: {parameter of a link that was used: when the link ends}, in order of use
-        self._used: OrderedDict[str, float] = OrderedDict()
-        self.attempts = Attempts()
+        self._began = int(clock() if began is None else began)
+        self._used = used or UsedLinks()
+        self._on_used = on_used
+        self.failed = FailedAttempts()
 
     def is_open_for(self, page: tornado.web.RequestHandler) -> bool:
         """Return whether a request has a valid cookie; renew one that is half over."""
@@ -80,21 +140,22 @@ class Gate:
     def take_link(self, access: str) -> str:
         """Use up a link, by its parameter; return why it is not accepted, "" = it is."""
         now = self._clock()
-        while self._used and next(iter(self._used.values())) < now:
-            self._used.popitem(last=False)
         made = self._access.link_made_at(access)
         if made is None:
             return "This link was not made by this cluster."
         if made > now + CLOCK_SKEW_S:
             return "This link comes from the future: compare the clocks of the two machines."
-        if made < max(now - LINK_LIFE_S, self._began - CLOCK_SKEW_S):
+        if made < now - LINK_LIFE_S:
+            return f"This link has expired: it was made more than {LINK_LIFE_S // 60} minutes ago."
+        if made < self._began:
             return (
-                "This link has expired: it was made more than an hour ago, or for a scheduler "
-                "that was started again since."
+                "This link was made before the scheduler was started, or on a machine whose clock "
+                "is behind."
             )
         if access in self._used:
             return "This link was used before, and works once."
-        self._used[access] = now + LINK_LIFE_S + 2 * CLOCK_SKEW_S
+        self._used.add(access, now)
+        self._on_used(access)
         return ""
 
 

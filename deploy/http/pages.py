@@ -91,6 +91,7 @@ class Site:
         self,
         viewer: Viewer,
         acceptance: AcceptanceCheck,
+        gate: Gate,
         security: Security,
         host: str,
         given_names: Iterable[str],
@@ -103,7 +104,7 @@ class Site:
         self.acceptance = acceptance
         self.token = security.token
         self.names = ServerNames(host, given_names)
-        self.gate = Gate(self.token)
+        self.gate = gate
         self.watch = ClusterWatch(viewer)
         #: Probes need no token, so they may not make the scheduler count at any rate.
         self.probed = SharedAnswer(viewer.metrics)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tornado.httpserver
@@ -18,6 +18,7 @@ import tornado.netutil
 
 from ...protocol.errors import ConfigError
 from ...protocol.trust.security import Security, needs_tls, server_ssl_context
+from .gate import Gate, UsedLinks
 from .pages import Site
 from .viewer import AcceptanceCheck, Viewer
 
@@ -33,6 +34,9 @@ class HttpConfig:
         host_names: of this server, beside those that this machine knows.
         security: the cluster's; with certificate and key if `host` needs TLS.
         idle_timeout_s: a connection without a whole request for this long is closed.
+        began: when the scheduler began; None = now. Links of before are refused (`gate.py`).
+        used_links: that the HTTP processes before this one have accepted.
+        on_link_used: called with each link that is accepted.
     """
 
     host: str
@@ -41,6 +45,9 @@ class HttpConfig:
     security: Security
     idle_timeout_s: float = 10.0
     host_names: tuple[str, ...] = ()
+    began: float | None = None
+    used_links: UsedLinks = field(default_factory=UsedLinks)
+    on_link_used: Callable[[str], None] = lambda access: None
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> HttpConfig:
@@ -51,6 +58,8 @@ class HttpConfig:
             scheduler_address=plain["scheduler_address"],
             security=Security.from_plain(plain["security"]),
             host_names=tuple(plain["host_names"]),
+            began=plain["began"],
+            used_links=UsedLinks(plain["used_links"]),
         )
 
 
@@ -76,7 +85,13 @@ async def serve(
     acceptance = AcceptanceCheck(config.scheduler_address, config.security)
     try:
         await viewer.open(config.scheduler_address, config.security)
-        site = Site(viewer, acceptance, config.security, config.host, config.host_names)
+        gate = Gate(
+            config.security.token,
+            began=config.began,
+            used=config.used_links,
+            on_used=config.on_link_used,
+        )
+        site = Site(viewer, acceptance, gate, config.security, config.host, config.host_names)
         server = tornado.httpserver.HTTPServer(
             site.application(),
             ssl_options=context,

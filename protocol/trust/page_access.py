@@ -6,7 +6,7 @@ scheduler, since nothing about it is kept; it ends for all when the cluster's to
 
 A *link* signs a browser in with one click. Any process that holds the token of a viewer, or more,
 can make one without asking the server. It names the time at which it was made and a random number;
-the server takes each once, for an hour.
+the server takes each once, for ten minutes: a saved notebook has it in its output.
 
 Pure but for `link_into`: time and random numbers are given.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Life of a cookie; one that has lived for half of it is renewed when it is used.
 COOKIE_LIFE_S: Final = 7 * 24 * 3600
 #: A link that was made longer ago is refused, as is one from the future beyond what clocks differ.
-LINK_LIFE_S: Final = 3600
+LINK_LIFE_S: Final = 600
 CLOCK_SKEW_S: Final = 60
 #: The parameter of a link.
 PARAMETER: Final = "access"

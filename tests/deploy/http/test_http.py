@@ -18,6 +18,7 @@ from weft.deploy.http import viewer, watching
 from weft.deploy.http.server import HttpConfig
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.connection_file import ConnectionFile
+from weft.protocol.trust.page_access import link_into
 from weft.protocol.trust.security import Security
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core import phases
@@ -234,6 +235,9 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
         found = ConnectionFile.read(file_of(started))
         pages = Pages(found.dashboard, view_token(found))
         process, _, http_process = started.family()
+        link = link_into("/", found.to_security())
+        html = {"Accept": "text/html"}
+        assert pages.ask(link, **html)[0].status == 200
         http_process.kill()
         started.wait_for("the HTTP process ended (killed by SIGKILL) and is started again")
 
@@ -244,6 +248,9 @@ def test_the_pages_end_with_the_scheduler_and_come_back_without_it(tmp_path, wai
                 return False
 
         wait_until(is_back, 30)
+        answer, text = pages.ask(link, **html)
+        assert answer.status == 403
+        assert "used before" in text
         family = started.family()
         assert len(family) == 3
         process.kill()
