@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from ...protocol.errors import ConfigError, InternalError, WeftError
+from ...protocol.errors import WeftError
 from . import (  # noqa: F401 - each adds its command to the group
     completion,
     config,
@@ -124,12 +124,8 @@ def main(arguments: list[str] | None = None) -> None:
         fail(f"{command}: {error.format_message()}", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except ConfigError as error:
-        fail(f"{name}: {error}", 2)
-    except InternalError as error:
-        from ...worker.family.exits import EXIT_CRASHED
-
-        fail(f"{name}: {error}", EXIT_CRASHED)
     except WeftError as error:
-        fail(f"{name}: {error}", 1)
+        from .exits import exit_code_of
+
+        fail(f"{name}: {error}", exit_code_of(error))
     sys.exit(code if isinstance(code, int) else 0)

@@ -20,6 +20,8 @@ def complete_workers(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the names of connected workers."""
+    from ..top.view import natural
+
     path, address = ctx.params.get("connection_file"), ctx.params.get("address")
     try:
         names = asyncio.run(_names(None if path is None else str(path), address))
@@ -27,7 +29,7 @@ def complete_workers(
         return []
     return [
         CompletionItem(name, help=host)
-        for name, host in names.items()
+        for name, host in sorted(names.items(), key=lambda item: natural(item[0]))
         if name.startswith(incomplete)
     ][:_N_ITEMS]
 

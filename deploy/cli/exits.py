@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ...protocol.errors import (
+    CommError,
+    ConfigError,
+    HandshakeError,
+    InternalError,
+    NotAdmitted,
+    WeftError,
+    WrongCluster,
+    WrongRole,
+    WrongToken,
+    WrongVersion,
+)
+from ...protocol.trust.connection_file import NoSchedulerFound
 from ...worker.family.exits import EXIT_CRASHED, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from ..restarting import EXIT_TAKEN_OVER
-from .status_text import EXIT_DEGRADED, EXIT_DOWN, EXIT_OK
+from .finding import NoTokenFound
+from .status_text import EXIT_DEGRADED, EXIT_OK
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+#: The scheduler would refuse the same process again.
+REFUSALS: Final = (WrongToken, WrongVersion, WrongCluster, WrongRole, NotAdmitted)
 
 
 class ExitCode(NamedTuple):
@@ -35,19 +54,36 @@ EXIT_CODES: Final = (
     ExitCode(1, "ssh", "the scheduler or all machines failed"),
     ExitCode(1, "stop", "the cluster has not ended: tasks are unfinished and `--yes` was not "
              "given, or a service manager has started it again"),
-    ExitCode(2, "", "the command or its configuration is at fault, or no scheduler was found"),
-    ExitCode(EXIT_DOWN, "status", "down: no scheduler was found, or it cannot be reached"),
-    ExitCode(EXIT_NO_SCHEDULER, "worker", "no scheduler was found, or none answered, within "
-             "`--connect-timeout`; or none came back within `--orphan-lease` (15 min), for which "
-             "workers keep their results"),
+    ExitCode(2, "", "the command or its configuration is at fault; several schedulers were found; "
+             "no token was found for an address at which a process listens; or the token's role "
+             "is too low"),
+    ExitCode(EXIT_NO_SCHEDULER, "", "no scheduler was found, or it cannot be reached"),
+    ExitCode(EXIT_NO_SCHEDULER, "status", "the same: the cluster is down"),
+    ExitCode(EXIT_NO_SCHEDULER, "worker", "the same within `--connect-timeout`; or no scheduler "
+             "came back within `--orphan-lease` (15 min), for which workers keep their results"),
     ExitCode(EXIT_CRASHED, "scheduler", "a bug of weft has ended it; the log has the traceback. "
              "Its peers come back when it is started again"),
     ExitCode(EXIT_TAKEN_OVER, "scheduler", "another scheduler of the same cluster has taken over"),
-    ExitCode(EXIT_REFUSED, "worker", "the scheduler refused the workers and would refuse them "
-             "again, for instance for a token of another cluster, another version of the protocol, "
-             "or another minor version of Python"),
+    ExitCode(EXIT_REFUSED, "", "the scheduler refused this process and would refuse it again, for "
+             "instance for a token of another cluster, or another version of the protocol"),
+    ExitCode(EXIT_REFUSED, "worker", "also for another minor version of Python than the cluster's"),
     ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
 )  # fmt: skip
+
+
+def exit_code_of(error: WeftError) -> int:
+    """Return the exit code of a command that ends with this error."""
+    if isinstance(error, NoSchedulerFound) and not isinstance(error, NoTokenFound):
+        return EXIT_NO_SCHEDULER
+    if isinstance(error, ConfigError):
+        return EXIT_USAGE
+    if isinstance(error, InternalError):
+        return EXIT_CRASHED
+    if isinstance(error, REFUSALS):
+        return EXIT_REFUSED
+    if isinstance(error, (CommError, HandshakeError)):
+        return EXIT_NO_SCHEDULER
+    return EXIT_FAILED
 
 
 def exit_table() -> str:

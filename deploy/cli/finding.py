@@ -27,11 +27,20 @@ _POLL_S: Final = 0.1
 _LISTENS_FIRST_S: Final = 2.0
 
 
+class NoTokenFound(NoSchedulerFound):
+    """A process listens at the given address, and no file here has a token for it.
+
+    Give the connection file of its scheduler, or correct the address.
+    """
+
+
 def find_scheduler(connection_file: str | None, address: str | None) -> ConnectionFile:
     """Find the cluster; an error begins with what is wrong with the address, if anything.
 
     Raises:
-        ConfigError: there is none, or several.
+        NoTokenFound: a process listens at the address, and its token is not known.
+        NoSchedulerFound: there is none.
+        ConfigError: there are several, or the configuration is at fault.
     """
     try:
         return connection_files.find(connection_file, address, os.environ)
@@ -39,7 +48,11 @@ def find_scheduler(connection_file: str | None, address: str | None) -> Connecti
         problem = why_nobody_answers(address) if address else ""
         if problem:
             raise NoSchedulerFound(f"{problem}; {error}") from None
-        raise
+        if address is None or connection_file is not None:
+            raise
+        missing = NoTokenFound(str(error))
+        missing.places = error.places
+        raise missing from None
 
 
 def wait_for_scheduler(

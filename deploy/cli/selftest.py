@@ -56,8 +56,8 @@ def selftest(
       weft selftest --workers 8 --kill-worker
       weft selftest tls://node1:8786 --json
 
-    Exit codes: 0 = each check passed, 1 = one failed, or the cluster could not be reached, 2 =
-    wrong options or configuration.
+    Exit codes: 0 = each check passed, 1 = one failed, 2 = wrong options or configuration, 69 = no
+    scheduler was found, or it cannot be reached.
     """
     import json
 

@@ -44,7 +44,8 @@ def status(
       weft status --json | jq .tasks.processing
 
     Exit codes: 0 = all is well, 1 = degraded: a line of its health is a warning or an error, 2 =
-    down: no scheduler was found, or it cannot be reached. After --watch: 0.
+    wrong options or configuration, 69 = down: no scheduler was found, or it cannot be reached, 77 =
+    the scheduler refuses the token. After --watch: 0.
     """
     from .finding import find_scheduler
     from .status_watch import print_once, print_repeatedly

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...worker.family.exits import EXIT_NO_SCHEDULER
 from ..settings import format_bytes
 from ..top.watching import Snapshot
 from ..top.wording import (
@@ -19,7 +20,6 @@ from ..top.wording import (
 
 EXIT_OK: Final = 0
 EXIT_DEGRADED: Final = 1
-EXIT_DOWN: Final = 2
 _N_FUNCTIONS: Final = 10
 _FUNCTION_COLUMNS: Final[tuple[str, ...]] = (
     *("function", "finished", "failed", "unfinished", "running", "mean time"),
@@ -30,15 +30,16 @@ _N_FAILURES: Final = 5
 def exit_code(snapshot: Snapshot) -> int:
     """Return the exit code of `weft status`."""
     if snapshot.down or not snapshot.overview:
-        return EXIT_DOWN
+        return EXIT_NO_SCHEDULER
     return EXIT_OK if health_level(snapshot.overview) == "ok" else EXIT_DEGRADED
 
 
 def describe_status(snapshot: Snapshot) -> str:
     """Format a snapshot for display."""
     if snapshot.down or not snapshot.overview:
-        at = f" at {snapshot.address}" if snapshot.address else ""
-        return f"down: the scheduler{at} cannot be reached: {snapshot.down}"
+        if not snapshot.address:
+            return f"down: {snapshot.down}"
+        return f"down: the scheduler at {snapshot.address} cannot be reached: {snapshot.down}"
     o = snapshot.overview
     named = f"cluster {o['name']}" if o["name"] else "scheduler"
     lines = [

@@ -9,14 +9,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ...protocol.errors import (
-    ConnectTimeout,
-    NotAdmitted,
-    WrongCluster,
-    WrongRole,
-    WrongToken,
-    WrongVersion,
-)
+from ...protocol.errors import ConnectTimeout
 from ...protocol.settings import common
 from ...protocol.settings import worker as table
 from ...protocol.settings.setting import Setting, settings_in
@@ -179,6 +172,7 @@ def _run_workers(
     from ...worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
     from ..pid_file import pid_file
     from ..workers import run_daemon
+    from .exits import REFUSALS
 
     spawner = os.getpid()
     try:
@@ -186,7 +180,7 @@ def _run_workers(
             code = run_daemon(config, page)
     except ConnectTimeout as error:
         fail(f"weft worker: {error}", EXIT_NO_SCHEDULER)
-    except (WrongToken, WrongVersion, WrongCluster, WrongRole, NotAdmitted) as error:
+    except REFUSALS as error:
         fail(f"weft worker: refused by {address}: {error.text}", EXIT_REFUSED)
     finally:
         # In the spawner, which is the last to leave, even if the supervisor was killed.

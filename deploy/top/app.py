@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.live import Live
 
-from ...protocol.errors import WeftError
+from ...protocol.errors import CommError, WeftError
 from ...protocol.trust.connection_file import ConnectionFile
 from ..cli.info import ask_task, describe_task
 from .keyboard import reading_keys
@@ -52,7 +52,7 @@ class TopApp:
         snapshot = await self._watcher.step()
         if snapshot.down:
             # Nothing is to be seen yet, and the reason would vanish with the screen.
-            raise WeftError(snapshot.down)
+            raise CommError(snapshot.down)
         try:
             with (
                 Live(

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ...protocol.errors import CommError, ConfigError, ProtocolError
 from ...protocol.rates import Rate
-from ...protocol.trust.connection_file import ConnectionFile
+from ...protocol.trust.connection_file import ConnectionFile, NoSchedulerFound
+from ..cli.finding import NoTokenFound
 from ..http.viewer import Viewer
 
 _TIMEOUT_S: Final = 5.0
@@ -89,12 +90,16 @@ class OverviewReader:
         """Ask for the next overview and page; an error is a part of the snapshot.
 
         Raises:
-            WeftError: the scheduler does not know these questions, or the token is not accepted.
+            WeftError: at the first step, the configuration is at fault, the token is not accepted,
+                or the scheduler does not know these questions: waiting would not help.
         """
         try:
             await self._step()
         except (CommError, TimeoutError, ConfigError) as error:
             self.close()
+            is_absent = not isinstance(error, ConfigError) or isinstance(error, NoSchedulerFound)
+            if not self.snapshot.overview and (not is_absent or isinstance(error, NoTokenFound)):
+                raise
             self.snapshot.down = str(error) or "the scheduler does not answer"
         except ProtocolError as error:
             self.close()

@@ -89,6 +89,19 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
         (["worker", "--nworkers", "0"], ["--nworkers: 0 is not", "1 to 4096, auto"]),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_hint_and_code_2(arguments, words, tmp_path):
+    done = run(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("weft")
+    assert [word for word in words if word not in done.stderr] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
         (["info"], ["no running scheduler", "weft scheduler", "--connection-file"]),
         (
             ["info", "tcp://127.0.0.1:1"],
@@ -98,11 +111,10 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["info", "--connection-file", "missing/c.json"], ["no connection file missing/c.json"]),
     ],
 )
-def test_a_mistake_is_one_line_with_a_hint_and_code_2(arguments, words, tmp_path):
+def test_an_absent_scheduler_is_one_line_with_a_hint_and_code_69(arguments, words, tmp_path):
     done = run(*arguments, folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("weft")
     assert [word for word in words if word not in done.stderr] == []
 
 

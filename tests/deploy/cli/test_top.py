@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_without_a_terminal_there_are_plain_lines(cluster, tmp_path):
         assert top.wait() == 0
         assert b"\x1b" not in top.written
     done = run("top", folder=tmp_path / "run")
-    assert done.returncode == 2
+    assert done.returncode == 69
     assert "no running scheduler was found" in done.stderr
 
 
@@ -125,8 +126,8 @@ def test_without_rich_there_is_one_line_that_names_the_extra(cluster, tmp_path):
 
 def test_the_status_has_an_exit_code_for_scripts(tmp_path):
     done = run("status", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("down: ")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr.startswith("down: no running scheduler was found")
     assert "weft scheduler" in done.stderr
     with scheduler(folder=tmp_path) as started:
         done = run("status", folder=tmp_path)
@@ -143,6 +144,31 @@ def test_the_status_has_an_exit_code_for_scripts(tmp_path):
             found = json.loads(done.stdout)
             assert (done.returncode, found["n_workers"]["running"]) == (0, 1)
             assert found["address"] == address_of(started)
+
+
+@pytest.mark.parametrize("more", [(), ("--watch",), ("--json",)])
+def test_a_status_that_cannot_be_asked_for_is_not_called_down(more, tmp_path):
+    with scheduler("--name", "one", folder=tmp_path) as started:
+        address = address_of(started)
+        done = run("status", *more, folder=tmp_path, WEFT_FOO="1")
+        assert (done.returncode, done.stderr.split("$")[0]) == (2, "weft: there is no setting ")
+        done = run("status", *more, "foo://x", folder=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.startswith("weft: 'foo://x' is not an address")
+        other = tmp_path / "other.token"
+        other.write_text("0" * 64)
+        other.chmod(0o600)
+        done = run("status", *more, address, folder=tmp_path, WEFT_TOKEN_FILE=str(other))
+        assert done.returncode == 77
+        assert "did not accept our token" in done.stderr
+        with scheduler("--name", "two", folder=tmp_path):
+            done = run("status", *more, folder=tmp_path)
+            assert done.returncode == 2
+            assert done.stderr.startswith("weft: 2 schedulers were found: ")
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        done = run("status", *more, f"tcp://127.0.0.1:{there.getsockname()[1]}", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("weft: no token was found for ")
 
 
 def test_a_status_that_is_watched_outlives_the_scheduler(tmp_path):

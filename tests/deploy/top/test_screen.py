@@ -116,11 +116,14 @@ def test_the_exit_code_is_that_of_the_worst_line(levels, expected):
 
 def test_a_cluster_that_cannot_be_reached_is_down():
     down = Snapshot(address="tcp://a:1", down="no process listens there")
-    assert exit_code(down) == 2
+    assert exit_code(down) == 69
     assert describe_status(down) == (
         "down: the scheduler at tcp://a:1 cannot be reached: no process listens there"
     )
-    assert exit_code(Snapshot()) == 2
+    assert exit_code(Snapshot()) == 69
+    assert (
+        describe_status(Snapshot(down="no scheduler was found")) == "down: no scheduler was found"
+    )
 
 
 def test_the_share_of_a_core_begins_anew_with_another_scheduler():
