@@ -49,6 +49,11 @@ class Rate:
         self._seen_s, self._n_before = now_s, n_done
 
     @property
+    def is_known(self) -> bool:
+        """Whether there were two observations."""
+        return self._time > 0.0
+
+    @property
     def per_second(self) -> float:
         """The rate; 0 before there were two observations."""
         return self._tasks / self._time if self._time else 0.0

@@ -15,6 +15,8 @@ from ...protocol.wording import counted, lasting
 from .markup import Content, Markup, element, join
 
 Info = Mapping[str, Any]
+#: Tasks per second and the seconds that are left; None = not known (yet).
+SeenRate = tuple[float | None, float | None]
 
 #: Rows of the page; the others have a page of their own, or are added up.
 MAX_WORKERS: Final = 20
@@ -34,8 +36,8 @@ class PageContent:
         overview: see `scheduler/core/overview.py`.
         workers: {address: description}.
         clients: their descriptions, at most MAX_CLIENTS.
-        rates: {function: (tasks per second, seconds left or None)} as far as they are known.
-        total_rate: the same of all tasks.
+        rates: {function: its rate}.
+        total_rate: of all tasks.
         as_of: the time of the overview, for display.
         refresh_s: the page is fetched again so often.
     """
@@ -43,8 +45,8 @@ class PageContent:
     overview: Info
     workers: Mapping[str, Info] = field(default_factory=dict)
     clients: Sequence[Info] = ()
-    rates: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
-    total_rate: tuple[float, float | None] = (0.0, None)
+    rates: Mapping[str, SeenRate] = field(default_factory=dict)
+    total_rate: SeenRate = (None, None)
     as_of: str = ""
     refresh_s: float = 2.0
 
@@ -257,9 +259,13 @@ def _tiles(shown: PageContent) -> Markup:
         _tile("Tasks left", _number(n_left), "", left),
         _tile(
             "Throughput",
-            f"{_rate(per_second)}",
+            _rate(per_second),
             " tasks/s",
-            f"about {lasting(eta_s)} left" if n_left and eta_s is not None else "",
+            "not measured yet"
+            if per_second is None
+            else f"about {lasting(eta_s)} left"
+            if n_left and eta_s is not None
+            else "",
         ),
         _tile(
             "Workers",
@@ -312,26 +318,34 @@ def _functions(shown: PageContent) -> Markup:
     return element("section", element("h2", "Progress"), table, more)
 
 
-def _function_row(function: Info, rates: Mapping[str, tuple[float, float | None]]) -> Markup:
+def _function_row(function: Info, rates: Mapping[str, SeenRate]) -> Markup:
     name, n_left = str(function["name"]), function["n_unfinished"]
     n_ended = function["n_finished"] + function["n_failed"]
-    n_round = function.get("n_done", n_ended)
     n_failed = function["n_failed"]
+    # While tasks are left, those since it last had none; then all of them.
+    is_over = not n_left or "n_done" not in function
+    n_round = n_ended if is_over else function["n_done"]
+    n_bad = n_failed if is_over else function.get("n_done_failed", 0)
     n_all = n_round + n_left
     running = min(function["n_processing"], n_left)
-    per_second, eta_s = rates.get(name, (0.0, None))
+    per_second, eta_s = rates.get(name, (None, None))
     mean = ""
     if function["n_finished"]:
         mean = lasting(function["compute_s"] / function["n_finished"])
-    done = f"{_number(n_round)} of {_number(n_all)}" if n_left else f"{_number(n_ended)} done"
+    if n_left:
+        done = f"{_number(n_round)} of {_number(n_all)}"
+    else:
+        done = f"{_number(n_ended - n_bad)} done" if n_ended > n_bad or not n_bad else ""
+    failed = element("span", f"{_number(n_bad)} failed", class_="bad") if n_bad else None
     bar = None
     if n_all:
-        parts = [(n_round / n_all, "done"), (running / n_all, "run")]
-        bar = _bar(parts, f"{n_round / n_all:.0%} done, {running / n_all:.0%} at workers")
+        good, bad, at_workers = (n / n_all for n in (n_round - n_bad, n_bad, running))
+        words = f"{good:.0%} finished, {bad:.0%} failed, {at_workers:.0%} at workers"
+        bar = _bar([(good, "done"), (bad, "fail"), (at_workers, "run")], words)
     return element(
         "tr",
         element("th", name, scope="row", class_="name"),
-        element("td", bar, element("span", done)),
+        element("td", bar, element("span", done, ", " if done and failed else None, failed)),
         element("td", _number(n_left) if n_left else "–", class_="n wide"),
         element("td", _number(running) if running else "–", class_="n wide"),
         element("td", _rate(per_second) if per_second else "–", class_="n"),
@@ -576,7 +590,9 @@ def _number(n: int) -> str:
     return f"{n:,}".replace(",", "\u202f")
 
 
-def _rate(per_second: float) -> str:
+def _rate(per_second: float | None) -> str:
+    if per_second is None:
+        return "–"
     if per_second >= 10:
         return _number(round(per_second))
     return f"{per_second:.2g}" if per_second >= 0.01 else "0" if not per_second else "< 0.01"

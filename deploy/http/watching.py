@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 from ...protocol.rates import Rate
+from .status_page import SeenRate
 from .viewer import Viewer
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ T = TypeVar("T")
 #: An answer holds for so long, and that to `workers` for so much longer per page.
 HOLDS_S: Final = 1.0
 HOLDS_PER_PAGE_S: Final = 0.1
+#: If nobody has looked for so long, rates begin anew: the mean of that time is not the present one.
+_PRESENT_S: Final = 30.0
 
 
 class SharedAnswer(Generic[T]):
@@ -65,9 +68,10 @@ class ClusterWatch:
         self._clients = SharedAnswer(self._ask_clients)
         self._rates: dict[str, Rate] = {}
         self._total = Rate()
-        #: {function: (tasks per second, seconds left or None)} at the last overview
-        self.rates: dict[str, tuple[float, float | None]] = {}
-        self.total_rate: tuple[float, float | None] = (0.0, None)
+        self._observed_s = 0.0
+        #: {function: (tasks per second, seconds left)} at the last overview; None = not known
+        self.rates: dict[str, SeenRate] = {}
+        self.total_rate: SeenRate = (None, None)
         #: when that was, for display
         self.as_of = ""
 
@@ -85,7 +89,8 @@ class ClusterWatch:
 
     async def _ask_overview(self) -> dict[str, Any]:
         info = await self._viewer.ask_one("overview")
-        self._observe(info)
+        self.observe(info, time.monotonic())
+        self.as_of = time.strftime("%H:%M:%S %Z")
         return info
 
     async def _ask_workers(self) -> dict[str, dict[str, Any]]:
@@ -103,9 +108,11 @@ class ClusterWatch:
             return clients
         return []
 
-    def _observe(self, info: dict[str, Any]) -> None:
-        now = time.monotonic()
-        self.as_of = time.strftime("%H:%M:%S %Z")
+    def observe(self, info: dict[str, Any], now: float) -> None:
+        """Take the rates from an overview."""
+        if now - self._observed_s > _PRESENT_S:
+            self._rates, self._total = {}, Rate()
+        self._observed_s = now
         rates: dict[str, Rate] = {}
         for function in info["functions"]:
             name = function["name"]
@@ -127,5 +134,5 @@ class ClusterWatch:
             await answer.close()
 
 
-def _seen(rate: Rate, n_left: int) -> tuple[float, float | None]:
-    return rate.per_second, rate.eta_s(n_left)
+def _seen(rate: Rate, n_left: int) -> SeenRate:
+    return (rate.per_second, rate.eta_s(n_left)) if rate.is_known else (None, None)

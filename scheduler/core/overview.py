@@ -205,6 +205,7 @@ def _functions(prefixes: list[Prefix], dropped: Prefix) -> list[dict[str, Any]]:
             others.n_unfinished += prefix.n_unfinished
             others.n_processing += prefix.n_processing
             others.n_before += prefix.n_before
+            others.n_failed_before += prefix.n_failed_before
             others.compute_ns += prefix.compute_ns
         described.append(_describe(others))
     return described
@@ -217,7 +218,8 @@ def _describe(prefix: Prefix) -> dict[str, Any]:
         "n_failed": prefix.n_failed,
         "n_unfinished": prefix.n_unfinished,
         "n_processing": prefix.n_processing,
-        # of those since it last had no unfinished task
+        # of those since it last had no unfinished task; and of these, those that failed
         "n_done": prefix.n_finished + prefix.n_failed - prefix.n_before,
+        "n_done_failed": prefix.n_failed - prefix.n_failed_before,
         "compute_s": prefix.compute_ns / 1e9,
     }

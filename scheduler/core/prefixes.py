@@ -74,6 +74,7 @@ class Prefix:
         "family",
         "n_before",
         "n_failed",
+        "n_failed_before",
         "n_finished",
         "n_functions",
         "n_processing",
@@ -95,8 +96,9 @@ class Prefix:
         #: tasks that are to run, run, or wait for others (see `transitions.ACTIVE`); and those of
         #: them that are at workers
         self.n_unfinished = self.n_processing = 0
-        #: finished and failed tasks when it last began to have unfinished ones
-        self.n_before = 0
+        #: finished and failed tasks when it last began to have unfinished ones, and of these, those
+        #: that had failed
+        self.n_before = self.n_failed_before = 0
         #: how many of the scheduler's functions have this name
         self.n_functions = 0
 
@@ -104,6 +106,7 @@ class Prefix:
         """Note that `n` tasks are to run."""
         if not self.n_unfinished:
             self.n_before = self.n_finished + self.n_failed
+            self.n_failed_before = self.n_failed
         self.n_unfinished += n
 
     def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:

@@ -14,6 +14,8 @@ def observed(*pairs: tuple[float, int]) -> Rate:
 
 def test_one_observation_is_no_rate():
     rate = observed((5.0, 1000))
+    assert not rate.is_known
+    assert observed((5.0, 1000), (6.0, 1000)).is_known
     assert rate.per_second == 0.0
     assert rate.eta_s(10) is None
     assert rate.eta_s(0) == 0.0

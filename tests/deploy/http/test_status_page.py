@@ -130,7 +130,35 @@ def test_progress_has_a_rate_and_the_time_that_is_left():
     )
     text = Checker(status_page(content)).text
     assert "load 900 of 2 000 1 100 8 250 4.4 s – 20 ms" in text
-    assert "done 52 done – – – – 2 20 ms" in text
+    assert "done 50 done, 2 failed – – – – 2 20 ms" in text
+
+
+def bars(page):
+    """Return each bar: its parts, as (class, width), and its words."""
+    found = re.findall(r'<svg class="bar"[^>]*aria-label="([^"]*)">(.*?)</svg>', page)
+    part = r'width="([\d.]+)" height="10" class="(\w+)"'
+    return [({c: float(w) for w, c in re.findall(part, rects)}, text) for text, rects in found]
+
+
+def test_tasks_that_failed_have_their_colour_and_number_in_the_bar():
+    rows = [
+        function("broken", n_failed=2, n_done=2, n_done_failed=2),
+        function("mixed", n_finished=1001, n_failed=6, n_done=7, n_done_failed=4, n_unfinished=3),
+    ]
+    page = status_page(PageContent(info(functions=rows)))
+    text = Checker(page).text
+    assert "broken 2 failed – – – – 2 –" in text
+    assert "mixed 7 of 10, 4 failed" in text
+    busy, broken, mixed = bars(page)
+    assert broken == ({"fail": 100.0}, "0% finished, 100% failed, 0% at workers")
+    assert mixed == ({"done": 30.0, "fail": 40.0}, "30% finished, 40% failed, 0% at workers")
+
+
+def test_a_rate_that_is_not_known_yet_is_no_zero():
+    first = Checker(status_page(PageContent(info()))).text
+    assert "Throughput – tasks/s not measured yet" in first
+    later = Checker(status_page(PageContent(info(), total_rate=(0.0, None)))).text
+    assert "Throughput 0 tasks/s" in later
 
 
 def test_a_round_counts_from_when_nothing_of_the_function_was_left():

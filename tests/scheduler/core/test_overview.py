@@ -85,21 +85,21 @@ def test_rows_of_several_functions_in_one_message_are_counted_apart(board):
 def test_a_round_begins_when_nothing_of_the_function_was_left(board):
     def done():
         (function,) = overview(board.state)["functions"]
-        return function["n_done"], function["n_unfinished"]
+        return function["n_done"], function["n_done_failed"], function["n_unfinished"]
 
     client, worker = board.client(), board.worker()
     board.send(client, graph("a b"))
     board.finish(worker, "a")
-    assert done() == (1, 1)
+    assert done() == (1, 0, 1)
     board.finish(worker, "b")
-    assert done() == (2, 0)
+    assert done() == (2, 0, 0)
     board.send(client, graph("c d", "c -> e"))
-    assert done() == (0, 3)
+    assert done() == (0, 0, 3)
     board.raise_(worker, "c")
-    assert done() == (1, 1)
+    assert done() == (1, 1, 1)
     board.finish(worker, "d")
     board.send(client, graph(":a -> f"))
-    assert done() == (0, 1)
+    assert done() == (0, 0, 1)
 
 
 def test_functions_with_most_unfinished_tasks_come_first_and_the_rest_is_other(board):
