@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
+from ...protocol.host.versions import weft_version
 from ...protocol.settings import common
 from ..child import LOG_FORMAT
 from .completing import complete_addresses, complete_connection_files
@@ -20,17 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
-        click.echo(f"weft {_installed_version()} (Python {sys.version.split()[0]})")
+        click.echo(f"weft {weft_version('from a checkout')} (Python {sys.version.split()[0]})")
         ctx.exit()
-
-
-def _installed_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("weft")
-    except PackageNotFoundError:
-        return "from a checkout"
 
 
 @click.group(

@@ -7,27 +7,24 @@ figures of their processes from the system. It takes the view token, as the page
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import logging
 import platform
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import tornado.httpserver
-import tornado.netutil
 import tornado.web
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric as Family
 
-from ...protocol.errors import ConfigError
+from ...protocol.host.versions import weft_version
 from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS, values_of
 from ...protocol.trust.security import Security, needs_tls, new_cluster_id, server_ssl_context
 from ...worker.numbers import Numbers, read_numbers
 from ...worker.serving import for_listening
-from .base import Page, problem_with
+from . import listening
+from .base import NoPage, Page
 from .prometheus import add, build_info, encode, family_of
 
 #: The label of all values: the worker's name, or "" for the supervisor.
@@ -58,7 +55,7 @@ class FamilyPageConfig:
 
 def families(found: list[Numbers]) -> Iterator[Family]:
     """Make the families of a page from what the processes have written."""
-    yield build_info({"version": _version(), "python": platform.python_version()})
+    yield build_info({"version": weft_version("unknown"), "python": platform.python_version()})
     for is_of_workers, table in ((True, OF_WORKERS), (False, OF_SUPERVISORS)):
         by_name = [
             (one.name, values_of(table, one.numbers))
@@ -85,34 +82,32 @@ def _processes(found: list[Numbers]) -> Iterator[Family]:
     yield from joined.values()
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+class _AnyName:
+    """Answer under any name: the page is for programs with a token; browsers have no cookie."""
 
-    try:
-        return version("weft")
-    except PackageNotFoundError:  # from a checkout that was never installed
-        return "unknown"
+    def __contains__(self, host: str) -> bool:
+        return True
 
 
-@dataclasses.dataclass(slots=True)
+class _NoGate:
+    """No browser is signed in."""
+
+    def is_open_for(self, page: Page) -> bool:
+        """See `Gate`."""
+        return False
+
+
 class FamilySite:
-    """The configuration of the page."""
+    """The parts that the page needs, as `Site` has them for those of a scheduler."""
 
-    directory: Path
-    token: bytes
+    def __init__(self, directory: Path, token: bytes) -> None:
+        self.directory = directory
+        self.token = token
+        self.names = _AnyName()
+        self.gate = _NoGate()
 
 
 class _FamilyPage(Page):
-    def prepare(self) -> None:
-        """Answer under any name: the page is for programs with a token; browsers have no cookie."""
-
-    def is_signed_in(self) -> bool:
-        """Return whether the request has the view token."""
-        scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and not problem_with(
-            token.strip().encode(), self.site.token
-        )
-
     async def answer(self) -> None:
         self.demand_token()
         found = read_numbers(self.site.directory)  # type: ignore[attr-defined]
@@ -137,31 +132,20 @@ async def serve(
             security = dataclasses.replace(security, cluster_id=new_cluster_id())
         # The cluster's key is not here: without a certificate of its own it makes one.
         context = server_ssl_context(for_listening(security, "tls://127.0.0.1:1"))
-    try:
-        sockets = tornado.netutil.bind_sockets(config.port, config.host)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot serve metrics at {config.host}:{config.port}: {error.strerror or error}; "
-            "choose another --metrics-address"
-        ) from None
+    sockets = listening.bind(
+        config.host, config.port, "metrics", "choose another --metrics-address"
+    )
     site = FamilySite(Path(config.directory), security.token)
     application = tornado.web.Application(
-        [("/metrics", _FamilyPage, {"site": site})], log_function=lambda handler: None
+        [("/metrics", _FamilyPage, {"site": site})],
+        default_handler_class=NoPage,
+        default_handler_args={"site": site},
+        log_function=lambda handler: None,
     )
-    server = tornado.httpserver.HTTPServer(
-        application,
-        ssl_options=context,
-        idle_connection_timeout=10.0,
-        body_timeout=5.0,
-        max_header_size=16 << 10,
-        max_body_size=16 << 10,
-        decompress_request=False,
-    )
-    server.add_sockets(sockets)
+    server = listening.start(application, sockets, context)
     on_ready(port=sockets[0].getsockname()[1])
     await wait_gone()
-    server.stop()
-    await server.close_all_connections()
+    await listening.stop(server)
 
 
 def run(
@@ -170,6 +154,4 @@ def run(
     wait_gone: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """Be the process that serves the page; see `serve`."""
-    logging.getLogger("tornado.access").setLevel(logging.ERROR)
-    logging.getLogger("tornado.general").setLevel(logging.ERROR)
-    asyncio.run(serve(config, on_ready, wait_gone))
+    listening.run(serve(config, on_ready, wait_gone))

@@ -18,9 +18,10 @@ from typing import Any, Final
 import tornado.web
 
 from ...protocol.errors import ConnectTimeout, WeftError
+from ...protocol.host.versions import weft_version
 from ...protocol.trust.security import Security
 from .api import ClusterApi, Discovery, ScaleApi, WorkersApi
-from .base import Page, ServerNames
+from .base import NoPage, Page, ServerNames
 from .browser_pages import ASSETS, Asset, LoginPage, LogoutPage, StatusPage, WorkersPage
 from .gate import Gate
 from .prometheus import render
@@ -63,12 +64,6 @@ class _MetricsPage(Page):
             self.finish(page)
 
 
-class _Nothing(Page):
-    def prepare(self) -> None:
-        super().prepare()
-        raise tornado.web.HTTPError(404)
-
-
 _PAGES: Final[dict[str, type[Page]]] = {
     "/": StatusPage,
     "/api/v1/cluster": ClusterApi,
@@ -96,8 +91,6 @@ class Site:
         host: str,
         given_names: Iterable[str],
     ) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-
         self.viewer = viewer
         #: It has started this process.
         self.scheduler_pid = os.getppid()
@@ -108,11 +101,7 @@ class Site:
         self.watch = ClusterWatch(viewer)
         #: Probes need no token, so they may not make the scheduler count at any rate.
         self.probed = SharedAnswer(viewer.metrics)
-        try:
-            weft_version = version("weft")
-        except PackageNotFoundError:  # from a checkout that was never installed
-            weft_version = "unknown"
-        self.facts = {"version": weft_version, "python": platform.python_version()}
+        self.facts = {"version": weft_version("unknown"), "python": platform.python_version()}
 
     async def describe(self) -> dict[str, Any]:
         """Describe the cluster and name the pages, for programs."""
@@ -125,7 +114,7 @@ class Site:
                 *((path, page, {"site": self}) for path, page in _PAGES.items()),
                 *((path, Asset, {"site": self, **asset}) for path, asset in ASSETS.items()),
             ],
-            default_handler_class=_Nothing,
+            default_handler_class=NoPage,
             default_handler_args={"site": self},
             log_function=_log_request,
         )

@@ -8,16 +8,12 @@ cluster's certificate.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-import tornado.httpserver
-import tornado.netutil
-
-from ...protocol.errors import ConfigError
 from ...protocol.trust.security import Security, needs_tls, server_ssl_context
+from . import listening
 from .gate import Gate, UsedLinks
 from .pages import Site
 from .viewer import AcceptanceCheck, Viewer
@@ -43,7 +39,7 @@ class HttpConfig:
     port: int
     scheduler_address: str
     security: Security
-    idle_timeout_s: float = 10.0
+    idle_timeout_s: float = listening.IDLE_TIMEOUT_S
     host_names: tuple[str, ...] = ()
     began: float | None = None
     used_links: UsedLinks = field(default_factory=UsedLinks)
@@ -74,13 +70,12 @@ async def serve(
         WeftError: the port is taken, or the scheduler cannot be reached.
     """
     context = server_ssl_context(config.security) if needs_tls(config.host) else None
-    try:
-        sockets = tornado.netutil.bind_sockets(config.port, config.host)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot serve pages at {config.host}:{config.port}: {error.strerror or error}; "
-            "choose another --dashboard-address, or use --no-dashboard"
-        ) from None
+    sockets = listening.bind(
+        config.host,
+        config.port,
+        "pages",
+        "choose another --dashboard-address, or use --no-dashboard",
+    )
     viewer = Viewer()
     acceptance = AcceptanceCheck(config.scheduler_address, config.security)
     try:
@@ -92,17 +87,7 @@ async def serve(
             on_used=config.on_link_used,
         )
         site = Site(viewer, acceptance, gate, config.security, config.host, config.host_names)
-        server = tornado.httpserver.HTTPServer(
-            site.application(),
-            ssl_options=context,
-            # Also the limit for the headers of a request, and for the TLS handshake before them.
-            idle_connection_timeout=config.idle_timeout_s,
-            body_timeout=5.0,
-            max_header_size=16 << 10,
-            max_body_size=16 << 10,
-            decompress_request=False,
-        )
-        server.add_sockets(sockets)
+        server = listening.start(site.application(), sockets, context, config.idle_timeout_s)
     except BaseException:
         for sock in sockets:
             sock.close()
@@ -114,8 +99,7 @@ async def serve(
     await asyncio.wait([gone, left], return_when=asyncio.FIRST_COMPLETED)
     gone.cancel()
     left.cancel()
-    server.stop()
-    await server.close_all_connections()
+    await listening.stop(server)
     await acceptance.close()
     await site.watch.close()
     await site.probed.close()
@@ -128,7 +112,4 @@ def run(
     wait_gone: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """Be the HTTP process; see `serve`."""
-    # A refused request concerns the peer that made it, not this process's log.
-    logging.getLogger("tornado.access").setLevel(logging.ERROR)
-    logging.getLogger("tornado.general").setLevel(logging.ERROR)
-    asyncio.run(serve(config, on_ready, wait_gone))
+    listening.run(serve(config, on_ready, wait_gone))

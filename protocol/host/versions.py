@@ -23,6 +23,16 @@ PACKAGES: Final = (
 )
 
 
+def weft_version(otherwise: str) -> str:
+    """Return the installed version of weft; `otherwise` in a checkout that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("weft")
+    except PackageNotFoundError:
+        return otherwise
+
+
 def process_versions(packages: Iterable[str] = ()) -> dict[str, Any]:
     """Return `{"host": facts, "packages": {name: version, or None}}`; reads files."""
     from importlib.metadata import PackageNotFoundError, version

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import weft
 from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
+from tests.deploy.http.serving import Pages
 from tests.tools.find import tool
 from weft.protocol.trust.connection_file import ConnectionFile
 
@@ -118,6 +119,16 @@ def test_the_page_takes_the_view_token_only(cluster, role):
     assert status == 401
     assert "view token" in text
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/favicon.ico"])
+def test_another_path_is_one_line_without_the_name_of_the_server(cluster, path, method):
+    pages = Pages(cluster.url, cluster.token)
+    answer, text = pages.ask(path, method)
+    assert (answer.status, text) == (404, "404 Not Found\n")
+    assert "Server" not in answer.headers
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_a_task_that_holds_the_interpreter_lock_does_not_hold_up_the_page(cluster, wait_until):

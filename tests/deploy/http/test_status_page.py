@@ -149,7 +149,7 @@ def test_tasks_that_failed_have_their_colour_and_number_in_the_bar():
     text = Checker(page).text
     assert "broken 2 failed – – – – 2 –" in text
     assert "mixed 7 of 10, 4 failed" in text
-    busy, broken, mixed = bars(page)
+    _, broken, mixed = bars(page)
     assert broken == ({"fail": 100.0}, "0% finished, 100% failed, 0% at workers")
     assert mixed == ({"done": 30.0, "fail": 40.0}, "30% finished, 40% failed, 0% at workers")
 
