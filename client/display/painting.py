@@ -188,17 +188,41 @@ def _failed(row: Mapping[str, Any]) -> str:
 
 
 def lines_of(rows: Sequence[Mapping[str, Any]], width: int, colour: bool = False) -> list[str]:
-    """Return one line for each row, none longer than `width` (marks of colour do not count)."""
+    """Return one line for each row, none longer than `width` (marks of colour do not count).
+
+    In a bar, `x` stands for those that failed or were cancelled; they are red with `colour`.
+    """
     lines = []
     for row in rows:
         name = row["name"] if len(row["name"]) <= _NAME else f"{row['name'][: _NAME - 1]}~"
-        filled = _BAR * row["done"] // max(row["total"], 1)
-        bar = f" [{'#' * filled}{'-' * (_BAR - filled)}]" if width >= 72 else ""
-        head = f"{name:<{min(_NAME, width // 3)}}{bar} {row['done']}/{row['total']}"
+        good, bad = _bar_of(row)
+        rest = "-" * (_BAR - len(good) - len(bad))
         note = f"  {row['note']}" if row["note"] else ""
-        failed = _failed(row)
-        line = f"{head}{failed}{note}"[:width]
-        if colour and failed and line.startswith(head + failed):
-            line = f"{head}\x1b[31m{failed}\x1b[0m{line[len(head + failed) :]}"
-        lines.append(line)
+        # (text, whether it is red)
+        parts = [(f"{name:<{min(_NAME, width // 3)}}", False)]
+        if width >= 72:
+            parts += [(f" [{good}", False), (bad, True), (f"{rest}]", False)]
+        parts += [(f" {row['done']}/{row['total']}", False), (_failed(row), True), (note, False)]
+        lines.append(_cut(parts, width, colour))
     return lines
+
+
+def _bar_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the parts of a bar for tasks that finished, and that ended otherwise."""
+    total = max(row["total"], 1)
+    n_bad = row["failed"] + row["cancelled"]
+    filled = _BAR * row["done"] // total
+    # A single failure is visible, unless nothing else would be.
+    bad = min(max(_BAR * n_bad // total, 1), filled) if n_bad else 0
+    if bad == filled > 1 and n_bad < row["done"]:
+        bad -= 1
+    return "#" * (filled - bad), "x" * bad
+
+
+def _cut(parts: Sequence[tuple[str, bool]], width: int, colour: bool) -> str:
+    line = ""
+    for text, is_red in parts:
+        text = text[:width]
+        width -= len(text)
+        line += f"\x1b[31m{text}\x1b[0m" if colour and is_red and text else text
+    return line

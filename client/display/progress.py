@@ -307,11 +307,12 @@ def _summary(rows: list[_Row], seconds: float) -> str:
         "failed": sum(row.failed for row in rows),
         "cancelled": sum(row.cancelled for row in rows),
     }
+    n_good = done - sum(counts.values())
     names = ", ".join(row.name for row in rows[:3]) + (", ..." if len(rows) > 3 else "")
-    count = f"{total}" if done >= total else f"{done} of {total}"
+    count = f"{total}" if n_good >= total else f"{n_good} of {total}"
     text = f"{count} task{'' if total == 1 else 's'} of {names} done in {_duration(seconds)}"
-    if seconds > 0 and done:
-        text += f" ({_number(done / seconds)}/s)"
+    if seconds > 0 and n_good:
+        text += f" ({_number(n_good / seconds)}/s)"
     return text + "".join(f", {n} {what}" for what, n in counts.items() if n)
 
 

@@ -68,7 +68,7 @@ def test_futures_are_counted_by_function_with_those_that_failed(client, wait_unt
         ("waits", 10, 1, 10),
         ("abs", 5, 0, 5),
     ]
-    assert re.match(r"15 tasks of waits, abs done in .*, 1 failed$", seen["summary"])
+    assert re.match(r"14 of 15 tasks of waits, abs done in .*, 1 failed$", seen["summary"])
 
 
 def test_functions_beyond_the_limit_share_a_row(client):
@@ -94,7 +94,7 @@ def test_the_summary_comes_when_all_futures_are_done(client, capsys, wait_until,
     weft.progress(*futures, blocking=blocking)
     wait_until(lambda: not any(t.name == "weft-display" for t in threading.enumerate()))
     assert re.search(
-        r"weft: 11 tasks of waits, abs done in .*, 1 failed\n$", capsys.readouterr().err
+        r"weft: 10 of 11 tasks of waits, abs done in .*, 1 failed\n$", capsys.readouterr().err
     )
 
 
@@ -103,7 +103,7 @@ def test_futures_that_are_released_meanwhile_are_cancelled_and_end_the_progress(
 ):
     weft.progress(client.map(waits, range(4)), blocking=False)
     wait_until(lambda: not any(t.name == "weft-display" for t in threading.enumerate()))
-    assert re.search(r"4 tasks of waits done in .*, 4 cancelled\n$", capsys.readouterr().err)
+    assert re.search(r"0 of 4 tasks of waits done in .*, 4 cancelled\n$", capsys.readouterr().err)
 
 
 def test_the_end_of_the_client_ends_a_progress_that_does_not_block(capsys, wait_until):
@@ -134,7 +134,9 @@ def test_an_iteration_with_progress_counts_futures_that_are_added(client, capsys
     for i, _ in enumerate(completed):
         if i == 0:
             completed.update(client.map(abs, range(7)))
-    assert re.search(r"12 tasks of waits, abs done in .*, 1 failed\n$", capsys.readouterr().err)
+    assert re.search(
+        r"11 of 12 tasks of waits, abs done in .*, 1 failed\n$", capsys.readouterr().err
+    )
 
 
 def test_an_iteration_that_was_given_up_does_not_go_on_drawing(client, wait_until):
@@ -183,6 +185,33 @@ def test_no_line_is_wider_than_the_terminal(width):
         assert len(line) <= width
     full = painting.lines_of([row("sum", 5, 0, 10, "3/s")], 100)
     assert full == ["sum                      [##########----------] 5/10  3/s"]
+
+
+@pytest.mark.parametrize(
+    ("done", "failed", "bar"),
+    [
+        (10, 0, "####################"),
+        (10, 10, "xxxxxxxxxxxxxxxxxxxx"),
+        (10, 1, "##################xx"),
+        (5, 5, "xxxxxxxxxx----------"),
+        (0, 0, "--------------------"),
+    ],
+)
+def test_failures_have_a_part_of_the_bar(done, failed, bar):
+    (line,) = painting.lines_of([row("sum", done, failed, 10)], 100)
+    assert f"[{bar}]" in line
+    (coloured,) = painting.lines_of([row("sum", done, failed, 10)], 100, colour=True)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == line
+    assert coloured.count("\x1b[31m") == (2 if failed else 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "failed", "bar"),
+    [(1000, 1, "###################x"), (1000, 999, "#xxxxxxxxxxxxxxxxxxx"), (40, 1, "-" * 20)],
+)
+def test_few_failures_and_few_results_are_visible_in_the_bar(done, failed, bar):
+    (line,) = painting.lines_of([row("sum", done, failed, 1000)], 100)
+    assert f"[{bar}]" in line
 
 
 def test_a_terminal_shows_the_summary_in_place_of_the_lines(monkeypatch):
