@@ -14,6 +14,7 @@ from ...protocol.errors import CommError, ProtocolError
 from ...protocol.trust.page_access import PARAMETER
 from . import status_page as html
 from .base import Page, problem_with
+from .documents import login_page, onward_page, problem_page
 from .style import ICON, SCRIPT, SHEET
 
 #: The status page is fetched again so often, and that of all workers, at least.
@@ -51,7 +52,7 @@ class BrowserPage(Page):
         if self.is_signed_in():
             return True
         if self.comes_from_elsewhere:
-            self.html(html.onward_page("./" + self.request.path.strip("/")))
+            self.html(onward_page("./" + self.request.path.strip("/")))
         else:
             self.set_header("Location", "login")
             self.text("sign in at login", 303)
@@ -91,10 +92,10 @@ class StatusPage(BrowserPage):
         site = self.site
         if site.gate.is_open_for(self):
             site.gate.take_link(access)  # and no other browser is to use it later
-            self.html(html.onward_page("./"))
+            self.html(onward_page("./"))
             return
         if self.comes_from_elsewhere:
-            self.html(html.onward_page(f"./?{urlencode({PARAMETER: access})}"))
+            self.html(onward_page(f"./?{urlencode({PARAMETER: access})}"))
             return
         problem = site.gate.take_link(access)
         if problem:
@@ -102,7 +103,7 @@ class StatusPage(BrowserPage):
             self.html(_login_page(self, f"{problem} {again}"), 403)
         else:
             site.gate.let_in(self)
-            self.html(html.onward_page("./"))
+            self.html(onward_page("./"))
 
     async def answer_json(self) -> None:
         """Describe the cluster for a program."""
@@ -118,9 +119,9 @@ class StatusPage(BrowserPage):
             overview = await watch.overview()
             workers, clients = await watch.workers(), await watch.clients()
         except TimeoutError:
-            self.html(html.problem_page(_SILENT, REFRESH_S), 503)
+            self.html(problem_page(_SILENT, REFRESH_S), 503)
         except (CommError, ProtocolError) as error:
-            self.html(html.problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
+            self.html(problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
         else:
             self.html(html.status_page(self.content(overview, workers, clients)))
 
@@ -164,9 +165,9 @@ class WorkersPage(StatusPage):
         try:
             overview, workers = await watch.overview(), await watch.workers()
         except TimeoutError:
-            self.html(html.problem_page(_SILENT, REFRESH_S), 503)
+            self.html(problem_page(_SILENT, REFRESH_S), 503)
         except (CommError, ProtocolError) as error:
-            self.html(html.problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
+            self.html(problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
         else:
             self.html(html.workers_page(self.content(overview, workers, []), order))
 
@@ -176,7 +177,7 @@ class LoginPage(BrowserPage):
 
     async def answer(self) -> None:
         if self.is_signed_in():
-            self.html(html.onward_page("./"))
+            self.html(onward_page("./"))
         else:
             self.html(_login_page(self, ""))
 
@@ -192,7 +193,7 @@ class LoginPage(BrowserPage):
             self.html(_login_page(self, _sentence(given, problem)), 403)
             return
         gate.let_in(self)
-        self.html(html.onward_page("./"))
+        self.html(onward_page("./"))
 
 
 def _sentence(given: str, problem: str) -> str:
@@ -206,7 +207,7 @@ def _sentence(given: str, problem: str) -> str:
 
 
 def _login_page(page: BrowserPage, problem: str) -> str:
-    return html.login_page(page.request.host, problem)
+    return login_page(page.request.host, problem)
 
 
 class LogoutPage(BrowserPage):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...protocol.wording import counted, lasting
+from .documents import document, live_switch
 from .markup import Content, Markup, element, join
 
 Info = Mapping[str, Any]
@@ -74,7 +75,7 @@ def status_page(shown: PageContent) -> str:
         _totals(info),
         _foot(shown),
     )
-    return _document(_title(info), _name(info), content, "status", shown.refresh_s)
+    return document(_title(info), _name(info), content, "status", shown.refresh_s)
 
 
 def workers_page(shown: PageContent, order: str) -> str:
@@ -89,113 +90,7 @@ def workers_page(shown: PageContent, order: str) -> str:
         _foot(shown),
     )
     name = _name(shown.overview)
-    return _document(f"Workers – {name}", name, content, "workers", shown.refresh_s)
-
-
-def login_page(name: str, problem: str = "", hint: str = "") -> str:
-    """Return the form that takes the view token, with what was wrong with the last one."""
-    content = element(
-        "section",
-        element("h1", f"Sign in to {name}"),
-        element("p", problem, class_="silent", role="alert") if problem else None,
-        element("p", hint) if hint else None,
-        element(
-            "form",
-            element("label", "View token", for_="token"),
-            element(
-                "input",
-                id="token",
-                name="token",
-                type="password",
-                class_="field",
-                autocomplete="current-password",
-                required=True,
-                autofocus=True,
-            ),
-            element("button", "Sign in", type="submit", class_="main"),
-            method="post",
-            action="login",
-        ),
-        element(
-            "p",
-            "The token is what ",
-            element("code", "weft token --role view --bare"),
-            " prints on the scheduler's machine. This browser stays signed in for a week; the "
-            "token itself is not kept. In a notebook, a click on ",
-            element("code", "client.dashboard_link"),
-            " signs in without it.",
-            class_="soft",
-        ),
-        class_="gate",
-    )
-    return _plain_document(f"Sign in – {name}", content)
-
-
-def onward_page(target: str) -> str:
-    """Return a page that goes on to another one by itself.
-
-    A redirect would count as a part of the request that led here. If that came from another site,
-    for instance a notebook, the browser would send no cookie with it.
-    """
-    content = element("section", element("p", element("a", "Go on", href=target)), class_="gate")
-    refresh = element("meta", http_equiv="refresh", content=f"0; url={target}")
-    return _plain_document("weft", content, refresh)
-
-
-def problem_page(text: str, refresh_s: float) -> str:
-    """Return a page that says why there is nothing to show, and tries again."""
-    content = join(
-        element("section", element("p", text, class_="silent", role="alert")), _live_switch()
-    )
-    return _document("weft", "weft", content, "", refresh_s)
-
-
-# --- The frame ------------------------------------------------------------------------------------
-
-
-def _document(title: str, name: str, content: Markup, current: str, refresh_s: float) -> str:
-    pages = (("status", "./", "Status"), ("workers", "workers", "Workers"))
-    links = [
-        element("a", label, href=href, aria_current="page" if page == current else None)
-        for page, href, label in pages
-    ]
-    sign_out = element(
-        "form", element("button", "Sign out", type="submit"), method="post", action="logout"
-    )
-    body = join(
-        element("header", element("h1", name), element("nav", links), sign_out),
-        element("p", id="silent", class_="silent", role="alert", hidden=True),
-        element("main", content),
-    )
-    head = join(
-        element(
-            "noscript",
-            element("meta", http_equiv="refresh", content=f"{refresh_s:g}"),
-        ),
-        element("script", src="refresh.js", defer=True),
-    )
-    return _html(title, head, body, refresh_s)
-
-
-def _plain_document(title: str, content: Markup, head: Markup | None = None) -> str:
-    return _html(title, head or Markup(""), element("main", content), 0)
-
-
-def _html(title: str, head: Markup, body: Markup, refresh_s: float) -> str:
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("link", rel="icon", href="icon.svg", type="image/svg+xml"),
-        element("link", rel="stylesheet", href="style.css"),
-        head,
-    )
-    document = element(
-        "html", head, element("body", body), lang="en", data_refresh=f"{refresh_s:g}"
-    )
-    return "<!DOCTYPE html>\n" + document + "\n"
+    return document(f"Workers – {name}", name, content, "workers", shown.refresh_s)
 
 
 def _name(info: Info) -> str:
@@ -219,15 +114,10 @@ def _foot(shown: PageContent) -> Markup:
     return element(
         "footer",
         element("span", f"As of {shown.as_of}"),
-        _live_switch(),
+        live_switch(),
         element("span", f"up {lasting(info['uptime_s'])}"),
         element("span", where),
     )
-
-
-def _live_switch() -> Markup:
-    box = element("input", type="checkbox", id="live", checked=True)
-    return element("label", box, "refresh", hidden=True)
 
 
 # --- Parts of the status page ---------------------------------------------------------------------

@@ -7,15 +7,13 @@ from html.parser import HTMLParser
 
 import pytest
 
+from weft.deploy.http.documents import login_page, onward_page, problem_page
 from weft.deploy.http.status_page import (
     MAX_CLIENTS,
     MAX_FUNCTIONS,
     MAX_WORKERS,
     ORDERS,
     PageContent,
-    login_page,
-    onward_page,
-    problem_page,
     status_page,
     workers_page,
 )
