@@ -25,6 +25,19 @@ RECENT_S: Final = 10.0
 _ROLES: Final = ("client", "worker", "supervisor", "viewer", "unknown")
 
 
+def tune_collector() -> None:
+    """Set the collector of garbage as suits a scheduler.
+
+    Records live as long as their tasks and free themselves when forgotten (links are cut), so the
+    collector finds next to nothing. It visits the young generation in small parts, because all
+    peers wait for one: 10 000 objects take about 1 ms. It never visits what start-up made, and the
+    older generations, for seconds, only after ten million new objects, as a rule never.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 1_000, 50)
+
+
 class Meter:
     """Counts the time of the event loop. For the loop's thread only."""
 

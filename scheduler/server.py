@@ -18,7 +18,6 @@ under load, and an idle system answers at once. There are no batching timers.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -63,7 +62,7 @@ from .core.state import (
     StopServer,
 )
 from .core.turns import TURN_COST, Turns
-from .measuring import Meter
+from .measuring import Meter, tune_collector
 
 _log = logging.getLogger("weft.scheduler")
 
@@ -553,14 +552,6 @@ async def serve(
 def run(
     config: SchedulerConfig, on_started: Callable[[SchedulerServer], None] | None = None
 ) -> None:
-    """Run a scheduler as this process's only work: uvloop where present, garbage collection tuned.
-
-    Records live as long as their tasks and free themselves when forgotten (links are cut), so the
-    collector finds next to nothing. It visits the young generation in small parts, because all
-    peers wait for one: 10 000 objects take about 1 ms. It never visits what start-up made, and the
-    older generations, for seconds, only after ten million new objects, as a rule never.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 1_000, 50)
+    """Run a scheduler as this process's only work: uvloop where present, collector tuned."""
+    tune_collector()
     event_loop.run(serve(config, on_started))

@@ -47,6 +47,7 @@ from .connection import Connection, Handler
 from .inproc import InprocServer
 from .sockets import SocketFile, bind_tcp, bind_unix
 from .stream import StreamConnection, tls_reason
+from .traffic import Traffic, TrafficByRole
 from .unfinished import UnfinishedFrames
 
 __all__ = ["Listener", "listen", "one_line"]
@@ -112,33 +113,6 @@ def one_line(value: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(value)[:400])
 
 
-@dataclasses.dataclass(slots=True)
-class Traffic:
-    """Counts of the traffic of some connections."""
-
-    bytes_in: int = 0
-    bytes_out: int = 0
-    frames_in: int = 0
-    frames_out: int = 0
-    messages_in: int = 0
-    messages_out: int = 0
-
-    def add(self, other: Connection | Traffic) -> None:
-        """Add what went over another connection."""
-        self.bytes_in += other.bytes_in
-        self.bytes_out += other.bytes_out
-        self.frames_in += other.frames_in
-        self.frames_out += other.frames_out
-        self.messages_in += other.messages_in
-        self.messages_out += other.messages_out
-
-
-def _role_name(connection: Connection) -> str:
-    if isinstance(connection, StreamConnection) and not connection.authenticated:
-        return "unknown"
-    return connection.peer_role.name.lower()
-
-
 class Listener:
     """A listening end, which accepts connections until `close`.
 
@@ -196,8 +170,7 @@ class Listener:
         self._context: ssl.SSLContext | None = None
         self._binding = b""
         self._closed = False
-        #: Of connections that have ended.
-        self._counted: dict[str, Traffic] = {}
+        self._traffic = TrafficByRole()
         self._log = RefusalLog("")
 
     # --- Counters, of open and of ended connections -----------------------------------------------
@@ -225,15 +198,9 @@ class Listener:
     def traffic(self) -> dict[str, Traffic]:
         """Return what went over all connections, by the role of the other end.
 
-        "unknown" is that of connections that were not authenticated.
+        "unknown" is that of connections that ended before they were authenticated.
         """
-        traffic = {role: dataclasses.replace(counted) for role, counted in self._counted.items()}
-        for connection in self.connections if self._inproc is not None else self._alive:
-            traffic.setdefault(_role_name(connection), Traffic()).add(connection)
-        return traffic
-
-    def _count(self, connection: Connection) -> None:
-        self._counted.setdefault(_role_name(connection), Traffic()).add(connection)
+        return self._traffic.sums()
 
     # --- Opening and closing ----------------------------------------------------------------------
 
@@ -411,6 +378,7 @@ class Listener:
         """See `stream.Owner`."""
         self._forget_unauthenticated(connection)
         self.connections[connection] = None
+        self._traffic.begin(connection)
         return self._on_connection(connection)
 
     def on_failed(self, connection: StreamConnection, error: CommError | ProtocolError) -> None:
@@ -440,7 +408,7 @@ class Listener:
         self._forget_unauthenticated(connection)
         self.connections.pop(connection, None)
         if connection in self._alive:
-            self._count(connection)
+            self._traffic.end(connection, authenticated=connection.authenticated)
             del self._alive[connection]
         self._tell_all_gone()
 
@@ -461,11 +429,12 @@ class Listener:
 
     def _on_inproc(self, connection: Connection) -> Handler:
         self.connections[connection] = None
+        self._traffic.begin(connection)
         return self._on_connection(connection)
 
     def _on_inproc_gone(self, connection: Connection) -> None:
         if self.connections.pop(connection, 0) is None:
-            self._count(connection)
+            self._traffic.end(connection, authenticated=True)
         self._tell_all_gone()
 
 

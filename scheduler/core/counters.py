@@ -34,7 +34,7 @@ _FAILED: Final = ("Tasks given up, by reason.", "tasks_failed_total")
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the scheduler started; none ever decreases. Gauges (`n_*`) may."""
+    """Totals since the scheduler started; none ever decreases. Gauges of states may."""
 
     tasks_submitted: int = _total("Tasks that clients submitted.")
     tasks_completed: int = _total("Tasks that finished.")
@@ -63,6 +63,8 @@ class Counters:
     denied: int = _total("Messages that the sender's token does not permit.")
     #: how long the last recovery took, seconds
     recovery_s: float = 0.0
+    #: tasks that failed by themselves, for any reason
+    n_failed: int = 0
     #: gauges of the states that no container counts; `info.task_counts` shows them
     n_memory: int = 0
     n_erred: int = 0
@@ -70,6 +72,7 @@ class Counters:
 
     def count_failed(self, kind: str) -> None:
         """Count a task that fails by itself, by the kind of its failure (see `failure.py`)."""
+        self.n_failed += 1
         if kind == "exception":
             self.tasks_failed_exception += 1
         elif kind == "worker-died":

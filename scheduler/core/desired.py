@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .prefixes import UNKNOWN_DURATION_NS, Prefix
@@ -77,6 +77,25 @@ class Aim:
 
 
 @dataclass(slots=True)
+class AtWorkers:
+    """What the pass over all workers sums up: what changes there with each task.
+
+    Attributes:
+        n_processing: tasks at workers.
+        n_threads_busy: threads that have a task.
+        nbytes: of the results that they hold.
+        last_progress: when a worker with tasks last finished one, or got one while it was idle.
+        n_workers: that the tasks there are worth.
+    """
+
+    n_processing: int
+    n_threads_busy: int
+    nbytes: int
+    last_progress: float
+    n_workers: float
+
+
+@dataclass(slots=True)
 class Desired:
     """The answer, and its causes."""
 
@@ -88,6 +107,7 @@ class Desired:
     n_runnable: int
     n_unrunnable: int
     target_s: float
+    at_workers: AtWorkers
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a map for an answer."""
@@ -112,23 +132,9 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
     target_ns = target_s * 1e9
     kind = state.aim.kind
     running_ns: dict[Prefix, float] = {}
-    n_runnable = n_unrunnable = 0
-    n_workers = 0.0
-    long_since = state.now - UNKNOWN_DURATION_NS / 1e9
-    for ws in state.workers.values():
-        n = len(ws.processing)
-        if n:
-            n_runnable += n
-            task = next(iter(ws.processing.values()))
-            estimate_ns = task.group.prefix.estimate_ns
-            occupancy_ns = ws.occupancy_ns
-            if estimate_ns > 2 * task.estimate_ns:
-                # It was assigned before its function was measured, and so were those behind it.
-                occupancy_ns = occupancy_ns * estimate_ns // task.estimate_ns
-            threads = min(n, occupancy_ns / target_ns)
-            if ws.last_progress < long_since:
-                threads = max(threads, _threads_busy(ws, target_ns, state.now, running_ns))
-            n_workers += threads / ws.nthreads
+    found = _look_at_workers(state, target_ns, running_ns)
+    n_runnable, n_workers = found.n_processing, found.n_workers
+    n_unrunnable = 0
     n_left = MAX_SAMPLES
     for task_class in state.classes.values():
         tasks: Iterable[SchedulerTask] = ()
@@ -152,27 +158,61 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
         n_for_work = max(n_for_work, 1)
     if state.recovery is not None:  # the work is not known before its workers are back
         n_for_work = max(n_for_work, len(state.staying), len(state.expected.worker_ids))
-    n_for_data = _workers_for_data(state, kind)
+    n_for_data = _workers_for_data(found.nbytes, kind)
     n_desired = max(n_for_work, n_for_data)
-    return Desired(n_desired, n_for_work, n_for_data, n_runnable, n_unrunnable, target_s)
+    return Desired(n_desired, n_for_work, n_for_data, n_runnable, n_unrunnable, target_s, found)
 
 
-def _threads_busy(
-    ws: WorkerHandle, target_ns: float, now: float, running_ns: dict[Prefix, float]
-) -> float:
-    """Return how many threads the tasks of a worker need that has not finished any for a while.
+def _look_at_workers(
+    state: SchedulerState, target_ns: float, running_ns: dict[Prefix, float]
+) -> AtWorkers:
+    """Sum up all workers in one pass, which takes 0.5 ms for 1 000 of them."""
+    n_all = n_busy = nbytes = 0
+    n_workers = 0.0
+    last_progress = -inf
+    long_since = state.now - UNKNOWN_DURATION_NS / 1e9
+    for ws in state.workers.values():
+        nbytes += ws.nbytes
+        processing = ws.processing
+        if not processing:
+            continue
+        n, nthreads, progress = len(processing), ws.nthreads, ws.last_progress
+        n_all += n
+        n_busy += n if n < nthreads else nthreads
+        last_progress = progress if progress > last_progress else last_progress
+        task = next(iter(processing.values()))
+        prefix = task.group.prefix
+        occupancy_ns = ws.occupancy_ns
+        if prefix.estimate_ns > 2 * task.estimate_ns:
+            # It was assigned before its function was measured, and so were those behind it.
+            occupancy_ns = occupancy_ns * prefix.estimate_ns // task.estimate_ns
+        needed_ns = occupancy_ns if occupancy_ns < n * target_ns else n * target_ns
+        if progress < long_since:
+            # A thread that is busy for longer than expected counts for as long as it has been.
+            busy_ns = (state.now - progress) * 1e9
+            counted_ns = busy_ns if busy_ns < target_ns else target_ns
+            if nthreads == 1 and prefix.n_finished:
+                like_ns = counted_ns
+            else:
+                like_ns = _n_like(ws, busy_ns, running_ns) * counted_ns
+            needed_ns = like_ns if like_ns > needed_ns else needed_ns
+        n_workers += needed_ns / nthreads
+    return AtWorkers(n_all, n_busy, nbytes, last_progress, n_workers / target_ns)
 
-    A thread that is busy for longer than expected counts for as long as it has been. So do tasks
-    behind it of a function of unknown duration, and those elsewhere, by the notes made here.
+
+def _n_like(ws: WorkerHandle, busy_ns: float, running_ns: dict[Prefix, float]) -> int:
+    """Return how many tasks of a worker count for as long as its threads have been busy.
+
+    They are those that run, and all behind them if a function of unknown duration is among them;
+    by the notes made here, so do its tasks elsewhere.
     """
-    n_like = min(len(ws.processing), ws.nthreads)
-    busy_ns = (now - ws.last_progress) * 1e9
-    for task in islice(ws.processing.values(), min(n_like, MAX_RUNNING)):
+    n_like = n_running = min(len(ws.processing), ws.nthreads)
+    for task in islice(ws.processing.values(), min(n_running, MAX_RUNNING)):
         prefix = task.group.prefix
         if not prefix.n_finished:
             running_ns[prefix] = max(busy_ns, running_ns.get(prefix, 0.0))
             n_like = len(ws.processing)
-    return n_like * min(1.0, busy_ns / target_ns)
+    return n_like
 
 
 def _part_of(task: SchedulerTask, target_ns: float, running_ns: dict[Prefix, float]) -> float:
@@ -199,8 +239,7 @@ def _sample(task_class: TaskClass) -> Iterator[SchedulerTask]:
         yield next(e[2] for lane in full for e in (*lane.run, *lane.heap) if e[2].ticket == e[1])
 
 
-def _workers_for_data(state: SchedulerState, kind: WorkerKind) -> int:
-    nbytes = sum(ws.nbytes for ws in state.workers.values())
+def _workers_for_data(nbytes: int, kind: WorkerKind) -> int:
     if nbytes < SMALL_NBYTES:
         return 0
     return ceil(nbytes / (FULL * kind.memory_limit)) if kind.memory_limit else 1

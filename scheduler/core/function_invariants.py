@@ -43,6 +43,11 @@ def _unlike_idle_prefixes(state: SchedulerState) -> list[str]:
     return [name for name, p in items if (p in idle) != (p not in used and name not in shown)]
 
 
+def _sum_of_prefixes(state: SchedulerState, field: str) -> int:
+    prefixes = [prefix for _, prefix in state.prefixes.items()]
+    return sum(getattr(prefix, field) for prefix in (*prefixes, state.prefixes.dropped))
+
+
 def _unlike_idle_functions(state: SchedulerState) -> list[str]:
     used = {task.group.function for task in state.tasks.values()}
     used.update(*(client.functions for client in state.clients.values()))
@@ -75,6 +80,30 @@ FUNCTION_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
     ],
     "few prefixes are shown": lambda s: unless(
         len(s.prefixes.shown) <= MAX_SHOWN, len(s.prefixes.shown)
+    ),
+    "active lists the prefixes with unfinished tasks": lambda s: [
+        name
+        for name, prefix in s.prefixes.items()
+        if prefix.n_unfinished and prefix not in s.prefixes.active
+    ],
+    "active prefixes are known": lambda s: [
+        p.name for p in s.prefixes.active if dict(s.prefixes.items()).get(p.name) is not p
+    ],
+    "n_before is the sum over all prefixes": lambda s: unless(
+        s.prefixes.n_before == _sum_of_prefixes(s, "n_before"), s.prefixes.n_before
+    ),
+    "n_failed_before is the sum over all prefixes": lambda s: unless(
+        s.prefixes.n_failed_before == _sum_of_prefixes(s, "n_failed_before"),
+        s.prefixes.n_failed_before,
+    ),
+    "compute_ns is the sum over all prefixes": lambda s: unless(
+        s.prefixes.compute_ns == _sum_of_prefixes(s, "compute_ns"), s.prefixes.compute_ns
+    ),
+    "tasks_completed is the sum of n_finished over all prefixes": lambda s: unless(
+        s.counters.tasks_completed == _sum_of_prefixes(s, "n_finished"), s.counters.tasks_completed
+    ),
+    "n_failed is the sum over all prefixes": lambda s: unless(
+        s.counters.n_failed == _sum_of_prefixes(s, "n_failed"), s.counters.n_failed
     ),
     "functions are filed by id": lambda s: [
         f.prefix.name for id, f in s.functions.items() if f.function_id != id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.wire.message import MAX_NUMBER
@@ -16,9 +15,16 @@ if TYPE_CHECKING:
     from .state import SchedulerState
 
 
-def task_counts(state: SchedulerState) -> dict[str, int]:
-    """Count tasks by state; sums to the number of known tasks. O(workers + classes)."""
-    processing = sum(len(ws.processing) for ws in state.workers.values())
+def task_counts(state: SchedulerState, n_processing: int | None = None) -> dict[str, int]:
+    """Count tasks by state; sums to the number of known tasks. O(workers + classes).
+
+    Args:
+        state: of the scheduler.
+        n_processing: tasks at workers; None = count them.
+    """
+    processing = n_processing
+    if processing is None:
+        processing = sum(len(ws.processing) for ws in state.workers.values())
     queued = sum(len(c.queue) for c in state.classes.values())
     no_worker = sum(len(c.unrunnable) for c in state.classes.values())
     counters = state.counters
@@ -55,8 +61,8 @@ def describe_cluster(state: SchedulerState) -> dict[str, Any]:
         "epoch": state.epoch,
         "recovering": waits_for(state),
         "n_workers": len(state.workers),
-        "nthreads": sum(ws.nthreads for ws in state.workers.values()),
-        "memory": capped_sum(ws.memory_limit for ws in state.workers.values()),
+        "nthreads": state.census.nthreads,
+        "memory": min(state.census.memory_limit, MAX_NUMBER),
         "n_clients": len(state.clients),
         "refused_workers": describe_refusals(state),
         "tasks": task_counts(state),
@@ -100,11 +106,6 @@ def _measurements(ws: WorkerHandle) -> dict[str, int]:
         "rss": ws.resident_nbytes,
         "cpu": status.cpu_percent,
     }
-
-
-def capped_sum(numbers: Iterable[int]) -> int:
-    """Add up what peers report; some may be wrong, and the sum must fit into a message."""
-    return min(sum(numbers), MAX_NUMBER)
 
 
 def describe_client(state: SchedulerState, client: ClientHandle) -> dict[str, Any]:

@@ -91,8 +91,7 @@ def on_heartbeat(state: SchedulerState, who: Any, message: m.Heartbeat) -> None:
 
 def on_worker_status(state: SchedulerState, ws: WorkerHandle, message: m.WorkerStatus) -> None:
     """Keep what a worker reports about itself."""
-    ws.status = message
-    ws.resident_nbytes = message.resident_nbytes
+    state.census.note_status(ws, message)
     if METRICS_URL not in ws.facts:
         worker_id, is_new = ws.worker_id, ws.is_new
         state.sums_of_workers.report(worker_id, message.numbers, is_new=is_new)
@@ -121,7 +120,7 @@ def on_workers_alive(
         if ws is not None and ws.peer in state.roles:
             note_alive(state, ws.peer)
             # A worker whose task holds the interpreter lock sends no heartbeats.
-            ws.resident_nbytes = rss
+            state.census.note_resident(ws, rss)
     note_alive(state, supervisor.peer)
     if METRICS_URL not in supervisor.facts:
         supervisor_id, is_new = supervisor.supervisor_id, supervisor.is_new

@@ -258,6 +258,7 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     )
     state.staying[ws.name] = ws
     state.nthreads += ws.nthreads
+    state.census.add(ws)
     state.aim.note_worker(ws)
     join_classes(state, ws)
     _note_size(state)
@@ -384,6 +385,7 @@ def _remove_worker(
     end_questions_to(state, ws)
     answer_awaited(state, ws)
     state.sums_of_workers.remove(ws.worker_id)
+    state.census.remove(ws)
     state.outboxes.pop(ws.peer, None)
     state.touched.pop(ws, None)
     ws.inventory = None

@@ -1,7 +1,8 @@
 """The metrics of the scheduler and their values, which are read off the state only on request.
 
-A metric is declared once: counters in `counters.py`, what is read off the state in `_SHOWN`, what
-the shell measures in `_MEASURED`, the numbers of workers and supervisors in `protocol/reported.py`.
+A metric is declared once: counters in `counters.py`, what is read off the state in `_SHOWN` and
+`_FOUND`, what the shell measures in `_MEASURED`, the numbers of workers and supervisors in
+`protocol/reported.py`.
 
 Nothing here walks over tasks: the cost is that of the workers, of the classes of tasks, and of at
 most 50 names of functions.
@@ -19,8 +20,8 @@ from ...protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ...protocol.wire import messages as m
 from ...protocol.wire.message import MAX_NUMBER
 from .counters import COUNTED, totals
-from .desired import desired_workers
-from .info import capped_sum, task_counts
+from .desired import Desired, desired_workers
+from .info import task_counts
 from .tasks import WITHOUT_RECIPE
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ class _Shown(Metric):
 
     #: the number, {value of the label: number}, or the plain form of a histogram
     read: Callable[[SchedulerState], Any] = lambda state: 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Metric):
+    """A metric that comes of the pass over all workers that `desired_workers` makes."""
+
+    read: Callable[[SchedulerState, Desired], Any] = lambda state, found: 0
 
 
 def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> _Shown:
@@ -50,9 +58,8 @@ def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> _Shown:
 
 def count_workers(state: SchedulerState) -> dict[str, int]:
     """Count the workers by state: those that leave or are away get no tasks."""
-    n_leaving = sum(ws.is_leaving and not ws.is_away for ws in state.workers.values())
-    n_away = len(state.away)
-    n = len(state.workers)
+    n, n_away = len(state.workers), len(state.away)
+    n_leaving = n - len(state.staying) - sum(ws.is_leaving for ws in state.away)
     return {"running": n - n_leaving - n_away, "leaving": n_leaving, "away": n_away}
 
 
@@ -76,10 +83,10 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
 
 
 def _memory_of_workers(state: SchedulerState) -> dict[str, int]:
-    workers = state.workers.values()
+    census = state.census
     return {
-        "managed": capped_sum(ws.status.managed_nbytes for ws in workers if ws.status is not None),
-        "resident": capped_sum(ws.resident_nbytes for ws in workers),
+        "managed": min(census.managed, MAX_NUMBER),
+        "resident": min(census.resident, MAX_NUMBER),
     }
 
 
@@ -96,7 +103,6 @@ def _epoch_s(state: SchedulerState) -> float:
 
 
 _SHOWN: Final = (
-    _Shown("tasks", "Tasks that the scheduler knows, by state.", ("state",), read=task_counts),
     _Shown(
         "unrunnable_tasks",
         "Tasks that could run now, but that no worker may run: there is none (no_workers), none of "
@@ -168,26 +174,9 @@ _SHOWN: Final = (
         read=_memory_of_workers,
     ),
     _Shown(
-        "desired_workers",
-        "Workers that would finish the present work in about the target time.",
-        read=lambda state: desired_workers(state).n_workers,
-    ),
-    _Shown(
         "worker_threads",
         "Threads of all workers.",
-        read=lambda state: sum(ws.nthreads for ws in state.workers.values()),
-    ),
-    _Shown(
-        "worker_threads_busy",
-        "Threads that have a task.",
-        read=lambda state: sum(
-            min(ws.nthreads, len(ws.processing)) for ws in state.workers.values()
-        ),
-    ),
-    _Shown(
-        "memory_managed_bytes",
-        "Bytes of results that workers hold.",
-        read=lambda state: capped_sum(ws.nbytes for ws in state.workers.values()),
+        read=lambda state: state.census.nthreads,
     ),
     _Shown(
         "clients",
@@ -209,6 +198,30 @@ _SHOWN: Final = (
         "epoch_timestamp_seconds",
         "When the scheduler started.",
         read=_epoch_s,
+    ),
+)
+#: What is found in one pass over the workers.
+_FOUND: Final = (
+    _Found(
+        "tasks",
+        "Tasks that the scheduler knows, by state.",
+        ("state",),
+        read=lambda state, found: task_counts(state, found.at_workers.n_processing),
+    ),
+    _Found(
+        "desired_workers",
+        "Workers that would finish the present work in about the target time.",
+        read=lambda state, found: found.n_workers,
+    ),
+    _Found(
+        "worker_threads_busy",
+        "Threads that have a task.",
+        read=lambda state, found: found.at_workers.n_threads_busy,
+    ),
+    _Found(
+        "memory_managed_bytes",
+        "Bytes of results that workers hold.",
+        read=lambda state, found: min(found.at_workers.nbytes, MAX_NUMBER),
     ),
 )
 #: Values that the shell measures and passes in with ticks (`SchedulerTick.measurements`).
@@ -250,6 +263,7 @@ METRICS: Final[dict[str, Metric]] = {
     for metric in (
         *COUNTED,
         *_SHOWN,
+        *_FOUND,
         *_MEASURED,
         *OF_WORKERS,
         *OF_SUPERVISORS,
@@ -262,9 +276,10 @@ def metrics(state: SchedulerState) -> dict[str, Any]:
 
     The numbers of workers and supervisors are summed over those that have no page of their own.
     """
-    shown = {metric.name: metric.read(state) for metric in _SHOWN}
+    found = desired_workers(state)
     return {
-        **shown,
+        **{metric.name: metric.read(state) for metric in _SHOWN},
+        **{metric.name: metric.read(state, found) for metric in _FOUND},
         **totals(state.counters),
         **state.sums_of_workers.values(),
         **state.sums_of_supervisors.values(),

@@ -12,7 +12,8 @@ Prometheus would take for a restart, and their sum is that of all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, Collection, ItemsView
+from itertools import islice
 from typing import Final
 
 from ...protocol.metrics import Histogram
@@ -25,13 +26,15 @@ MAX_EARLY: Final = 25
 #: A later name gets a series when its tasks have taken more than one part in so many of the time of
 #: all tasks.
 MERIT: Final = 100
+#: Names without work that the overview looks at.
+MAX_SEEN: Final = 200
 #: A longer name is cut: the rest would cost memory and hardly distinguishes functions.
 MAX_NAME_CHARS: Final = 200
 #: The common name of the other prefixes.
 OTHER: Final = "other"
 
 #: Of prefixes that are dropped, these are added up.
-_SUMS: Final = ("n_finished", "n_failed", "compute_ns")
+_SUMS: Final = ("n_finished", "n_failed", "n_before", "n_failed_before", "compute_ns")
 
 #: Estimate for a function that never finished here: 2 ms lets a new `map` start with a dozen tasks
 #: per thread.
@@ -105,8 +108,13 @@ class Prefix:
     def begin(self, n: int = 1) -> None:
         """Note that `n` tasks are to run."""
         if not self.n_unfinished:
-            self.n_before = self.n_finished + self.n_failed
-            self.n_failed_before = self.n_failed
+            n_before, self.n_before = self.n_before, self.n_finished + self.n_failed
+            n_failed_before, self.n_failed_before = self.n_failed_before, self.n_failed
+            family = self.family
+            if family is not None:
+                family.n_before += self.n_before - n_before
+                family.n_failed_before += self.n_failed - n_failed_before
+                family.active[self] = None
         self.n_unfinished += n
 
     def finish(self, n: int, total_us: int, queued_us: int, nbytes: int) -> None:
@@ -159,8 +167,10 @@ class Prefixes:
         self.dropped = Prefix(OTHER)
         #: the series of all that are not shown, also of those that were forgotten
         self.other = Series()
-        #: of all tasks
-        self.compute_ns = 0
+        #: of all tasks, and the sum over all prefixes
+        self.compute_ns = self.n_before = self.n_failed_before = 0
+        #: {prefix: None} of those with unfinished tasks, and of some that had
+        self.active: dict[Prefix, None] = {}
         #: of all attempts that finished, also if their results were not needed any more
         self.durations = Histogram()
         #: from the submission of tasks to the start of the attempt that finished
@@ -204,9 +214,26 @@ class Prefixes:
         if len(self.idle) > MAX_IDLE:
             oldest = next(iter(self.idle))
             del self.idle[oldest], self._by_name[oldest.name]
+            self.active.pop(oldest, None)
             for name in _SUMS:
                 total = getattr(self.dropped, name) + getattr(oldest, name)
                 setattr(self.dropped, name, total)
+
+    def with_work(self) -> list[Prefix]:
+        """Return those that have unfinished tasks."""
+        found = [prefix for prefix in self.active if prefix.n_unfinished]
+        if len(found) < len(self.active):
+            self.active = dict.fromkeys(found)
+        return found
+
+    def of_interest(self, with_work: list[Prefix]) -> Collection[Prefix]:
+        """Return all prefixes; of many those with unfinished tasks, most time, or a new name."""
+        if len(with_work) >= MAX_SHOWN:
+            return with_work
+        if len(self._by_name) <= MAX_SEEN:
+            return self._by_name.values()
+        newest = islice(reversed(self._by_name.values()), MAX_SEEN)
+        return dict.fromkeys((*with_work, *self.shown.values(), *newest))
 
     def totals(self, read: Callable[[Series], float]) -> dict[str, float]:
         """Return a number of each prefix that is shown, and that of all others as `other`."""

@@ -58,6 +58,7 @@ from . import (
     wants,
 )
 from .barrier import Recovery
+from .census import Census
 from .counters import Counters
 from .deadlines import Deadline, Deadlines
 from .desired import TARGET_S, Aim
@@ -258,6 +259,7 @@ class SchedulerState:
         self.silence_check: Deadline | None = None
         #: {peer: worker} of all registered workers
         self.workers: dict[int, WorkerHandle] = {}
+        self.census: Census = Census()  #: sums over `workers`
         self.workers_by_id: dict[str, WorkerHandle] = {}
         self.workers_by_address: dict[str, WorkerHandle] = {}
         #: {name: worker} of those that do not leave, and the sum of their threads

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from ...protocol.errors import InvalidState
 from ...protocol.wire.handshake import Role
 from .attempts import MAX_TASKS
+from .census import CENSUS_INVARIANTS
 from .checking import differences, tasks_in, unless
 from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
@@ -538,5 +539,6 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
+    **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
 }

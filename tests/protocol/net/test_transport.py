@@ -121,6 +121,41 @@ def test_counters_agree_on_both_ends(run: Run, stream_address: str) -> None:
     run(main())
 
 
+def test_traffic_is_counted_by_role_and_no_count_goes_back(run: Run, stream_address: str) -> None:
+    async def main() -> None:
+        server = Server()
+        at = await server.start(stream_address)
+        end = End()
+        reader, writer = await raw(at)
+        writer.write(b"nonsense" * 20)
+        await hung_up(reader, writer)
+        counted: list[dict[str, int]] = []
+
+        def look() -> dict[str, int]:
+            now = {role: traffic.bytes_in for role, traffic in server.listener.traffic().items()}
+            for role, nbytes in (counted[-1] if counted else {}).items():
+                assert now[role] >= nbytes, role
+            counted.append(now)
+            return now
+
+        connection = await dial(at, end)
+        look()
+        connection.send([GetData(request=1, keys=["k"])])
+        await end.got(1)
+        (accepted,) = server.connections
+        role = accepted.peer_role.name.lower()
+        assert look()[role] == accepted.bytes_in
+        connection.close()
+        await server.ends[-1].closed()
+        look()
+        await server.listener.close()
+        assert look() == {role: accepted.bytes_in, "unknown": counted[-1]["unknown"]}
+        # In TLS nothing of it came as far as the connection.
+        assert bool(counted[-1]["unknown"]) == (not at.startswith("tls:"))
+
+    run(main())
+
+
 def test_writable_is_false_while_the_reader_is_slow(run: Run, stream_address: str) -> None:
     async def main() -> None:
         server = Server(End)

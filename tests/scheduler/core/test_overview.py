@@ -8,7 +8,7 @@ from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.overview import overview
-from weft.scheduler.core.prefixes import MAX_SHOWN
+from weft.scheduler.core.prefixes import MAX_IDLE, MAX_SEEN, MAX_SHOWN
 from weft.scheduler.core.recent import MAX_FAILURES, MAX_TEXT, Load, text_of
 from weft.scheduler.core.state import SchedulerTick
 
@@ -202,3 +202,64 @@ def test_the_load_is_that_of_the_last_tick_that_had_one(board):
     board.tick(1.0)
     assert overview(board.state)["loop_lag_s"] == 2.0
     assert codes(board) == ["scheduler-busy", "scheduler-late"]
+
+
+def test_of_very_many_functions_the_sums_are_those_of_all(board):
+    client, worker = board.client(), board.worker("w")
+    n = MAX_IDLE + MAX_SEEN
+    for i in range(n):  # more than are kept: the sums of the first ones stay
+        board.send(client, graph(f"done-{i}", function=f"f{i}"))
+        if i % 50:
+            board.finish(worker, f"done-{i}", us=1000 + i)
+        else:
+            board.raise_(worker, f"done-{i}")
+        board.send(client, m.ReleaseKeys(keys=[f"done-{i}"]))
+    board.send(client, graph("x y", function="f30"))
+    n_failed = n // 50
+    described = overview(board.state)["functions"]
+    assert len(described) == MAX_SHOWN + 1
+    assert (described[0]["name"], described[-1]["name"]) == ("f30", "other")
+    assert sum(f["n_finished"] for f in described) == n - n_failed
+    assert sum(f["n_failed"] for f in described) == n_failed
+    assert sum(f["n_unfinished"] for f in described) == 2
+    assert sum(f["n_processing"] for f in described) == 2
+    compute_s = sum(1000 + i for i in range(n) if i % 50) / 1e6
+    assert sum(f["compute_s"] for f in described) == pytest.approx(compute_s)
+
+
+def test_functions_with_work_are_shown_first_of_very_many(board):
+    client = board.client()
+    for i in range(MAX_SEEN + 10):
+        board.send(client, graph(f"x{i}", function=f"f{i}"))
+    board.send(client, graph("a b c", function="f3"))
+    described = overview(board.state)["functions"]
+    assert (described[0]["name"], described[0]["n_unfinished"]) == ("f3", 4)
+    assert sum(f["n_unfinished"] for f in described) == MAX_SEEN + 13
+
+
+def test_memory_of_workers_is_what_each_last_reported(board):
+    def memory():
+        return overview(board.state)["memory"]
+
+    one = board.worker("one", memory_limit=1000)
+    board.worker("two", memory_limit=3000)
+    board.send(one, status(managed_nbytes=600, resident_nbytes=900))
+    assert memory() == {"managed": 600, "resident": 900, "limit": 4000}
+    assert codes(board) == ["memory"]
+    board.send(one, status(managed_nbytes=100, resident_nbytes=700))
+    assert memory() == {"managed": 100, "resident": 700, "limit": 4000}
+    assert codes(board) == ["ok"]
+    board.close(one)
+    assert memory() == {"managed": 0, "resident": 0, "limit": 3000}
+
+
+def status(*, managed_nbytes: int, resident_nbytes: int) -> m.WorkerStatus:
+    return m.WorkerStatus(
+        state="running",
+        nthreads=1,
+        n_records=0,
+        n_ready=0,
+        managed_nbytes=managed_nbytes,
+        resident_nbytes=resident_nbytes,
+        cpu_percent=0,
+    )

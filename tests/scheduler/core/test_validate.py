@@ -123,6 +123,17 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "few prefixes are shown": lambda b: b.state.prefixes.shown.update(
         {str(n): b.function.prefix for n in range(99)}
     ),
+    "active lists the prefixes with unfinished tasks": lambda b: b.state.prefixes.active.clear(),
+    "active prefixes are known": lambda b: b.state.prefixes.active.update({Prefix("new"): None}),
+    "n_before is the sum over all prefixes": lambda b: setattr(b.function.prefix, "n_before", 9),
+    "n_failed_before is the sum over all prefixes": lambda b: setattr(
+        b.function.prefix, "n_failed_before", 9
+    ),
+    "compute_ns is the sum over all prefixes": lambda b: setattr(b.state.prefixes, "compute_ns", 9),
+    "tasks_completed is the sum of n_finished over all prefixes": lambda b: setattr(
+        b.state.counters, "tasks_completed", 99
+    ),
+    "n_failed is the sum over all prefixes": lambda b: setattr(b.state.counters, "n_failed", 99),
     "functions are filed by id": lambda b: setattr(b.function, "function_id", b"other"),
     "functions of tasks are known": lambda b: setattr(
         b.task("aside").group, "function", Function(b"new", b"", b.function.prefix)
@@ -397,7 +408,20 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "counters count the tasks in memory, erred and released": lambda b: setattr(
         b.state.counters, "n_memory", 99
     ),
-    # Orders.
+    # Sums over workers, and orders.
+    "the census has the threads of all workers": lambda b: setattr(b.state.census, "nthreads", 9),
+    "the census has the memory limits of all workers": lambda b: setattr(
+        b.w, "memory_limit", b.w.memory_limit + 1
+    ),
+    "the census has the managed memory of all workers": lambda b: setattr(
+        b.state.census, "managed", 9
+    ),
+    "the census has the resident memory of all workers": lambda b: setattr(
+        b.w, "resident_nbytes", 9
+    ),
+    "the census lists the workers whose memory is nearly full": lambda b: (
+        b.state.census.full.update({b.w: None})
+    ),
     "orders are few": lambda b: b.state.retiring.orders.update(
         {str(n): Order(1, 1) for n in range(MAX_ORDERS + 1)}
     ),
