@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ...protocol.errors import ConfigError
 from .errors import KubernetesError
+from .forwarding import PodPort
 
 T = TypeVar("T")
 
@@ -88,10 +89,32 @@ class Kube:
         self._api.close()
         self._api.rest_client.pool_manager.clear()
 
-    def new_core(self) -> Any:
-        """Return an API object of its own: a stream replaces parts of it."""
-        client = library("client")
-        return client.CoreV1Api(client.ApiClient(self._settings))
+    def open_port(self, pod: str, port: int) -> PodPort:
+        """Open a connection to a port of a pod.
+
+        Raises:
+            KubernetesError: it was refused.
+        """
+        client, stream = library("client"), library("stream").stream
+        # An API object of its own: `stream` replaces parts of it.
+        core = client.CoreV1Api(client.ApiClient(self._settings))
+        call = core.connect_get_namespaced_pod_portforward
+        try:
+            # Not its `portforward`, which runs a thread that fails when the connection ends.
+            opened = self.do(
+                "get",
+                "pods/portforward",
+                lambda: stream(call, pod, self.namespace, ports=str(port), _preload_content=False),
+            )
+        except BaseException:
+            core.api_client.close()
+            raise
+
+        def close() -> None:
+            opened.sock.shutdown()  # at once; `close` waits for an answer
+            core.api_client.close()
+
+        return PodPort(opened.sock.sock, close)
 
     def do(self, verb: str, resource: str, request: Callable[[], T]) -> T:
         """Make a request.
@@ -105,21 +128,24 @@ class Kube:
         try:
             return request()
         except refused as error:
-            raise KubernetesError(self._refusal(verb, resource, error)) from error
+            # The library reports a refused websocket as status 0; its cause has the status.
+            status = error.status or getattr(error.__context__, "status_code", None) or 0
+            text = self._refusal(verb, resource, status, error.reason)
+            raise KubernetesError(text, status) from error
         except HTTPError as error:
             raise KubernetesError(
                 f"the API server of Kubernetes at {self._settings.host} does not answer ({error}); "
                 "check the context of your kubeconfig and the network"
             ) from error
 
-    def _refusal(self, verb: str, resource: str, error: Any) -> str:
+    def _refusal(self, verb: str, resource: str, status: int, reason: object) -> str:
         where = f"in namespace {self.namespace!r}"
-        if error.status in (401, 403):
+        if status in (401, 403):
             return (
                 f"you may not {verb} {resource} {where}: a Role with a rule for verb {verb!r} of "
                 f"resource {resource!r} is missing for you; ask the administrator of the namespace"
             )
-        return f"Kubernetes refused to {verb} {resource} {where} ({error.status} {error.reason})"
+        return f"Kubernetes refused to {verb} {resource} {where} ({status} {reason})"
 
     def plain(self, found: Any) -> Any:
         """Return what was answered as plain dicts, with the names of the API."""

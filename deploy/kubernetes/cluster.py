@@ -15,7 +15,6 @@ import contextlib
 import json
 import logging
 import math
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,9 +27,9 @@ from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.wire.address import parse_address
 from ..cluster import Cluster
 from ..in_thread import in_thread
-from .api import Kube, library
+from .api import Kube
 from .errors import KubernetesError, PodsNotReady
-from .forwarding import Forward
+from .forwarding import Forward, PodPort
 from .problems import problems_of
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class KubeCluster(Cluster):
             self._port = address.port or 0
             forward = self._wants_forward
             if forward or (forward is None and not self._kube.is_inside):
-                self._forward = Forward(self._connect)
+                self._forward = Forward(f"the scheduler of {self.name!r}", self._connect)
                 self.scheduler_address = f"{address.scheme}://127.0.0.1:{self._forward.port}"
             else:
                 self.scheduler_address = file.addresses[0]
@@ -222,9 +221,8 @@ class KubeCluster(Cluster):
             ) from error
         return ConnectionFile.from_plain(content, where)
 
-    def _connect(self) -> tuple[socket.socket, Callable[[], None]]:
-        """Open a connection to the scheduler's pod; return it, and what ends it."""
-        portforward = library("stream").portforward
+    def _connect(self) -> PodPort:
+        """Open a connection to the scheduler's pod."""
         kube = self.kube
         pods = [
             pod["metadata"]["name"]
@@ -234,22 +232,7 @@ class KubeCluster(Cluster):
         ]
         if not pods:
             raise KubernetesError("no pod of the scheduler runs; see KubeCluster.problems()")
-        core = kube.new_core()
-        call = core.connect_get_namespaced_pod_portforward
-        forwarded = kube.do(
-            "get",
-            "pods/portforward",
-            lambda: portforward(call, pods[0], kube.namespace, ports=str(self._port)),
-        )
-
-        def end() -> None:
-            forwarded.close()
-            forwarded.websocket.close()
-            # `close` does nothing where the other end has said goodbye first.
-            forwarded.websocket.shutdown()
-            core.api_client.close()
-
-        return forwarded.socket(self._port), end
+        return kube.open_port(pods[0], self._port)
 
     # --- Use --------------------------------------------------------------------------------------
 

@@ -15,11 +15,13 @@ class KubernetesError(WeftError):
 
     Args:
         text: what happened, in one line.
+        status: the HTTP status of the answer, 0 = there was none.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text, status)
         self.text = text
+        self.status = status
 
     def __str__(self) -> str:
         return self.text
