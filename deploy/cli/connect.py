@@ -8,13 +8,17 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...protocol.errors import ConfigError
 from .group import weft
 from .hints import Command, FilePath
+
+if TYPE_CHECKING:
+    from ...protocol.trust.connection_file import ConnectionFile
+    from ..kubernetes.release import Release
 
 
 @weft.command(cls=Command, short_help="Connect this machine to a cluster on Kubernetes.")
@@ -44,8 +48,8 @@ def connect(
 
     It writes a connection file with the token of role client, so weft.Client() on this machine
     needs no arguments. It calls kubectl, with your configuration and rights: to read the Service
-    and the Secret RELEASE-weft-client, and to forward ports. When the scheduler's pod is replaced
-    it connects again, at the same port, and clients go on.
+    and the Secret that it names (RELEASE-weft-client), and to forward ports. When the scheduler's
+    pod is replaced it connects again, at the same port, and clients go on.
 
     \b
     Examples:
@@ -55,7 +59,7 @@ def connect(
     from ...protocol.trust.connection_file import default_path
     from ..kubernetes.kubectl import Kubectl
     from ..kubernetes.kubectl_forwarding import PortForwarding
-    from ..kubernetes.release import find_release
+    from ..kubernetes.release import SCHEDULERS, release_of
 
     kind, _, name = cluster.partition("/")
     if kind != "k8s" or not name:
@@ -63,10 +67,14 @@ def connect(
             f"{cluster!r} is not k8s/RELEASE; 'helm list --all-namespaces' lists the releases"
         )
     kubectl = Kubectl(context, namespace)
-    release = find_release(kubectl, name)
+    services = kubectl.get("services", f"--selector={SCHEDULERS}")["items"]
+    place = f"namespace {namespace!r}" if namespace else "the namespace of kubectl"
+    hint = "'helm list --all-namespaces' lists all; choose with --namespace and --context"
+    release = release_of(services, name, place, hint)
     path = connection_file or default_path(f"k8s-{name}")
     # Before the forwarding: a Secret that may not be read needs none.
-    file = release.connection(kubectl, "tls://127.0.0.1:1")
+    data = kubectl.get("secret", release.secret).get("data") or {}
+    file = release.connection(data, release.address, release.pages)
     # A service manager's SIGTERM ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, _interrupt)
     forwarding = PortForwarding(kubectl, release.service, release.ports, (port, 0), _show)
@@ -83,7 +91,7 @@ def connect(
         )
         if file.cluster_id:
             file.write(path)
-        _print(release.namespace, name, file, path if file.cluster_id else None)
+        _print(release, file, path if file.cluster_id else None)
         while True:
             signal.pause()
     except KeyboardInterrupt:
@@ -101,9 +109,16 @@ def _show(line: str) -> None:
     click.echo(f"weft connect: {line}", err=True)
 
 
-def _print(namespace: str, name: str, file: Any, path: Path | None) -> None:
-    click.echo(f"k8s/{name} in namespace {namespace} at {file.addresses[0]}, until Ctrl-C")
+def _print(release: Release, file: ConnectionFile, path: Path | None) -> None:
+    address = file.addresses[0]
+    click.echo(f"k8s/{release.name} in namespace {release.namespace} at {address}, until Ctrl-C")
     if path is not None:
         click.echo(f"  connection file  {path}")
         click.echo("  connect          weft.Client()")
+    else:
+        click.echo(
+            f"  connection file  none: Secret {release.secret} has no cluster-id; copy it there "
+            "from the Secret of the scheduler"
+        )
+        click.echo(f"  connect          WEFT_TOKEN_FILE=FILE, then weft.Client({address!r})")
     click.echo(f"  status page      {file.dashboard}")

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from ...protocol.errors import ConfigError
 from .errors import KubernetesError
 from .forwarding import PodPort
+from .release import DELETION_COST
 
 T = TypeVar("T")
 
@@ -157,7 +158,7 @@ class Kube:
             "pods": self.core.list_namespaced_pod,
             "events": self.core.list_namespaced_event,
             "deployments": self.apps.list_namespaced_deployment,
-            "statefulsets": self.apps.list_namespaced_stateful_set,
+            "services": self.core.list_namespaced_service,
         }
 
         def get() -> Any:
@@ -189,10 +190,9 @@ class Kube:
             ),
         )
 
-    def set_deletion_cost(self, pod: str, cost: int) -> None:
-        """Set which pods go first when their number is reduced: those of the least cost."""
-        annotations = {"controller.kubernetes.io/pod-deletion-cost": str(cost)}
-        body = {"metadata": {"annotations": annotations}}
+    def set_deletion_cost(self, pod: str, cost: str | None) -> None:
+        """Set the annotation by which pods go first when there are to be fewer; None removes it."""
+        body = {"metadata": {"annotations": {DELETION_COST: cost}}}
         self.do(
             "patch",
             "pods",

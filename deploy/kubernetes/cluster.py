@@ -1,36 +1,41 @@
 """`KubeCluster`: a release of weft's Helm chart, used and scaled with the rights of its user.
 
-It starts nothing: `helm install` does. It finds the release by the chart's labels, takes the
-connection file of role client from the release's Secret, and reaches the scheduler by a port that
-it forwards itself, or, inside of Kubernetes, by the Service. Pools of workers are Deployments; it
-sets their numbers of pods. Which pods go when there are fewer is asked of the scheduler, as far as
-the user may annotate pods; each of them gets SIGTERM, and finishes what it runs.
+It starts nothing: `helm install` does. It finds the release by the chart's labels, takes the token
+of role client from the Secret that the release names, and reaches the scheduler and its pages by
+ports that it forwards itself, or, inside of Kubernetes, by the Service. Pools of workers are
+Deployments; it sets their numbers of pods. Which pods go when there are fewer is asked of the
+scheduler, as far as the user may annotate pods; each of them gets SIGTERM, and finishes what it
+runs.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
-import json
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...client.asking import ask
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
-from ...protocol.trust.connection_file import ConnectionFile
-from ...protocol.wire.address import parse_address
 from ..cluster import Cluster
 from ..in_thread import in_thread
 from .api import Kube
 from .errors import KubernetesError, PodsNotReady
 from .forwarding import Forward, PodPort
 from .problems import problems_of
+from .release import (
+    SCHEDULERS,
+    Pool,
+    Release,
+    deletion_costs,
+    pools_of,
+    release_of,
+    selector_of,
+)
 
 if TYPE_CHECKING:
     from ...client.client import Client
@@ -38,27 +43,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft.cluster")
 
-_WEFT: Final = "app.kubernetes.io/part-of=weft"
-_INSTANCE: Final = "app.kubernetes.io/instance"
-_COMPONENT: Final = "app.kubernetes.io/component"
-_POOL: Final = "weft.io/pool"
 #: Pods that are marked as the first to go.
 _MAX_MARKED: Final = 50
-
-
-@dataclass(slots=True)
-class Pool:
-    """A Deployment of workers: pods that it is to have, and workers in each of them."""
-
-    name: str
-    deployment: str
-    replicas: int
-    n_processes: int
-
-    @property
-    def n_workers(self) -> int:
-        """The number of workers in all of its pods."""
-        return self.replicas * self.n_processes
+#: Time in seconds after which pods that were marked and have not ended keep their marks.
+_MARKS_END_S: Final = 10.0
+#: The ports of a release.
+_SCHEDULER, _PAGES = 0, 1
+#: HTTP status for a pod that has ended meanwhile.
+_GONE: Final = 404
 
 
 class KubeCluster(Cluster):
@@ -71,8 +63,9 @@ class KubeCluster(Cluster):
         context: of the kubeconfig; None = the current one.
         kubeconfig: path; None = `$KUBECONFIG`, `~/.kube/config`, or the service account of this
             pod.
-        secret: name of the Secret with `client.json`; None = that of the release.
-        forward: reach the scheduler by a forwarded port; None = if this is not a pod.
+        secret: name of the Secret with the token of role client; None = the one that the release
+            names.
+        forward: reach the scheduler and its pages by forwarded ports; None = if this is not a pod.
         asynchronous: for use in an event loop: `async with KubeCluster(..., asynchronous=True)`.
 
     Raises:
@@ -105,9 +98,8 @@ class KubeCluster(Cluster):
         #: {name: pool}, as they were seen last
         self._pools: dict[str, Pool] = {}
         self._secret = secret
-        self._forward: Forward | None = None
+        self._forwards: list[Forward] = []
         self._wants_forward = forward
-        self._port = 0
         self._closing = threading.Lock()
         self._kube: Kube | None = None
         self._options = (namespace, context, kubeconfig)
@@ -117,19 +109,19 @@ class KubeCluster(Cluster):
     def _open(self) -> None:
         try:
             self._kube = Kube(*self._options)
-            self._find_release()
+            place = f"namespace {self._kube.namespace!r}"
+            hint = "Give namespace=, or install it: helm install"
+            release = release_of(self._kube.listed("services", SCHEDULERS), self.name, place, hint)
             self._find_pool()
-            file = self._connection_file()
-            self.security = file.to_security()
-            address = parse_address(file.addresses[0])
-            self._port = address.port or 0
+            secret = self._secret or release.secret
             forward = self._wants_forward
+            address, pages = release.address, release.pages
+            file = release.connection(self._kube.secret(secret), address, pages, secret)
+            self.security = file.to_security()
             if forward or (forward is None and not self._kube.is_inside):
-                self._forward = Forward(f"the scheduler of {self.name!r}", self._connect)
-                self.scheduler_address = f"{address.scheme}://127.0.0.1:{self._forward.port}"
-            else:
-                self.scheduler_address = file.addresses[0]
-                self._pages_address = file.dashboard or None
+                address = f"tls://127.0.0.1:{self._forwarded(release, _SCHEDULER)}"
+                pages = f"https://127.0.0.1:{self._forwarded(release, _PAGES)}/"
+            self.scheduler_address, self._pages_address = address, pages
         except BaseException:
             self._close()
             raise
@@ -154,35 +146,10 @@ class KubeCluster(Cluster):
             raise ConfigError("this KubeCluster is closed, or was not opened: await it first")
         return self._kube
 
-    def _selector(self, component: str) -> str:
-        return f"{_WEFT},{_INSTANCE}={self.name},{_COMPONENT}={component}"
-
-    def _find_release(self) -> None:
-        found = self.kube.listed("statefulsets", f"{_WEFT},{_COMPONENT}=scheduler")
-        names = sorted({one["metadata"]["labels"].get(_INSTANCE, "") for one in found})
-        if self.name not in names:
-            there = ", ".join(names) or "none"
-            raise ConfigError(
-                f"there is no release {self.name!r} of weft's chart in namespace "
-                f"{self.namespace!r}; releases there: {there}. Give namespace=, or install it: "
-                "helm install",
-                "name",
-            )
-
     @property
     def pools(self) -> dict[str, Pool]:
         """The pools of workers, by name."""
-        found = {}
-        for one in self.kube.listed("deployments", self._selector("worker")):
-            spec = one["spec"]
-            (container, *_) = spec["template"]["spec"]["containers"]
-            arguments = container.get("args") or []
-            numbers = [a.partition("=")[2] for a in arguments if a.startswith("--nworkers=")]
-            n_processes = int(numbers[0]) if numbers and numbers[0].isdecimal() else 1
-            pool = one["metadata"]["labels"].get(_POOL, one["metadata"]["name"])
-            deployment, replicas = one["metadata"]["name"], spec.get("replicas", 1)
-            found[pool] = Pool(pool, deployment, replicas, max(1, n_processes))
-        return found
+        return pools_of(self.kube.listed("deployments", selector_of(self.name, "worker")))
 
     def _find_pool(self, name: str | None = None) -> Pool:
         """Return a pool, and count the workers of all."""
@@ -202,37 +169,21 @@ class KubeCluster(Cluster):
         """Return the name of the pool that is scaled unless another one is named."""
         return self._pool or ("default" if len(self._pools) != 1 else next(iter(self._pools)))
 
-    def _connection_file(self) -> ConnectionFile:
-        """Return the connection file of role client, from the Secret for users."""
-        name = self._secret
-        if name is None:
-            statefulset = self.kube.listed("statefulsets", self._selector("scheduler"))[0]
-            full = statefulset["metadata"]["name"].removesuffix("-scheduler")
-            name = f"{full}-client"
-        where = f"client.json of Secret {name!r} in namespace {self.namespace!r}"
-        data = self.kube.secret(name)
-        try:
-            content = json.loads(base64.b64decode(data["client.json"]))
-        except (KeyError, ValueError, binascii.Error) as error:
-            raise ConfigError(
-                f"{where} is missing or no connection file; name the Secret of role client by "
-                "secret=",
-                "secret",
-            ) from error
-        return ConnectionFile.from_plain(content, where)
+    def _forwarded(self, release: Release, index: int) -> int:
+        """Return the number of a port of this machine that leads to one of the scheduler's pod."""
+        what = ("the scheduler", "the status page")[index]
+        forward = Forward(f"{what} of {self.name!r}", lambda: self._connect(release, index))
+        self._forwards.append(forward)
+        return forward.port
 
-    def _connect(self) -> PodPort:
-        """Open a connection to the scheduler's pod."""
+    def _connect(self, release: Release, index: int) -> PodPort:
+        """Open a connection to a port of the scheduler's pod."""
         kube = self.kube
-        pods = [
-            pod["metadata"]["name"]
-            for pod in kube.listed("pods", self._selector("scheduler"))
-            if not pod["metadata"].get("deletionTimestamp")
-            and pod["status"].get("phase") == "Running"
-        ]
-        if not pods:
-            raise KubernetesError("no pod of the scheduler runs; see KubeCluster.problems()")
-        return kube.open_port(pods[0], self._port)
+        for pod in kube.listed("pods", selector_of(self.name, "scheduler")):
+            is_ending = pod["metadata"].get("deletionTimestamp")
+            if not is_ending and pod["status"].get("phase") == "Running":
+                return kube.open_port(pod["metadata"]["name"], release.pod_port(pod, index))
+        raise KubernetesError("no pod of the scheduler runs; see KubeCluster.problems()")
 
     # --- Use --------------------------------------------------------------------------------------
 
@@ -248,7 +199,7 @@ class KubeCluster(Cluster):
             KubernetesError: pods or events may not be listed.
         """
         kube = self.kube
-        pods = kube.listed("pods", f"{_WEFT},{_INSTANCE}={self.name}")
+        pods = kube.listed("pods", selector_of(self.name))
         names = {pod["metadata"]["name"] for pod in pods}
         deployments = [pool.deployment for pool in self.pools.values()]
         events = [
@@ -307,7 +258,7 @@ class KubeCluster(Cluster):
         def get() -> dict[str, str]:
             logs = {}
             for component in components:
-                for pod in self.kube.listed("pods", self._selector(component)):
+                for pod in self.kube.listed("pods", selector_of(self.name, component)):
                     name = pod["metadata"]["name"]
                     try:
                         logs[name] = self.kube.log(name)
@@ -386,29 +337,47 @@ class KubeCluster(Cluster):
         def scale() -> None:
             pool = self._find_pool(name)
             replicas = math.ceil(n / pool.n_processes)
-            if replicas < pool.replicas:
-                self._mark(pool.name, pool.replicas - replicas, order)
-            if replicas != pool.replicas:
+            n_fewer = pool.replicas - replicas
+            if n_fewer > 0:
+                self._mark(pool, n_fewer, order)
+            if n_fewer:
                 self.kube.set_replicas(pool.deployment, replicas)
                 self.n_workers -= pool.n_workers
                 pool.replicas = replicas
                 self.n_workers += pool.n_workers
+            if n_fewer > 0:
+                self._unmark(pool)
 
         await in_thread(scale)
 
-    def _mark(self, pool: str, n: int, order: list[str]) -> None:
+    def _staying(self, pool: Pool) -> list[dict[str, Any]]:
+        """Return the pods of a pool that are not ending."""
+        pods = self.kube.listed("pods", selector_of(self.name, "worker", pool.name))
+        return [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+
+    def _mark(self, pool: Pool, n: int, order: list[str]) -> None:
         """Mark the pods of a pool that should go first: those whose workers' end costs least."""
-        costs: dict[str, int] = {}
-        selector = f"{self._selector('worker')},{_POOL}={pool}"
-        pods = [pod["metadata"]["name"] for pod in self.kube.listed("pods", selector)]
-        for pod in pods:
-            ranks = [i for i, w in enumerate(order) if w == pod or w.startswith(f"{pod}-")]
-            costs[pod] = max(ranks, default=-1)
-        try:
-            for pod in sorted(pods, key=costs.__getitem__)[: min(n, _MAX_MARKED)]:
-                self.kube.set_deletion_cost(pod, costs[pod] - len(order) - 1)
-        except KubernetesError as error:
-            _log.info("Kubernetes chooses the pods that go: %s", error)
+        n = min(n, _MAX_MARKED)
+        self._set_costs(deletion_costs(self._staying(pool), n, order, pool.deletion_cost))
+
+    def _unmark(self, pool: Pool) -> None:
+        """Take the marks from pods that have stayed, or the next one who scales would stop them."""
+        waiting = threading.Event()
+        end_s = time.monotonic() + _MARKS_END_S
+        while len(pods := self._staying(pool)) > pool.replicas and time.monotonic() < end_s:
+            waiting.wait(0.2)
+        if len(pods) <= pool.replicas:
+            self._set_costs(deletion_costs(pods, 0, (), pool.deletion_cost))
+
+    def _set_costs(self, costs: dict[str, str | None]) -> None:
+        for pod, cost in costs.items():
+            try:
+                self.kube.set_deletion_cost(pod, cost)
+            except KubernetesError as error:
+                if error.status == _GONE:
+                    continue
+                _log.info("Kubernetes chooses the pods that go: %s", error)
+                return
 
     # --- The end ----------------------------------------------------------------------------------
 
@@ -427,8 +396,8 @@ class KubeCluster(Cluster):
         with self._closing:
             self._end_adaptation()
             self.status = "closed"
-            forward, self._forward = self._forward, None
-            if forward is not None:
+            forwards, self._forwards = self._forwards, []
+            for forward in forwards:
                 forward.close()
             kube, self._kube = self._kube, None
             if kube is not None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import subprocess
+import sys
+import urllib.request
 
 import pytest
 
@@ -46,9 +50,41 @@ def test_a_release_is_used_and_scaled_from_outside(sim):
         cluster.scale(1)
         wait_until(lambda: len(client.nthreads()) == 1, 60, "two workers have left")
         assert client.submit(square, 7).result(timeout=60) == 49
+        marks = [pod["metadata"].get("annotations", {}) for pod in sim.running("worker")]
+        assert not any("pod-deletion-cost" in name for names in marks for name in names)
         logs = cluster.get_logs()
         assert "joined" in logs["sim-weft-scheduler-0"]
         assert "sim" in repr(cluster)
+
+
+def test_the_status_page_is_reached_by_a_forwarded_port_and_signs_in(sim):
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE  # as a user does by hand
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=trust), urllib.request.HTTPCookieProcessor()
+    )
+    with cluster_of(sim) as cluster:
+        link = cluster.dashboard_link
+        assert link.startswith("https://127.0.0.1:")
+        opener.open(link, timeout=60).close()  # leaves a cookie
+        with opener.open("/".join(link.split("/")[:3]), timeout=60) as page:
+            text = page.read().decode()
+        assert "sim-weft-worker-default" in text
+
+
+def test_a_release_with_secrets_of_its_users_own_is_used(plane, nodes, namespace, tmp_path):
+    """Such a Secret has a token and an id, and no connection file."""
+    arguments = ["secret", "mine", "--client-secret", "users"]
+    printed = subprocess.run(
+        [sys.executable, "-m", "weft", *arguments], capture_output=True, text=True, check=True
+    )
+    plane.run("kubectl", "-n", namespace, "apply", "--filename=-", stdin=printed.stdout)
+    options = ["--set", "auth.existingSecret=mine", "--set", "auth.existingClientSecret=users"]
+    with release(plane, namespace, *options, "--set", "workers.default.replicas=1") as made:
+        with cluster_of(made) as cluster, weft.Client(cluster, timeout=60) as client:
+            assert client.submit(square, 9).result(timeout=60) == 81
+        with pytest.raises(KubernetesError, match=r"secrets/nothing.*404"):
+            cluster_of(made, secret="nothing")
 
 
 def test_a_release_adapts_to_the_work(sim):
@@ -130,13 +166,13 @@ def test_an_unknown_release_and_pool_are_errors_with_those_that_there_are(sim):
 
 def test_a_missing_right_is_named(sim):
     options = {"kubeconfig": str(sim.plane.kubeconfig_of("user"))}
-    with pytest.raises(KubernetesError, match="you may not list statefulsets") as caught:
+    with pytest.raises(KubernetesError, match="you may not list services") as caught:
         KubeCluster("sim", sim.namespace, **options)
-    assert "a rule for verb 'list' of resource 'statefulsets'" in str(caught.value)
+    assert "a rule for verb 'list' of resource 'services'" in str(caught.value)
     base = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{sim.namespace}"
     rules = [
-        {"apiGroups": ["apps"], "resources": ["statefulsets", "deployments"], "verbs": ["list"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get"]},
         {
             "apiGroups": [""],

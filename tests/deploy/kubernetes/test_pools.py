@@ -8,6 +8,8 @@ from weft.deploy import adapting
 from weft.deploy.adapting import Adaptation
 from weft.deploy.adaptive import AdaptiveConfig, Sizing
 from weft.deploy.kubernetes.cluster import KubeCluster
+from weft.deploy.kubernetes.errors import KubernetesError
+from weft.deploy.kubernetes.release import DELETION_COST
 
 
 class SeemingRelease:
@@ -17,7 +19,11 @@ class SeemingRelease:
         #: {pod: its pool}, and {pool: [pods, processes in each]}
         self.pods = pods
         self.pools = {name: list(size) for name, size in pools.items()}
-        self.costs: dict[str, int] = {}
+        #: Costs that the pods have, and all that were set.
+        self.costs: dict[str, str | None] = {}
+        self.set_costs: list[tuple[str, str | None]] = []
+        #: Pods that Kubernetes stops before all others, whatever their marks.
+        self.unready: list[str] = []
         self.n_set = 0
 
     def listed(self, kind: str, selector: str) -> list[dict]:
@@ -26,7 +32,7 @@ class SeemingRelease:
         assert kind == "pods"
         wanted = dict(part.split("=") for part in selector.split(",") if "=" in part)
         return [
-            {"metadata": {"name": name}}
+            {"metadata": {"name": name, "annotations": self._annotations(name)}}
             for name, pool in self.pods.items()
             if wanted.get("weft.io/pool", pool) == pool
         ]
@@ -38,12 +44,23 @@ class SeemingRelease:
             "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
         }
 
-    def set_deletion_cost(self, name: str, cost: int) -> None:
+    def _annotations(self, name: str) -> dict[str, str]:
+        cost = self.costs.get(name)
+        return {} if cost is None else {DELETION_COST: cost}
+
+    def set_deletion_cost(self, name: str, cost: str | None) -> None:
+        if name not in self.pods:
+            raise KubernetesError("there is no such pod", 404)
         self.costs[name] = cost
+        self.set_costs.append((name, cost))
 
     def set_replicas(self, deployment: str, n: int) -> None:
         self.pools[deployment][0] = n
         self.n_set += 1
+        own = [name for name, pool in self.pods.items() if pool == deployment]
+        ranks = {name: (name not in self.unready, int(self.costs.get(name) or 0)) for name in own}
+        for name in sorted(own, key=ranks.__getitem__)[: max(0, len(own) - n)]:
+            del self.pods[name]
 
 
 class AskingClient:
@@ -64,9 +81,32 @@ def test_pods_of_other_pools_are_not_marked() -> None:
     release = SeemingRelease(
         {"cpu-a": "cpu", "cpu-b": "cpu", "gpu-a": "gpu"}, cpu=(2, 1), gpu=(1, 1)
     )
-    cluster_of(release, "cpu")._mark("cpu", 1, ["gpu-a", "cpu-b", "cpu-a"])
+    cluster = cluster_of(release, "cpu")
+    cluster._mark(cluster.pools["cpu"], 1, ["gpu-a", "cpu-b", "cpu-a"])
     assert list(release.costs) == ["cpu-b"]
-    assert release.costs["cpu-b"] < 0
+    assert int(release.costs["cpu-b"] or 0) < 0
+
+
+async def test_marks_of_pods_that_stayed_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(*question: object):
+        yield {"names": ["a", "b", "c", "d"]}
+
+    monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    release = SeemingRelease(dict.fromkeys("abcd", "default"), default=(4, 1))
+    release.unready = ["d"]
+    cluster = cluster_of(release)
+    await cluster._scale_to(AskingClient(), 2)
+    # "a" and "b" were marked, and Kubernetes has stopped the pod that was not ready, and "a".
+    assert list(release.pods) == ["b", "c"]
+    assert release.set_costs[:2] == [("a", "-5"), ("b", "-4")]
+    assert [release.costs.get(pod) for pod in "bc"] == [None, None]
+
+
+async def test_a_pod_that_ends_meanwhile_does_not_keep_others_from_being_marked() -> None:
+    release = SeemingRelease(dict.fromkeys("ab", "default"), default=(2, 1))
+    cluster = cluster_of(release)
+    cluster._set_costs({"gone": "-2", "b": "-1"})
+    assert release.set_costs == [("b", "-1")]
 
 
 @pytest.mark.parametrize(
