@@ -6,8 +6,11 @@ that clients find the next pod where they have left the last one.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 
@@ -19,6 +22,14 @@ __all__ = ["PortForwarding"]
 _LINE = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
 #: Seconds between attempts, and their limit.
 _PAUSE_S, _LONGEST_S = 0.5, 10.0
+#: Becomes the program after PID, and has the kernel end it with the thread that started it. Not
+#: done by `preexec_fn`, which is not safe in a process with threads.
+_WITH_PARENT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, {signal:d})  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 class PortForwarding:
@@ -92,7 +103,7 @@ class PortForwarding:
             if self._closed.is_set():
                 return None
             self._process = subprocess.Popen(
-                command,
+                _ending_with_this_process(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -114,6 +125,7 @@ class PortForwarding:
         return None
 
     def _run(self) -> None:
+        """Start the next process whenever one has ended; on a thread that lives until `close`."""
         while True:
             assert self._process is not None
             assert self._process.stdout is not None
@@ -134,3 +146,11 @@ class PortForwarding:
                     return
                 pause_s = min(2 * pause_s, _LONGEST_S)
             self._report(f"connected to service/{self._service} again")
+
+
+def _ending_with_this_process(command: list[str]) -> list[str]:
+    """Return a command that ends also when this process is killed, where the kernel can do that."""
+    if not sys.platform.startswith("linux"):
+        return command
+    code = _WITH_PARENT.format(signal=signal.SIGTERM)
+    return [sys.executable, "-I", "-S", "-c", code, str(os.getpid()), *command]
