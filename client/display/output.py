@@ -62,7 +62,7 @@ class TaskOutputs(Watcher):
         self._lock = threading.RLock()
         #: `draw` will be called.
         self._is_drawn = False
-        #: {worker: number of lines that are not shown}.
+        #: {worker: number of lines that are not shown}; "" = the scheduler left them out.
         self._missed: dict[str, int] = {}
         self._second_ends = 0.0
         self._n_left = 0
@@ -145,7 +145,10 @@ class TaskOutputs(Watcher):
 
     def _show_missed(self) -> None:
         missed, self._missed = self._missed, {}
-        lines = [f"({worker}) ... {n} more\n" for worker, n in list(missed.items())[:20]]
+        lines = [
+            f"({worker}) ... {n} more\n" if worker else f"... {n} more lines of all workers\n"
+            for worker, n in list(missed.items())[:20]
+        ]
         if len(missed) > 20:
             lines.append(f"... and more of {len(missed) - 20} other workers\n")
         _write(STDOUT, lines)

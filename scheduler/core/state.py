@@ -272,8 +272,7 @@ class SchedulerState:
         #: {client_id: client}, also those lost less than a lease ago
         self.clients: dict[str, ClientHandle] = {}
         self.clients_by_peer: dict[int, ClientHandle] = {}
-        #: what workers were sent: the lowest level that a connected client wants, and who wants
-        self.output_wanted = m.WantOutput(clients=[], level=0)
+        self.output: output.OutputFlow = output.OutputFlow()  #: lines of tasks, to clients
         self.supervisors: dict[int, SupervisorHandle] = {}
         #: {(name, host): refusal} of workers refused for good, the latest last; at most MAX_REFUSED
         self.refusals: dict[tuple[str, str], Refusal] = {}

@@ -20,6 +20,7 @@ from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .eligibility import may_run
 from .function_invariants import FUNCTION_INVARIANTS
+from .output import OUTPUT_INVARIANTS
 from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import MIN_DURATION_NS
@@ -539,6 +540,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         len(s.failures) == _n_failures(s), len(s.failures)
     ),
     "counters count the tasks in memory, erred and released": _miscounted_states,
+    **OUTPUT_INVARIANTS,
     **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
 }

@@ -39,4 +39,4 @@ class TaskOutput(Message):
     levels: Ints
     names: Texts
     texts: Texts
-    worker: Text = ""  #: its name, for display; set by the scheduler
+    worker: Text = ""  #: its name, for display; set by the scheduler; "" = lines of any worker

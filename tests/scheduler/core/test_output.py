@@ -6,6 +6,7 @@ from tests.scheduler.builders import Board
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
+from weft.scheduler.core.output import MAX_CHARS, MAX_LINES, PERIOD_S
 
 
 def numbers(board):
@@ -79,4 +80,95 @@ def test_wanting_output_takes_the_token_of_a_client():
     assert board.state.levels[peer] == Level.CLIENT
     worker = board.worker("w")
     board.send(worker, m.WantOutput(clients=[], level=10))
-    assert board.state.output_wanted.level == 0
+    assert board.state.output.announced.level == 0
+
+
+# --- The limit of all workers together ------------------------------------------------------------
+
+
+def cluster(*names):
+    """Return a board with a worker, and clients that want output; and each one's number."""
+    board = Board()
+    worker = board.worker("w")
+    peers = [board.client(name) for name in names]
+    for peer in peers:
+        board.send(peer, m.WantOutput(clients=[], level=10))
+    return board, worker, peers, [numbers(board)[name] for name in names]
+
+
+def many(number, n, level=m.STDOUT, text="x"):
+    return m.TaskOutput(
+        clients=[number] * n, keys=["k"] * n, levels=[level] * n, names=[""] * n, texts=[text] * n
+    )
+
+
+def sent_to(out, peer):
+    """Return the texts and the number of lines left out that a client was sent."""
+    found = [message for message in out.get(peer, ()) if isinstance(message, m.TaskOutput)]
+    rows = [row for one in found for row in zip(one.levels, one.texts, strict=True)]
+    n_dropped = sum(int(text) for level, text in rows if level == m.DROPPED_LINES)
+    return len([level for level, _ in rows if level != m.DROPPED_LINES]), n_dropped
+
+
+def test_of_a_flood_the_limit_is_passed_on_and_the_rest_counted_once_per_period():
+    board, worker, (alice,), (number,) = cluster("alice")
+    assert sent_to(board.send(worker, many(number, MAX_LINES - 1)), alice) == (MAX_LINES - 1, 0)
+    assert sent_to(board.send(worker, many(number, 5)), alice) == (1, 0)
+    assert board.send(worker, many(number, 7)) == {}
+    assert board.send(worker, many(number, 9)) == {}
+    out = board.tick(PERIOD_S)
+    assert sent_to(out, alice) == (0, 4 + 7 + 9)
+    assert out[alice][0].worker == ""
+    assert sent_to(board.send(worker, many(number, 3)), alice) == (3, 0)
+    assert sent_to(board.tick(PERIOD_S), alice) == (0, 0)
+
+
+def test_prints_do_not_take_the_place_of_warnings():
+    board, worker, (alice,), (number,) = cluster("alice")
+    board.send(worker, many(number, 2 * MAX_LINES))
+    assert sent_to(board.send(worker, many(number, 10, level=30)), alice) == (10, 0)
+    assert sent_to(board.send(worker, many(number, 10, level=m.STDERR)), alice) == (10, 0)
+
+
+def test_long_lines_count_by_their_characters():
+    board, worker, (alice,), (number,) = cluster("alice")
+    long = "x" * (MAX_CHARS // 4)
+    assert sent_to(board.send(worker, many(number, 4, text=long)), alice) == (3, 0)
+    assert sent_to(board.send(worker, many(number, 1, text=2 * long)), alice) == (0, 0)
+    assert sent_to(board.tick(PERIOD_S), alice) == (0, 2)
+
+
+def test_a_client_with_a_flood_leaves_the_others_their_part():
+    board, worker, (alice, bob), (a, b) = cluster("alice", "bob")
+    both = many(a, 10)
+    both.clients[5:] = [b] * 5
+    board.send(worker, both)
+    board.tick(PERIOD_S)
+    out = board.send(worker, many(a, 2 * MAX_LINES))
+    assert sent_to(out, alice) == (MAX_LINES // 2, 0)
+    assert sent_to(board.send(worker, many(b, 100)), bob) == (100, 0)
+    board.tick(PERIOD_S)
+    board.send(worker, many(a, 1))
+    board.tick(PERIOD_S)  # only one had output, so it gets all again
+    assert sent_to(board.send(worker, many(a, 2 * MAX_LINES)), alice) == (MAX_LINES, 0)
+
+
+def test_lines_that_workers_left_out_are_added_to_those_that_the_scheduler_leaves_out():
+    board, worker, (alice,), (number,) = cluster("alice")
+    out = board.send(worker, many(number, 1, level=m.DROPPED_LINES, text="30"))
+    assert sent_to(out, alice) == (0, 30)
+    assert out[alice][0].worker == "w"
+    board.send(worker, many(number, MAX_LINES))
+    for text in ("40", "lies", "9" * 1000, "-5", ""):
+        board.send(worker, many(number, 1, level=m.DROPPED_LINES, text=text))
+    assert sent_to(board.tick(PERIOD_S), alice) == (0, 1 + 40 + 4)
+
+
+def test_a_client_that_goes_away_gets_no_notice_when_it_is_back():
+    board, worker, (alice,), (number,) = cluster("alice")
+    board.send(worker, many(number, MAX_LINES + 1))
+    board.close(alice)
+    alice = board.client("alice", last_epoch=7)
+    assert sent_to(board.tick(PERIOD_S), alice) == (0, 0)
+    board.send(alice, m.WantOutput(clients=[], level=10))
+    assert sent_to(board.tick(PERIOD_S), alice) == (0, 0)

@@ -408,7 +408,11 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "counters count the tasks in memory, erred and released": lambda b: setattr(
         b.state.counters, "n_memory", 99
     ),
-    # Sums over workers, and orders.
+    # Output, sums over workers, and orders.
+    "wanting files the connected clients that want output by number": lambda b: (
+        b.state.output.wanting.update({b.alice.number: b.alice})
+    ),
+    "a notice is due iff lines were left out": lambda b: b.state.output.n_dropped.update({1: 1}),
     "the census has the threads of all workers": lambda b: setattr(b.state.census, "nthreads", 9),
     "the census has the memory limits of all workers": lambda b: setattr(
         b.w, "memory_limit", b.w.memory_limit + 1
