@@ -52,8 +52,10 @@ class AdaptiveConfig:
                 raise ConfigError(f"{value!r} is not a number of workers >= 0", name)
         if self.maximum is not None and self.maximum < max(1, self.minimum):
             raise ConfigError(
-                f"{self.maximum} is below {max(1, self.minimum)}: a cluster of that many could "
-                "never do anything, or never have its minimum",
+                f"{self.maximum} is fewer than minimum={self.minimum}; give "
+                "the smaller number first"
+                if self.maximum
+                else "0 workers at most would never do anything; give 1 or more",
                 "maximum",
             )
         for name, seconds, least in (

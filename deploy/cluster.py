@@ -7,9 +7,11 @@ A kind of cluster says how it is opened and closed, and how it gets another numb
 from __future__ import annotations
 
 import abc
+import inspect
 import math
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from ..client.display import describing
 from ..client.openable import Openable
@@ -24,6 +26,28 @@ if TYPE_CHECKING:
     from ..client.client import Client
     from ..protocol.durations import Duration
     from ..protocol.trust.security import Security
+
+
+#: Options that other libraries have, and what to use instead.
+_ABSENT: Final = {
+    "adapt": {
+        "min": "did you mean minimum=?",
+        "max": "did you mean maximum=?",
+        "wait_count": "wait_down= is a time",
+        "minimum_jobs": "minimum= is a number of workers",
+        "maximum_jobs": "maximum= is a number of workers",
+        "minimum_cores": "minimum= is a number of workers",
+        "maximum_cores": "maximum= is a number of workers",
+        "minimum_memory": "minimum= is a number of workers",
+        "maximum_memory": "maximum= is a number of workers",
+        "Adaptive": "there is one way to adapt, with these options",
+    },
+    "scale": {
+        "jobs": "n= is the number of workers; there are no jobs",
+        "n_workers": "did you mean n=?",
+        "worker_group": "all workers of a cluster are scaled together",
+    },
+}
 
 
 class Cluster(Openable):
@@ -189,6 +213,7 @@ class Cluster(Openable):
         self._end_adaptation()
 
         async def scale(client: Client) -> None:
+        **others: NoReturn,
             await self._scale_to(client, n_wanted)
 
         return self._use(scale)
@@ -199,10 +224,13 @@ class Cluster(Openable):
         maximum: int | None = None,
         *,
         interval: Duration = "1s",
+            others: there are no others.
         wait_up: Duration = "2s",
         wait_down: Duration = "30s",
         target_duration: Duration = "5s",
         **others: NoReturn,
+        for name in others:
+            raise no_option(Cluster.scale, name)
     ) -> Adaptation:
         """Let the number of workers follow the work, from now on; `scale` ends it.
 
@@ -220,17 +248,8 @@ class Cluster(Openable):
         Returns:
             an object with `log` (when it was scaled to how many) and `stop()`.
         """
-        if others:
-            name = next(iter(others))
-            hint = {
-                "wait_count": "wait_down= is a time",
-                "minimum_cores": "minimum= is a number of workers",
-                "maximum_cores": "maximum= is a number of workers",
-                "minimum_memory": "minimum= is a number of workers",
-                "maximum_memory": "maximum= is a number of workers",
-                "Adaptive": "there is one way to adapt, with these options",
-            }.get(name, "see help(weft.LocalCluster.adapt)")
-            raise TypeError(f"adapt has no option {name!r}; {hint}")
+        for name in others:
+            raise no_option(Cluster.adapt, name)
         config = AdaptiveConfig(
             minimum=minimum,
             maximum=maximum,
@@ -259,7 +278,12 @@ class Cluster(Openable):
     def _count(self, n: int | None, memory: str | int | None, cores: int | None) -> int:
         given = [value for value in (n, memory, cores) if value is not None]
         if len(given) != 1:
-            raise ConfigError("give exactly one of n, memory and cores", "scale")
+            raise ConfigError(
+                f"{len(given) or 'none'} of n=, cores= and memory= were given; give exactly one: "
+                "n= is the number of workers, cores= of their threads, memory= what they may use "
+                "in all",
+                "scale",
+            )
         if memory is not None:
             if not self.memory_limit:
                 raise ConfigError("the workers have no memory limit; give n=", "memory")
@@ -292,3 +316,13 @@ class _Awaited:
 
     def __repr__(self) -> str:
         return f"<{self._name} of an asynchronous cluster: use `await cluster.{self._name}`>"
+def no_option(method: Callable[..., Any], name: str) -> TypeError:
+    """Return the error for an option that a method of a cluster does not have."""
+    call = method.__name__
+    hint = _ABSENT[call].get(name)
+    if hint is None:
+        close = get_close_matches(name, [*inspect.signature(method).parameters][1:-1], n=1)
+        hint = f"did you mean {close[0]}=?" if close else f"see help(weft.LocalCluster.{call})"
+    return TypeError(f"{call} has no option {name!r}; {hint}")
+
+

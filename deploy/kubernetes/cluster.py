@@ -16,12 +16,12 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client.asking import ask
 from ...protocol.durations import seconds_or_none
 from ...protocol.errors import ConfigError, WeftError, WorkerStartTimeout
-from ..cluster import Cluster
+from ..cluster import Cluster, no_option
 from ..in_thread import in_thread
 from .api import Kube
 from .errors import KubernetesError, PodsNotReady
@@ -289,6 +289,7 @@ class KubeCluster(Cluster):
         cores: int | None = None,
         *,
         pool: str | None = None,
+        **others: NoReturn,
     ) -> Any:
         """Have `n` workers in a pool soon. `wait_for_workers` waits until they have joined.
 
@@ -300,11 +301,14 @@ class KubeCluster(Cluster):
             memory: not for this kind of cluster.
             cores: not for this kind of cluster.
             pool: its name; None = that of this object.
+            others: there are no others.
 
         Raises:
             ConfigError: there is no such pool, or no such number.
             KubernetesError: you may not scale Deployments.
         """
+        for name in others:
+            raise no_option(KubeCluster.scale, name)
         if cores is not None:
             raise ConfigError("the threads of a pod are the chart's; give n=", "cores")
         n_wanted = self._count(n, memory, None)
