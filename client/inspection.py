@@ -27,6 +27,10 @@ class ClusterInspection(abc.ABC):
     @abc.abstractmethod
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
 
+    @property
+    @abc.abstractmethod
+    def cluster(self) -> Any: ...
+
     # --- The cluster ------------------------------------------------------------------------------
 
     def wait_for_workers(self, n_workers: int = 1, timeout: Duration | None = None) -> Any:
@@ -217,11 +221,50 @@ class ClusterInspection(abc.ABC):
             TimeoutError: tasks still run after `timeout`.
             NotPermitted: the client's token is of a lower role than client.
         """
-        from .retiring import check_arguments, retire_workers
+        from .retiring import check_arguments, retire_of_client
 
         wanted = check_arguments(workers, names, n, keep, close_workers, others)
         timeout_s = seconds_or_none(timeout, "timeout")
-        return self._run(retire_workers(self._running(), wanted, n, keep, timeout_s))
+        self._running()
+        return self._run(retire_of_client(self, wanted, n, keep, timeout_s))
+
+    def scale(
+        self,
+        n: int,
+        *,
+        wait: bool = False,
+        timeout: Duration | None = None,
+        **others: NoReturn,
+    ) -> Any:
+        """Have `n` workers in the whole cluster, as `weft scale n` does.
+
+        The connected `weft worker` processes start more, each on its machine, those with the fewest
+        first. Workers that are too many finish what they run, and leave, as by `retire_workers`.
+        With a `LocalCluster` it is its `scale`. The number is absolute: a call that is repeated
+        changes nothing.
+
+        Args:
+            n: the number of workers.
+            wait: return when they are there, and those that leave are gone.
+            timeout: of the wait: seconds, "30s", ...; the cluster is scaled all the same.
+            others: there are no others.
+
+        Returns:
+            `{address: {"name", "end", "reason", "n_recomputed"}}` of the workers that leave.
+
+        Raises:
+            NotPermitted: the client's token is not that of an admin.
+            QuestionFailed: no `weft worker` is connected that could start more, or one cannot.
+            TimeoutError: `wait` took longer than `timeout`.
+            NotSupported: Kubernetes starts the workers: use the `scale` of the cluster.
+        """
+        from . import scaling
+
+        n = scaling.check_arguments(n, others)
+        timeout_s = seconds_or_none(timeout, "timeout")
+        self._running()
+        scaling.end_adaptation(self.cluster)
+        return self._run(scaling.scale_client(self, n, wait, timeout_s))
 
     # --- Calls outside of scheduling --------------------------------------------------------------
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NoAnswer, NotSupported
 from ..protocol.wire.answers import part_of, reading
 from .asking import ask
 from .inspecting import find_workers, names_of
 from .shell.engine import Engine
+
+if TYPE_CHECKING:
+    from .inspection import ClusterInspection
 
 #: Options of dask's `retire_workers`, and what to use instead.
 _ABSENT: Final = {
@@ -21,6 +24,26 @@ _ABSENT: Final = {
     "key": "workers= names the workers",
     "attribute": "workers= names the workers, also by host",
 }
+
+
+async def retire_of_client(
+    client: ClusterInspection,
+    workers: str | Iterable[str] | None,
+    n: int | None,
+    keep: int | None,
+    timeout_s: float | None,
+) -> dict[str, dict[str, Any]]:
+    """Retire workers; a cluster object of the client then has the number of those that stay."""
+    recount = getattr(client.cluster, "_recount", None)
+    try:
+        ends = await retire_workers(client._running(), workers, n, keep, timeout_s)
+    except TimeoutError:  # they leave all the same
+        if recount is not None:
+            await recount(client)
+        raise
+    if recount is not None:
+        await recount(client)
+    return ends
 
 
 async def retire_workers(

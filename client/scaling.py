@@ -1,4 +1,4 @@
-"""The number of workers of a cluster, changed while it runs.
+"""The number of workers of a cluster, changed while it runs: `Client.scale` and `weft scale`.
 
 More workers are started by the supervisors that are connected, each on its machine; the ones with
 the fewest workers start more. Fewer: supervisors give up workers that have not joined yet, and the
@@ -8,33 +8,82 @@ repeated has no further effect.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.errors import NoAnswer, QuestionFailed
+from ..protocol.errors import NoAnswer, NotPermitted, QuestionFailed
+from ..protocol.wire.levels import Level
 from .asking import ask
 from .shell.engine import Engine
 
+if TYPE_CHECKING:
+    from .inspection import ClusterInspection
+
 #: A supervisor runs no user code, so it answers soon.
 _TIMEOUT_S: Final = 10.0
+#: How often the scheduler is asked whether the workers are there.
+_POLL_S: Final = 0.2
+
+#: Options of the `scale` of dask's clusters, and what to use instead.
+_ABSENT: Final = {
+    "jobs": "n= is the number of workers; weft counts no jobs",
+    "cores": "n= is the number of workers; cores= is an option of a cluster object's scale",
+    "memory": "n= is the number of workers; memory= is an option of a cluster object's scale",
+    "n_workers": "it is called n",
+}
+
+
+def check_arguments(n: Any, others: Mapping[str, Any]) -> int:
+    """Return the number of workers.
+
+    Raises:
+        TypeError, ValueError: an argument is not valid.
+    """
+    for name in others:
+        hint = _ABSENT.get(name, "see help(weft.Client.scale)")
+        raise TypeError(f"scale has no option {name!r}; {hint}")
+    if type(n) is not int or n < 0:
+        raise ValueError(f"n= is a number of workers, 0 or more, not {n!r}")
+    return n
+
+
+def end_adaptation(cluster: Any) -> None:
+    """End the adaptation of a client's cluster object, if it is one that adapts."""
+    end = getattr(cluster, "_end_adaptation", None)
+    if end is not None:
+        end()
+
+
+async def scale_client(
+    client: ClusterInspection, n: int, wait: bool, timeout_s: float | None
+) -> dict[str, Any]:
+    """See `Client.scale`; a cluster object of the client does it in its own way."""
+    scale_whole = getattr(client.cluster, "_scale_whole", None)
+    if scale_whole is not None:
+        leaving: dict[str, Any] = await scale_whole(client, n)
+    else:
+        leaving = await scale(client._running(), n)
+    if wait:
+        await wait_until_there(client._running(), n, timeout_s)
+    return leaving
 
 
 async def scale(engine: Engine, n: int) -> dict[str, Any]:
     """Have `n` workers in the whole cluster; do not wait for their starts and ends.
 
     Returns:
-        `{"n_workers": n, "workers": {address: what becomes of a worker that leaves}}`.
+        `{address: what becomes of a worker that leaves}`.
 
     Raises:
         NotPermitted: the client's token is not that of an admin.
         QuestionFailed: no supervisor is connected that could start more, or one cannot.
     """
-    places: dict[str, int] = {}
-    async for page in ask(engine, "supervisors"):
-        for supervisor in page["supervisors"]:
-            places[supervisor] = len(await _places(engine, supervisor, None))
-    n_alone = await _count_without_supervisor(engine, places)
+    link = engine.link
+    if link is not None and link.security.level < Level.ADMIN:  # else the scheduler refuses a part
+        raise NotPermitted("scale()", Level.ADMIN.label, link.security.level.label)
+    places, n_alone = await _count(engine, takes_silence=True)
     for supervisor, n_there in spread(places, n - n_alone).items():
         if n_there != places[supervisor]:
             places[supervisor] = len(await _places(engine, supervisor, n_there))
@@ -50,7 +99,71 @@ async def scale(engine: Engine, n: int) -> dict[str, Any]:
         arguments = {"order": uuid.uuid4().hex, "keep": n, "wait": False}
         async for page in ask(engine, "retire", arguments):
             leaving |= page["workers"]
-    return {"n_workers": n, "workers": leaving}
+    return leaving
+
+
+async def count(engine: Engine, n_supervisors: int) -> int | None:
+    """Return how many workers the cluster is to have: those that run or are being started.
+
+    None = fewer supervisors than `n_supervisors` are connected.
+
+    Raises:
+        NotPermitted: the client's token is not that of an admin.
+        NoAnswer: a supervisor did not answer.
+    """
+    places, n_alone = await _count(engine, takes_silence=False)
+    return n_alone + sum(places.values()) if len(places) >= n_supervisors else None
+
+
+async def wait_for_supervisor(engine: Engine, timeout_s: float) -> None:
+    """Wait until a supervisor is connected, at most for `timeout_s`."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while loop.time() < deadline:
+        async for page in ask(engine, "supervisors"):
+            if page["supervisors"]:
+                return
+        await asyncio.sleep(_POLL_S / 10)
+
+
+async def wait_until_there(engine: Engine, n: int, timeout_s: float | None) -> None:
+    """Wait until `n` workers run and none is about to leave.
+
+    Raises:
+        TimeoutError: that takes longer than `timeout_s`; the text has the numbers.
+    """
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    counts: dict[str, int] = {}
+    while True:
+        async for page in ask(engine, "overview"):
+            counts = page["n_workers"]
+        if counts["running"] == n and not counts["leaving"]:
+            return
+        if timeout_s is not None and loop.time() >= started + timeout_s:
+            found = ", ".join(f"{k} {state}" for state, k in counts.items())
+            raise TimeoutError(
+                f"there are not {n} workers after {timeout_s:g} s: {found}; their logs have the "
+                "reason if some do not start, and those that leave first finish what they run"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+async def _count(engine: Engine, *, takes_silence: bool) -> tuple[dict[str, int], int]:
+    """Return `{supervisor: its workers}`, and the number of workers of no connected one.
+
+    `takes_silence` counts none for a supervisor that does not answer, which is an error otherwise.
+    """
+    places: dict[str, int] = {}
+    async for page in ask(engine, "supervisors"):
+        for supervisor in page["supervisors"]:
+            try:
+                places[supervisor] = len(await _places(engine, supervisor, None))
+            except NoAnswer:
+                if not takes_silence:
+                    raise
+                places[supervisor] = 0
+    return places, await _count_without_supervisor(engine, places)
 
 
 def spread(places: Mapping[str, int], n: int) -> dict[str, int]:
@@ -73,14 +186,8 @@ async def _places(engine: Engine, supervisor: str, n: int | None) -> list[str]:
     arguments = {} if n is None else {"n": n}
     names: list[str] = []
     process = f"supervisor {supervisor[:8]}"
-    try:
-        async for page in ask(
-            engine, "scale", arguments, _TIMEOUT_S, to=supervisor, process=process
-        ):
-            names += page["names"]
-    except NoAnswer:
-        if n is not None:
-            raise
+    async for page in ask(engine, "scale", arguments, _TIMEOUT_S, to=supervisor, process=process):
+        names += page["names"]
     return names
 
 

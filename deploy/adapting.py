@@ -108,6 +108,7 @@ class Adaptation:
         desired = 0
         async for page in ask(client._running(), "desired", arguments):
             desired = page["desired_workers"]
+        await self._cluster._recount(client)
         n_now, n_beside = self._cluster._scaled()
         n = sizing.decide(now, max(desired - n_beside, 0), n_now)
         if n is None or self._cluster._rounded(n) == n_now:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 from ..client.display import describing
 from ..client.openable import Openable
 from ..protocol.durations import seconds_of, seconds_or_none
-from ..protocol.errors import ConfigError
+from ..protocol.errors import ConfigError, NotSupported
 from ..protocol.trust.page_access import link_into
 from . import settings
 from .adapting import Adaptation
@@ -75,6 +75,16 @@ class Cluster(Openable):
     @abc.abstractmethod
     async def _scale_to(self, client: Client, n: int) -> None:
         """Have `n` workers soon; on the event loop of `client`. It may be repeated."""
+
+    async def _scale_whole(self, client: Any, n: int) -> dict[str, Any]:
+        """Do what `Client.scale` does for a client of this cluster."""
+        raise NotSupported(
+            f"client.scale() starts workers by `weft worker`, and this {type(self).__name__} has "
+            "others do that: use cluster.scale(n)"
+        )
+
+    async def _recount(self, client: Any) -> None:
+        """Correct `n_workers`, as workers may have left; on the event loop of `client`."""
 
     def _scaled(self) -> tuple[int, int]:
         """Return how many workers `_scale_to` has set, and how many there are beside those."""
@@ -135,12 +145,20 @@ class Cluster(Openable):
         """
         timeout_s = seconds_or_none(timeout, "timeout")
         self._take_n_expected()  # the caller reports what is waited for
-        n = self.n_workers if n_workers is None else n_workers
         if self.asynchronous:
-            return self._use_async(lambda client: client.wait_for_workers(n, timeout_s))
+            return self._wait_for_workers_async(n_workers, timeout_s)
         with self.get_client(set_as_default=False, name="cluster") as client:
-            client.wait_for_workers(n, timeout_s)
+            if n_workers is None:
+                client._run(self._recount(client))
+            client.wait_for_workers(self.n_workers if n_workers is None else n_workers, timeout_s)
         return None
+
+    async def _wait_for_workers_async(self, n_workers: int | None, timeout_s: float | None) -> None:
+        async with self.get_client(set_as_default=False, name="cluster") as client:
+            if n_workers is None:
+                await self._recount(client)
+            n = self.n_workers if n_workers is None else n_workers
+            await client.wait_for_workers(n, timeout_s)
 
     @property
     def scheduler_info(self) -> Any:
@@ -195,6 +213,7 @@ class Cluster(Openable):
         n: int | None = None,
         memory: str | int | None = None,
         cores: int | None = None,
+        **others: NoReturn,
     ) -> Any:
         """Have `n` workers soon. `wait_for_workers` waits until they have joined.
 
@@ -205,15 +224,17 @@ class Cluster(Openable):
             n: the number of workers.
             memory: that all of them may use, in bytes or like "64GB", in place of `n`.
             cores: the number of their threads, in place of `n`.
+            others: there are no others.
 
         Raises:
             ConfigError: not exactly one of them is given, or it is no such number.
         """
+        for name in others:
+            raise no_option(Cluster.scale, name)
         n_wanted = self._count(n, memory, cores)
         self._end_adaptation()
 
         async def scale(client: Client) -> None:
-        **others: NoReturn,
             await self._scale_to(client, n_wanted)
 
         return self._use(scale)
@@ -224,13 +245,10 @@ class Cluster(Openable):
         maximum: int | None = None,
         *,
         interval: Duration = "1s",
-            others: there are no others.
         wait_up: Duration = "2s",
         wait_down: Duration = "30s",
         target_duration: Duration = "5s",
         **others: NoReturn,
-        for name in others:
-            raise no_option(Cluster.scale, name)
     ) -> Adaptation:
         """Let the number of workers follow the work, from now on; `scale` ends it.
 
@@ -301,6 +319,16 @@ class Cluster(Openable):
         raise TypeError("a cluster cannot be pickled; give tasks the scheduler's address instead")
 
 
+def no_option(method: Callable[..., Any], name: str) -> TypeError:
+    """Return the error for an option that a method of a cluster does not have."""
+    call = method.__name__
+    hint = _ABSENT[call].get(name)
+    if hint is None:
+        close = get_close_matches(name, [*inspect.signature(method).parameters][1:-1], n=1)
+        hint = f"did you mean {close[0]}=?" if close else f"see help(weft.LocalCluster.{call})"
+    return TypeError(f"{call} has no option {name!r}; {hint}")
+
+
 class _Awaited:
     """A property of an asynchronous cluster: `await cluster.workers`.
 
@@ -316,13 +344,3 @@ class _Awaited:
 
     def __repr__(self) -> str:
         return f"<{self._name} of an asynchronous cluster: use `await cluster.{self._name}`>"
-def no_option(method: Callable[..., Any], name: str) -> TypeError:
-    """Return the error for an option that a method of a cluster does not have."""
-    call = method.__name__
-    hint = _ABSENT[call].get(name)
-    if hint is None:
-        close = get_close_matches(name, [*inspect.signature(method).parameters][1:-1], n=1)
-        hint = f"did you mean {close[0]}=?" if close else f"see help(weft.LocalCluster.{call})"
-    return TypeError(f"{call} has no option {name!r}; {hint}")
-
-

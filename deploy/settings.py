@@ -77,7 +77,8 @@ def parse_memory_limit(
     """
     limit = read_memory_limit(value, setting)
     if limit == "auto":
-        share = min(1 / max(1, counts.n_workers), counts.nthreads / n_cores())
+        n_workers = counts.n_workers or max(1, n_cores() // counts.nthreads)
+        share = min(1 / n_workers, counts.nthreads / n_cores())
         return int(total_memory() * share)
     return int(total_memory() * limit) if isinstance(limit, float) else int(limit)
 
@@ -122,8 +123,10 @@ def decide_counts(
         nthreads = check_count(nthreads, "threads_per_worker")
         return WorkerCounts(max(1, cores // nthreads), nthreads)
     n_workers = check_count(n_workers, "n_workers", 0)
+    if nthreads is None and not n_workers:  # those that are added later get what they get here
+        return WorkerCounts(0, decide_counts(None, None, processes=processes).nthreads)
     if nthreads is None:
-        return WorkerCounts(n_workers, max(1, cores // max(1, n_workers)))
+        return WorkerCounts(n_workers, max(1, cores // n_workers))
     return WorkerCounts(n_workers, check_count(nthreads, "threads_per_worker"))
 
 

@@ -57,6 +57,7 @@ def run_embedded(parent: Parent) -> int:
             owns_directory=True,
             embedded=True,
             grace_s=_EMBEDDED_GRACE_S,
+            first=WorkerSpec(**plain["first"]),
         )
         try:
             return supervise(config, commands, lifeline=parent.socket, on_started=parent.ready)

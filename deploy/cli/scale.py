@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,12 +10,6 @@ from ...protocol.wording import counted
 from .completing import complete_addresses
 from .group import connection_file_option, fail, weft
 from .hints import Command, Time
-
-if TYPE_CHECKING:
-    from ..http.viewer import Viewer
-
-_ANSWER_S: Final = 10.0
-_POLL_S: Final = 0.2
 
 
 @weft.command(cls=Command, short_help="Have N workers in a running cluster.")
@@ -60,42 +52,23 @@ def scale(
     start more, or --timeout is over; 2 = wrong options or configuration.
     """
     from ...client.client import Client
-    from ...client.scaling import scale as scale_cluster
+    from ...client.scaling import scale_client
+    from ...protocol.errors import NoAnswer
     from ...protocol.wire.levels import Level
     from .finding import find_scheduler
-    from .info import asking
 
-    path = None if connection_file is None else str(connection_file)
-    found = find_scheduler(path, address)
+    found = find_scheduler(None if connection_file is None else str(connection_file), address)
     found.demand(Level.ADMIN, "weft scale")
     where, security = found.addresses[0], found.to_security()
     with Client(where, security=security, name="weft scale", set_as_default=False) as client:
-        ends = client._run(scale_cluster(client._running(), n))["workers"]
+        try:
+            ends = client._run(scale_client(client, n, wait, timeout))
+        except NoAnswer:
+            raise
+        except TimeoutError as error:
+            fail(f"weft scale: {error}", 1)
     leaving = f"; {len(ends)} {'has' if len(ends) == 1 else 'have'} to leave" if ends else ""
     if not wait:
         click.echo(f"{counted(n, 'worker')} wanted{leaving}")
         return
-
-    async def wait_until(viewer: Viewer) -> dict[str, int] | None:
-        return await wait_for_workers(viewer, n, timeout)
-
-    counts, _ = asking(path, address, wait_until)
-    if counts is not None:
-        found_text = ", ".join(f"{k} {state}" for state, k in counts.items())
-        fail(f"weft scale: there are not {n} workers after {timeout:g} s: {found_text}", 1)
     click.echo(f"{counted(n, 'worker')} {'is' if n == 1 else 'are'} there{leaving}")
-
-
-async def wait_for_workers(viewer: Viewer, n: int, timeout_s: float) -> dict[str, int] | None:
-    """Wait until `n` workers run and none is about to leave; after the time-out return counts."""
-    import asyncio
-
-    deadline = time.monotonic() + timeout_s
-    while True:
-        overview, _ = await viewer.ask_page("overview", "", _ANSWER_S)
-        counts: dict[str, int] = overview["n_workers"]
-        if counts["running"] == n and not counts["leaving"]:
-            return None
-        if time.monotonic() >= deadline:
-            return counts
-        await asyncio.sleep(_POLL_S)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from ...client import absent, scaling
 from ...client.display import describing
 from ...protocol.durations import seconds_of
+from ...protocol.errors import NoAnswer, NotPermitted
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.trust.security import Security
@@ -49,6 +50,8 @@ _log = logging.getLogger("weft.cluster")
 
 _START_TIMEOUT_S: Final = 60.0
 _CLOSE_TIMEOUT_S: Final = 5.0
+#: A supervisor that has just been started connects within this time.
+_SUPERVISOR_TIMEOUT_S: Final = 10.0
 #: The kernel's limit for the path of a socket is 108 bytes; workers' names need some of them.
 _MAX_DIRECTORY_CHARS: Final = 60
 
@@ -270,6 +273,11 @@ class LocalCluster(Cluster):
             "listen_address": "",
             "log_level": self._log_level,
         }
+
+        def worker(i: int) -> dict[str, Any]:
+            memory_limit = self.memory_limit
+            return {"name": f"{self.name}-{i}", "memory_limit": memory_limit, "options": options}
+
         self._workers.configure(
             {
                 # Code of users runs there: it gets no token that can do more than a worker.
@@ -278,14 +286,8 @@ class LocalCluster(Cluster):
                 "directory": self._directory,
                 "files": self._files,
                 "log_level": self._log_level,
-                "workers": [
-                    {
-                        "name": f"{self.name}-{i}",
-                        "memory_limit": self.memory_limit,
-                        "options": options,
-                    }
-                    for i in range(self.n_workers)
-                ],
+                "workers": [worker(i) for i in range(self.n_workers)],
+                "first": worker(0),
             }
         )
 
@@ -310,15 +312,30 @@ class LocalCluster(Cluster):
         return f"the scheduler process of the LocalCluster has ended ({how}); start a new cluster"
 
     async def _scale_to(self, client: Client, n: int) -> None:
+        await self._scale_whole(client, n)
+
+    async def _scale_whole(self, client: Any, n: int) -> dict[str, Any]:
+        settings.check_count(n, "n", 0)
+        engine = client._running()
         self.n_workers = n
         self._n_expected = 0
         if self._embedded is not None:
             await self._embedded.grow(n)
-        found = await scaling.scale(client._running(), n)
+        else:
+            await scaling.wait_for_supervisor(engine, _SUPERVISOR_TIMEOUT_S)
+        leaving = await scaling.scale(engine, n)
         if self._embedded is not None:
             self._embedded.note_leaving(
-                address for address, row in found["workers"].items() if row["end"] != "kept"
+                address for address, row in leaving.items() if row["end"] != "kept"
             )
+        return leaving
+
+    async def _recount(self, client: Any) -> None:
+        """Count the workers: some may have been retired, by this program or from outside."""
+        with contextlib.suppress(NoAnswer, NotPermitted):
+            n = await scaling.count(client._running(), 1 if self.processes else 0)
+            if n is not None and self.status == "running":
+                self.n_workers = n
 
     # --- The end --------------------------------------------------------------------------------
 

@@ -1,10 +1,16 @@
-"""How many workers each supervisor should have."""
+"""`Client.scale`: its arguments and rights, and how many workers each supervisor should have.
+
+tests/deploy/cli/test_words.py has it with real supervisors.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+import weft
 from weft.client.scaling import spread
+from weft.protocol.errors import NotPermitted, NotSupported, QuestionFailed
+from weft.protocol.wire.levels import Level
 
 
 @pytest.mark.parametrize(
@@ -21,3 +27,104 @@ from weft.client.scaling import spread
 )
 def test_the_fewest_get_more_and_the_most_give_up(places, n, wanted):
     assert spread(places, n) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"n": -1}, ValueError, "n= is a number of workers"),
+        ({"n": True}, ValueError, "n= is a number of workers"),
+        ({"n": "2"}, ValueError, "not '2'"),
+        ({"n": 1, "jobs": 2}, TypeError, "weft counts no jobs"),
+        ({"n": 1, "wat": True}, TypeError, "no option 'wat'"),
+    ],
+)
+def test_wrong_arguments_are_errors(arguments, error, text):
+    with (
+        weft.Client(processes=False, n_workers=1) as client,
+        pytest.raises(error, match=text),
+    ):
+        client.scale(**arguments)
+
+
+@pytest.mark.parametrize("level", [Level.CLIENT, Level.ADMIN])
+def test_a_token_of_an_admin_is_needed_and_a_supervisor(level):
+    with weft.LocalCluster(processes=False, n_workers=1) as cluster:
+
+        class Elsewhere:
+            """The cluster as one of its users sees it."""
+
+            scheduler_address = cluster.scheduler_address
+            security = cluster.security.lowered(level)
+            loop_thread = cluster.loop_thread
+
+        with weft.Client(Elsewhere()) as client:
+            if level is Level.ADMIN:
+                with pytest.raises(QuestionFailed, match="no supervisor is connected"):
+                    client.scale(2)
+                assert len(client.scale(0, wait=True, timeout=30)) == 1
+                return
+            for n in 0, 2:
+                with pytest.raises(NotPermitted, match="'weft token --role admin") as caught:
+                    client.scale(n)
+                assert caught.value.what == "scale()"
+            assert len(client.nthreads()) == 1
+
+
+def test_a_wait_ends_with_the_numbers():
+    with weft.LocalCluster(processes=False, n_workers=1) as cluster:
+
+        class Unscaled:
+            """A cluster whose workers do not come."""
+
+            scheduler_address = cluster.scheduler_address
+            security = cluster.security
+            loop_thread = cluster.loop_thread
+
+            async def _scale_whole(self, client, n):
+                return {}
+
+        with (
+            weft.Client(Unscaled()) as client,
+            pytest.raises(TimeoutError, match=r"not 2 workers after 0\.1 s: 1 running, 0 leaving"),
+        ):
+            client.scale(2, wait=True, timeout="100ms")
+
+
+def test_a_cluster_that_others_start_is_scaled_by_its_own_object():
+    with weft.LocalCluster(processes=False, n_workers=1) as cluster:
+
+        class Elsewhere(weft.deploy.cluster.Cluster):
+            """A cluster whose workers something else starts."""
+
+            scheduler_address = cluster.scheduler_address
+            security = cluster.security
+            loop_thread = cluster.loop_thread
+            failure = None
+            n_workers = 1
+
+            async def _scale_to(self, client, n):
+                raise AssertionError
+
+            async def _open_async(self):
+                return self
+
+            async def _close_async(self):
+                pass
+
+            def close(self):
+                pass
+
+        with (
+            weft.Client(Elsewhere()) as client,
+            pytest.raises(NotSupported, match=r"use cluster\.scale"),
+        ):
+            client.scale(2)
+
+
+async def test_an_asynchronous_client_awaits_it():
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 1}
+    async with weft.Client(asynchronous=True, **options) as client:
+        assert await client.scale(2, wait=True, timeout=30) == {}
+        assert client.cluster.n_workers == 2
+        assert len(await client.scale(0)) == 2

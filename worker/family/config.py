@@ -45,6 +45,7 @@ class SupervisorConfig:
             summed by the scheduler.
         accompany: runs beside the supervisor until its end; its failure is that of the supervisor.
         lifetime: after which each worker leaves, as after SIGTERM; None = never.
+        first: of the workers that may be added, for a family that begins with none.
     """
 
     find: Callable[[], tuple[Sequence[str], Security]]
@@ -60,3 +61,4 @@ class SupervisorConfig:
     metrics_url: str = ""
     accompany: Callable[[], Coroutine[Any, Any, None]] | None = None
     lifetime: Lifetime | None = None
+    first: WorkerSpec | None = None

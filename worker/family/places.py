@@ -48,14 +48,20 @@ class CannotScale(ValueError):
 
 
 class Growth:
-    """The workers that are added to a family: like its last one, with names of their own."""
+    """The workers that are added to a family: like its last one, with names of their own.
 
-    def __init__(self, specs: Sequence[WorkerSpec]) -> None:
-        self._like = specs[-1] if specs else None
-        self._base = re.sub(r"-[0-9]+$", "", specs[-1].name) if specs else ""
+    Args:
+        specs: the family's first workers.
+        like: the one that a family without workers would begin with; None = it gets none.
+    """
+
+    def __init__(self, specs: Sequence[WorkerSpec], like: WorkerSpec | None = None) -> None:
+        self._like = specs[-1] if specs else like
+        self._base = re.sub(r"-[0-9]+$", "", self._like.name) if self._like else ""
         names = [spec.name for spec in specs if spec.name.startswith(f"{self._base}-")]
         numbers = [name[len(self._base) + 1 :] for name in names]
-        self._last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        used = (int(number) for number in numbers if number.isdecimal())
+        self._last = max(used, default=0 if specs else -1)
 
     def more(self, n_now: int, n_more: int) -> list[WorkerSpec]:
         """Return `n_more` workers, beside the `n_now` that there are.
@@ -65,7 +71,9 @@ class Growth:
         """
         if n_more <= 0:
             return []
-        if self._like is None or n_now + n_more > MAX_PLACES:
+        if self._like is None:
+            raise CannotScale("it was started without workers")
+        if n_now + n_more > MAX_PLACES:
             raise CannotScale(f"{n_now + n_more} workers are more than the limit of {MAX_PLACES}")
         numbers = range(self._last + 1, self._last + 1 + n_more)
         self._last += n_more

@@ -109,7 +109,7 @@ class Supervisor:
         self._lifeline = lifeline
         self._on_started = on_started
         self._slots = [Place(spec) for spec in config.workers]
-        self._growth = Growth(config.workers)
+        self._growth = Growth(config.workers, config.first)
         #: {worker_id: its place} of every worker that was requested and has not ended
         self._running: dict[str, Place] = {}
         #: {pid: its place} of those that the spawner has forked

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,6 +101,65 @@ def test_a_wrong_size_is_an_error(options):
 
 
 @pytest.mark.parametrize("processes", [True, False])
+def test_a_cluster_may_begin_without_workers(processes):
+    with (
+        weft.LocalCluster(n_workers=0, processes=processes) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        assert (cluster.n_workers, n_registered(client)) == (0, 0)
+        future = client.submit(abs, -1)
+        cluster.scale(1)
+        assert future.result(timeout=60) == 1
+        (worker,) = client.scheduler_info()["workers"].values()
+        assert worker["name"] == f"{cluster.name}-0"
+        assert worker["nthreads"] == cluster.threads_per_worker
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_client_scales_its_cluster(processes):
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=processes) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        adaptation = cluster.adapt(1, 2)
+        assert client.scale(3, wait=True, timeout=60) == {}
+        assert not adaptation.is_running
+        assert (cluster.n_workers, n_registered(client)) == (3, 3)
+        assert len(client.scale(1, wait=True, timeout=60)) == 2
+        assert (cluster.n_workers, n_registered(client)) == (1, 1)
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_a_cluster_knows_of_workers_that_were_retired(processes, tmp_path: Path, wait_until: Wait):
+    with (
+        weft.LocalCluster(n_workers=3, threads_per_worker=1, processes=processes) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.wait_for_workers(3)
+        client.retire_workers(n=1)
+        assert cluster.n_workers == 2
+        cluster.wait_for_workers(timeout=60)
+        futures = [client.submit(sleep_until, str(tmp_path), i) for i in range(2)]
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 60)
+        with pytest.raises(TimeoutError, match="their tasks still run"):
+            client.retire_workers(n=1, timeout=0.05)
+        assert cluster.n_workers == 1
+        (tmp_path / "go").touch()
+        assert client.gather(futures) == [0, 1]
+        elsewhere = SimpleNamespace(
+            scheduler_address=cluster.scheduler_address,
+            security=cluster.security,
+            loop_thread=cluster.loop_thread,
+        )
+        with weft.Client(elsewhere) as other:
+            other.retire_workers(keep=0)
+            cluster.wait_for_workers(timeout=60)
+            assert cluster.n_workers == 0
+            cluster.scale(1)
+            assert client.submit(abs, -3).result(timeout=60) == 3
+
+
+@pytest.mark.parametrize("processes", [True, False])
 def test_a_cluster_adapts_to_the_work(processes, tmp_path: Path, wait_until: Wait):
     with (
         weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=processes) as cluster,
@@ -138,7 +198,19 @@ def test_wrong_limits_and_options_of_dask_are_errors():
         with pytest.raises(TypeError, match="wait_down"):
             cluster.adapt(1, 2, wait_count=3)
         with pytest.raises(TypeError, match="see help"):
-            cluster.adapt(1, 2, wait_dwn=3)
+            cluster.adapt(1, 2, quickly=True)
+        with pytest.raises(TypeError, match="did you mean minimum="):
+            cluster.adapt(min=1)
+        with pytest.raises(ConfigError, match="maximum: 1 is fewer than minimum=3"):
+            cluster.adapt(3, 1)
+        with pytest.raises(ConfigError, match="would never do anything"):
+            cluster.adapt(0, 0)
+        with pytest.raises(TypeError, match="n= is the number of workers"):
+            cluster.scale(jobs=2)
+        with pytest.raises(TypeError, match="did you mean cores="):
+            cluster.scale(core=2)
+        with pytest.raises(ConfigError, match="2 of n=, cores= and memory="):
+            cluster.scale(2, cores=2)
 
 
 def test_an_asynchronous_cluster_is_scaled_and_adapts(tmp_path: Path):

@@ -30,5 +30,11 @@ def test_no_name_is_given_twice():
 def test_a_family_has_a_limit():
     with pytest.raises(CannotScale, match=str(MAX_PLACES)):
         names("w-0", n=MAX_PLACES)
-    with pytest.raises(CannotScale):
+    with pytest.raises(CannotScale, match="without workers"):
         Growth([]).more(0, 1)
+
+
+def test_a_family_that_begins_with_none_gets_the_first_names():
+    growth = Growth([], WorkerSpec("w-0", 5, {}))
+    assert [spec.name for spec in growth.more(0, 2)] == ["w-0", "w-1"]
+    assert [spec.name for spec in growth.more(1, 1)] == ["w-2"]
