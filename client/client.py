@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
 from ..protocol.durations import seconds_of, seconds_or_none
-from ..protocol.errors import ClientClosed, CommError, ConfigError, HandshakeError, NotSupported
+from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.host.facts import process_facts
 from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.net.session import Finder
@@ -46,6 +46,7 @@ from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
 from .shell.leaving import Holdings
 from .shell.loop import LoopThread
+from .shell.short_tracebacks import short_refusals, short_tracebacks
 
 if TYPE_CHECKING:
     from ..graphs.core.reading import Graph
@@ -100,11 +101,13 @@ class Client(Openable, ClusterClient, ClusterInspection):
         **cluster_options: Any,
     ) -> None:
         mark_warnings()
-        check_options(cluster_options, Client)
-        settings = read_settings()
-        self._timeout_s = settings.choose(timeout, defaults.TIMEOUT)
-        self._reconnect_timeout_s = settings.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
-        self._recovery_nbytes = settings.choose(recovery_memory, defaults.RECOVERY_MEMORY)
+        with short_refusals:
+            check_options(cluster_options, Client)
+            found = read_settings()
+            self._timeout_s = found.choose(timeout, defaults.TIMEOUT)
+            self._reconnect_timeout_s = found.choose(reconnect_timeout, defaults.RECONNECT_TIMEOUT)
+            self._recovery_nbytes = found.choose(recovery_memory, defaults.RECOVERY_MEMORY)
+            self._location = Location(address, connection_file, security, cluster_options, found)
         self._output = TaskOutputs() if wants_output(forward_output) else None
         self.id = uuid.uuid4().hex
         self.name = name or f"client-{self.id[:8]}"
@@ -116,14 +119,10 @@ class Client(Openable, ClusterClient, ClusterInspection):
         self._engine: Engine | None = None
         self._glimpse = describing.Glimpse()
         self._comparison: Comparison | None = None
-        self._location = Location(address, connection_file, security, cluster_options, settings)
         self._holdings = Holdings(self.name, self._location)
         if not asynchronous:
-            try:
+            with short_tracebacks:
                 self._open()
-            except (CommError, ConfigError, HandshakeError) as error:
-                # Without the frames, which are only weft's own.
-                raise error.with_traceback(None) from error.__cause__
 
     # --- Opening and closing ----------------------------------------------------------------------
 
@@ -232,9 +231,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         """
         if self.asynchronous:
             return self._shutdown_async()
-        engine = self._running()
-        assert self._loop_thread is not None
-        self._loop_thread.run_coroutine(cluster_info.shut_down(engine))
+        self._run(cluster_info.shut_down(self._running()))
         self._close(None)
         return None
 
@@ -261,7 +258,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
         if self.asynchronous:
             return coroutine
         assert self._loop_thread is not None
-        return self._loop_thread.run_coroutine(coroutine)
+        with short_tracebacks:
+            return self._loop_thread.run_coroutine(coroutine)
 
     def _run_graph(
         self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask]], Graph]
@@ -436,7 +434,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
         gathering = Gathering(self._usable(), outputs, "raise", takes_values=True)
         if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async()
-        result, error = gathering.run()
+        with short_tracebacks:
+            result, error = gathering.run()
         if error is not None:
             try:
                 raise error
@@ -500,7 +499,8 @@ class Client(Openable, ClusterClient, ClusterInspection):
         gathering = Gathering(self._usable(), futures, errors, progress=progress)
         if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async(timeout_s)
-        result, error = gathering.run(timeout_s)
+        with short_tracebacks:
+            result, error = gathering.run(timeout_s)
         if error is not None:
             try:
                 raise error

@@ -14,6 +14,7 @@ from .core.recipes import SMALL_NBYTES
 from .core.tasks import KEPT, NO_VALUE, FutureState, Watcher
 from .display import describing
 from .failures import exception_of, last_notice, unreadable
+from .shell.short_tracebacks import short_tracebacks
 from .shell.watchers import unready
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ class Future:
         state = self._state
         if state.blob is None and state.value is NO_VALUE and state.failure is None:
             self._check_usable()
-            if not self._engine.wait_for([state], timeout_s, wants_data=True):
+            with short_tracebacks:
+                is_done = self._engine.wait_for([state], timeout_s, wants_data=True)
+            if not is_done:
                 raise self._late(
                     f"no result of {state.key!r} within {timeout_s:g} s", "; its task continues"
                 )
@@ -133,7 +136,9 @@ class Future:
         state = self._state
         if state.status == "pending":
             self._check_usable()
-            if not self._engine.wait_for([state], timeout_s, wants_data=False):
+            with short_tracebacks:
+                is_done = self._engine.wait_for([state], timeout_s, wants_data=False)
+            if not is_done:
                 raise self._late(f"{state.key!r} was not done within {timeout_s:g} s")
         return self._load_error()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..protocol.durations import seconds_or_none
 from . import cluster_info
 from .shell.engine import Engine
+from .shell.short_tracebacks import short_tracebacks
 
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
@@ -40,7 +41,8 @@ class ClusterInspection(abc.ABC):
             WorkerStartTimeout: the cluster had fewer after `timeout`.
         """
         timeout_s = seconds_or_none(timeout, "timeout")
-        return cluster_info.wait_for_workers(self._running(), n_workers, timeout_s)
+        with short_tracebacks:
+            return cluster_info.wait_for_workers(self._running(), n_workers, timeout_s)
 
     def scheduler_info(self, n_workers: int = -1) -> Any:
         """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""

@@ -20,6 +20,7 @@ from .failures import exception_of, last_notice
 from .future import Future, load
 from .refusing import items_of, no_future
 from .shell.interruptible import SLICE_S
+from .shell.short_tracebacks import cut, short_tracebacks
 from .shell.watchers import call_in, pending
 
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ def wait(
         return _wait_async(engine, futures, timeout_s, return_when)
     if arguments := _what_to_wait_for(futures, return_when):
         states, n, stops = arguments
-        if not engine.wait_for(states, timeout_s, wants_data=False, n=n, stops_at_failure=stops):
+        with short_tracebacks:
+            is_done = engine.wait_for(
+                states, timeout_s, wants_data=False, n=n, stops_at_failure=stops
+            )
+        if not is_done:
             raise TimeoutError(_late(futures, timeout_s))
     return _divide(futures)
 
@@ -402,7 +407,12 @@ class as_completed:
             )
 
     def __next__(self) -> Any:
-        return self._dress(self._next_future())
+        try:  # not `with`, which costs something for each future
+            future = self._next_future()
+        except KeyboardInterrupt as interrupt:
+            cut(interrupt.__traceback__)
+            raise
+        return self._dress(future)
 
     async def _next_future_async(self) -> Future:
         while True:
@@ -437,7 +447,8 @@ class as_completed:
         if not block:
             return self._fill(self._take())
         try:
-            future = self._next_future()
+            with short_tracebacks:
+                future = self._next_future()
         except StopIteration:
             return []
         return self._fill(future)
@@ -493,7 +504,9 @@ class Batches:
         return self
 
     def __next__(self) -> list[Any]:
-        return self._completed._fill(self._completed._next_future())
+        with short_tracebacks:
+            future = self._completed._next_future()
+        return self._completed._fill(future)
 
     def __aiter__(self) -> AsyncIterator[list[Any]]:
         return self

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from ..client.display import describing
 from ..client.openable import Openable
+from ..client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ..protocol.durations import seconds_of, seconds_or_none
 from ..protocol.errors import ConfigError, NotSupported
 from ..protocol.trust.page_access import link_into
@@ -128,7 +129,7 @@ class Cluster(Openable):
         """Do something with a client of its own; an asynchronous cluster returns a coroutine."""
         if self.asynchronous:
             return self._use_async(work)
-        with self.get_client(set_as_default=False, name="cluster") as client:
+        with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
             return client._run(work(client))
 
     async def _use_async(self, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
@@ -147,7 +148,7 @@ class Cluster(Openable):
         self._take_n_expected()  # the caller reports what is waited for
         if self.asynchronous:
             return self._wait_for_workers_async(n_workers, timeout_s)
-        with self.get_client(set_as_default=False, name="cluster") as client:
+        with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
             if n_workers is None:
                 client._run(self._recount(client))
             client.wait_for_workers(self.n_workers if n_workers is None else n_workers, timeout_s)
@@ -178,7 +179,7 @@ class Cluster(Openable):
                     return choose(await client.scheduler_info())
 
             return _Awaited(name, ask)
-        with self.get_client(set_as_default=False, name="cluster") as client:
+        with short_tracebacks, self.get_client(set_as_default=False, name="cluster") as client:
             return choose(client.scheduler_info())
 
     def get_logs(self, cluster: bool = True, scheduler: bool = True, workers: bool = True) -> Any:
@@ -231,7 +232,8 @@ class Cluster(Openable):
         """
         for name in others:
             raise no_option(Cluster.scale, name)
-        n_wanted = self._count(n, memory, cores)
+        with short_refusals:
+            n_wanted = self._count(n, memory, cores)
         self._end_adaptation()
 
         async def scale(client: Client) -> None:
@@ -268,15 +270,16 @@ class Cluster(Openable):
         """
         for name in others:
             raise no_option(Cluster.adapt, name)
-        config = AdaptiveConfig(
-            minimum=minimum,
-            maximum=maximum,
-            interval_s=seconds_of(interval, "interval"),
-            wait_up_s=seconds_of(wait_up, "wait_up"),
-            wait_down_s=seconds_of(wait_down, "wait_down"),
-            target_s=seconds_of(target_duration, "target_duration"),
-        )
-        config.check()
+        with short_refusals:
+            config = AdaptiveConfig(
+                minimum=minimum,
+                maximum=maximum,
+                interval_s=seconds_of(interval, "interval"),
+                wait_up_s=seconds_of(wait_up, "wait_up"),
+                wait_down_s=seconds_of(wait_down, "wait_down"),
+                target_s=seconds_of(target_duration, "target_duration"),
+            )
+            config.check()
         self._end_adaptation()
         self._adaptation = Adaptation(self, config)
         self._adaptation.start()

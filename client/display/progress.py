@@ -18,6 +18,7 @@ from ...protocol.rates import Rate
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
 from ..refusing import items_of, no_future
+from ..shell.short_tracebacks import short_tracebacks
 from ..shell.watchers import AsyncWaiter, ThreadWaiter, Waiter, unready
 from . import ticking
 from .describing import function_of
@@ -67,7 +68,8 @@ def progress(*futures: Any, notebook: bool | None = None, blocking: bool | None 
         return None
     if engine.is_asynchronous:
         return _wait_async(shown, states, None, stops=False, wants_data=False)
-    _wait(shown, states, None, stops=False, wants_data=False)
+    with short_tracebacks:
+        _wait(shown, states, None, stops=False, wants_data=False)
     return None
 
 

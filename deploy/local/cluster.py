@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, scaling
 from ...client.display import describing
+from ...client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ...protocol.durations import seconds_of
 from ...protocol.errors import NoAnswer, NotPermitted
 from ...protocol.host.exits import describe_exit
@@ -119,22 +120,27 @@ class LocalCluster(Cluster):
         self.scheduler_address = ""
         #: The thread in which a cluster without processes runs, for its clients.
         self.loop_thread: LoopThread | None = None
-        counts, local_directory, dashboard_address = arguments.with_settings(
-            n_workers, threads_per_worker, local_directory, dashboard_address, processes=processes
-        )
+        with short_refusals:
+            counts, local_directory, dashboard_address = arguments.with_settings(
+                n_workers,
+                threads_per_worker,
+                local_directory,
+                dashboard_address,
+                processes=processes,
+            )
+            self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
+            self.resources = settings.parse_resources(resources)
+            self._protocol = arguments.choose_protocol(protocol, processes, host)
+            self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
+            self._log_level = arguments.choose_log_level(silence_logs)
+            self.security = arguments.choose_security(security)
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
-        self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
-        self.resources = settings.parse_resources(resources)
-        self._protocol = arguments.choose_protocol(protocol, processes, host)
         self._host = host or "127.0.0.1"
-        self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
         self._local_directory = local_directory
         #: The folder in it, while the cluster runs; "" if none was asked for.
         self._files = ""
-        self._log_level = arguments.choose_log_level(silence_logs)
         #: Of this process, if the cluster lives in it.
         self._quiet = QuietLogs(logging.NOTSET if silence_logs is False else self._log_level)
-        self.security = arguments.choose_security(security)
         #: The folder of the sockets, with processes.
         self._directory: str | None = None
         #: Workers that no client has waited for yet.
@@ -148,7 +154,8 @@ class LocalCluster(Cluster):
         self._closing = threading.Lock()
         self._embedded: Any = None
         if not asynchronous:
-            self._start()
+            with short_tracebacks:
+                self._start()
 
     # --- Starting -------------------------------------------------------------------------------
 

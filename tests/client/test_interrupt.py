@@ -72,6 +72,86 @@ def test_interrupting_a_wait_leaves_the_client_usable():
     assert program.returncode == 0
 
 
+FRAMES = """
+import os, signal, sys, tempfile, threading, time, traceback
+from tests.client.scripted import ScriptedScheduler
+from weft.client import Client, as_completed, progress, wait
+
+def inc(x):
+    return x + 1
+
+def is_waiting(frame):
+    file = os.path.basename(frame.f_code.co_filename)
+    if file == "threading.py":  # also while the interrupter is started
+        return "_next_future" in [frame.name for frame in traceback.extract_stack(frame)]
+    return file in ("interruptible.py", "past_loop.py", "selectors.py")
+
+def interrupt_the_wait():
+    while not is_waiting(sys._current_frames()[main]):
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+
+main = threading.get_ident()
+with tempfile.TemporaryDirectory(prefix="weft") as folder:
+    scheduler = ScriptedScheduler(f"unix://{folder}/s")
+    scheduler.start()
+    client = Client(scheduler)
+    scheduler.is_holding = True
+    future = client.submit(inc, 1)
+    waits = [
+        lambda: future.result(),
+        lambda: future.result(1000),
+        lambda: client.gather([future]),
+        lambda: client.gather([future], progress=True),
+        lambda: next(as_completed([future])),
+        lambda: as_completed([future]).next_batch(),
+        lambda: wait([future]),
+        lambda: progress(future),
+        lambda: client.wait_for_workers(5),
+        lambda: client.nthreads(),
+        lambda: client.get({"x": (inc, 2)}, "x"),
+    ]
+    for n, call in enumerate(waits):
+        interrupter = threading.Thread(target=interrupt_the_wait)
+        interrupter.start()
+        try:
+            call()
+        except KeyboardInterrupt as interrupt:
+            names = [frame.name for frame in traceback.extract_tb(interrupt.__traceback__)]
+            print(" ".join(names[2:]), flush=True)
+        interrupter.join()
+    scheduler.go_on()
+    client.close()
+    scheduler.stop()
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupted_wait_has_one_frame_of_weft():
+    done = subprocess.run(
+        [sys.executable, "-c", FRAMES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "result",
+        "result",
+        "gather",
+        "gather",
+        "__next__",
+        "next_batch",
+        "wait",
+        "progress",
+        "wait_for_workers",
+        "nthreads _run",
+        "get _values_of",
+    ]
+
+
 UNHANDLED = """
 import sys, time
 from weft import Client

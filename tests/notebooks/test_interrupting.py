@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.deploy.daemons import Daemon
@@ -44,6 +46,9 @@ def test_an_interrupt_ends_the_wait_and_the_tasks_go_on(kernel):  # noqa: F811
         assert cell.error[0] == "KeyboardInterrupt"
         expected = "1 task is" if name == "result" else "5 tasks are"
         assert f"weft: interrupted; {expected} not done and continue" in cell.stderr, name
+        # The cell, and the function of weft that it has called.
+        assert len(re.findall(r"^(?:Cell In|File )", cell.error[1], re.MULTILINE)) == 2, name
+        assert len(cell.error[1].splitlines()) < 30, name
     kernel.run("open(gate, 'w').close()")
     assert kernel.value("client.gather(futures)") == "[0, 1, 2, 3, 4]"
     kernel.run("client.close()")
