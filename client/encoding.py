@@ -34,6 +34,7 @@ from ..protocol.values.serialize import (
 from ..protocol.wire.keys import text_of
 from ..protocol.wire.message import MAX_DEPENDENCIES
 from ..protocol.wire.payload import Blob, Payload, blob_nbytes
+from ..protocol.wording import sized
 from .absent import CALL_OPTIONS
 from .core.submitting import MAX_NBYTES, MAX_TASKS
 from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
@@ -127,11 +128,11 @@ class Encoder:
                 where = f"in its object (self), of type {type(owner).__name__}"
                 data = "the object"
             _log.warning(
-                "the function %s is pickled again for each submit, with %.0f MB %s, which may have "
+                "the function %s is pickled again for each submit, with %s %s, which may have "
                 "changed; use one map for many calls, or let a task return %s and pass its future "
                 "as an argument",
                 name,
-                nbytes / 1e6,
+                sized(nbytes),
                 where,
                 data,
             )

@@ -10,6 +10,7 @@ from ..protocol.values.exceptions import add_note, unpack_exception
 from ..protocol.values.serialize import dumps, function_name, loads
 from ..protocol.wire.failure import MAX_RELAYED_BYTES
 from ..protocol.wire.payload import blob_nbytes
+from ..protocol.wording import sized
 from .asking import ask_each, ask_once
 from .future import Future
 from .inspecting import find_workers
@@ -52,8 +53,8 @@ def prepare(
     nbytes = blob_nbytes(blob)
     if nbytes > MAX_RELAYED_BYTES:
         raise QuestionFailed(
-            f"run of {name} has {nbytes / 1e6:.0f} MB of arguments and data that the function "
-            f"reads, more than the limit of {MAX_RELAYED_BYTES >> 20} MiB: the scheduler passes "
+            f"run of {name} has {sized(nbytes)} of arguments and data that the function "
+            f"reads, more than the limit of {sized(MAX_RELAYED_BYTES)}: the scheduler passes "
             "them on to each worker. Let the function read the data where it runs, or use submit"
         )
     return blob

@@ -28,7 +28,6 @@ __all__ = [
     "check_free_port",
     "check_own_host",
     "decide_counts",
-    "format_bytes",
     "host_of_interface",
     "make_local_directory",
     "parse_bytes",
@@ -81,17 +80,6 @@ def parse_memory_limit(
         share = min(1 / n_workers, counts.nthreads / n_cores())
         return int(total_memory() * share)
     return int(total_memory() * limit) if isinstance(limit, float) else int(limit)
-
-
-def format_bytes(n: int) -> str:
-    """Format a size for display."""
-    if not n:
-        return "none"
-    for unit in ("B", "KB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.3g} {unit}"
-        n /= 1000  # type: ignore[assignment]
-    return f"{n:.3g} TB"
 
 
 # --- Resources and numbers ------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A program whose tasks need more memory than their workers may lose a worker several times a second.
 The first death of each cause is logged at once; later ones are counted, and reported together
 after 5 s, then after 10 s, and so on up to a minute. Reasons that differ only in sizes
-("0.26 of 0.20 GB") are one cause.
+("0.26 of 0.20 GiB") are one cause.
 
 A core.
 """

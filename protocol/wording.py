@@ -17,7 +17,7 @@ def placed_again(n_tasks: int, n_results: int) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Return a length of time for display, in one or two units: `20 ms`, `4 min`, `2 h 5 min`."""
+    """Return a length of time for display, in one or two units: `20 ms`, `4 min 5 s`, `2 h`."""
     if seconds < 1e-6:
         return "0 s"
     if seconds < 0.9995:
@@ -27,6 +27,8 @@ def lasting(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = int(seconds // 60)
+    if minutes < 10 and int(seconds % 60):
+        return f"{minutes} min {int(seconds % 60)} s"
     if minutes < 120:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
@@ -34,3 +36,26 @@ def lasting(seconds: float) -> str:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def sized(nbytes: float) -> str:
+    """Return a number of bytes for display, with three digits: `512 B`, `1.5 KiB`, `25.3 GiB`."""
+    unit, *larger = "B", "KiB", "MiB", "GiB", "TiB"
+    while nbytes >= 1023.5 and larger:
+        nbytes /= 1024
+        unit = larger.pop(0)
+    return f"{nbytes:.0f} {unit}" if nbytes >= 99.95 else f"{nbytes:.3g} {unit}"
+
+
+def grouped(n: float, separator: str = " ") -> str:
+    """Return a whole number for display, in groups of three digits: `12 345`."""
+    return f"{n:,.0f}".replace(",", separator)
+
+
+def rated(per_second: float) -> str:
+    """Return a rate for display: `12 345`, `2.5`, `< 0.01`."""
+    if per_second >= 10:
+        return grouped(per_second)
+    if per_second >= 0.01:
+        return f"{per_second:.2g}"
+    return "< 0.01" if per_second else "0"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WeftError
 from ...protocol.rates import Rate
+from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
 from ..core.tasks import CANCELLED, FutureState, Watcher
 from ..refusing import items_of, no_future
@@ -289,10 +290,10 @@ def _seen(row: _Row) -> dict[str, Any]:
     row.rate.observe(time.monotonic(), done)
     notes = []
     if row.rate.per_second > 0:
-        notes.append(f"{_number(row.rate.per_second)}/s")
+        notes.append(f"{rated(row.rate.per_second)}/s")
     left = row.rate.eta_s(row.total - done) if done < row.total else None
     if left is not None:
-        notes.append(f"{_duration(left)} left")
+        notes.append(f"{lasting(left)} left")
     return {
         "name": row.name,
         "done": done,
@@ -312,22 +313,7 @@ def _summary(rows: list[_Row], seconds: float) -> str:
     n_good = done - sum(counts.values())
     names = ", ".join(row.name for row in rows[:3]) + (", ..." if len(rows) > 3 else "")
     count = f"{total}" if n_good >= total else f"{n_good} of {total}"
-    text = f"{count} task{'' if total == 1 else 's'} of {names} done in {_duration(seconds)}"
+    text = f"{count} task{'' if total == 1 else 's'} of {names} done in {lasting(seconds)}"
     if seconds > 0 and n_good:
-        text += f" ({_number(n_good / seconds)}/s)"
+        text += f" ({rated(n_good / seconds)}/s)"
     return text + "".join(f", {n} {what}" for what, n in counts.items() if n)
-
-
-def _number(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-
-
-def _duration(seconds: float) -> str:
-    """Return `0.53 s`, `12 s`, `4:05` or `3:04:05`."""
-    if seconds < 10:
-        return f"{seconds:.2g} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(min(seconds, 359999999)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

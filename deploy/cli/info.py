@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import CommError, NoAnswer, QuestionFailed
-from ...protocol.wording import counted
+from ...protocol.wording import counted, sized
 from ..http.viewer import Viewer, describe_cluster
-from ..settings import format_bytes
 from .finding import find_scheduler
 
 T = TypeVar("T")
@@ -87,7 +86,7 @@ def describe_task(task: dict[str, Any]) -> str:
         rows += [
             ("function", task["function"]),
             ("worker", f"{task['worker']}  {task['worker_address']}" if task["worker"] else ""),
-            ("result", "" if task["nbytes"] is None else format_bytes(task["nbytes"])),
+            ("result", "" if task["nbytes"] is None else sized(task["nbytes"])),
             ("holders", holders),
             ("inputs", _named(task["inputs"], task["n_inputs"])),
             ("read by", _named(task["dependents"], task["n_dependents"])),
@@ -131,9 +130,9 @@ def describe(info: dict[str, Any], address: str) -> str:
                 str(worker["nthreads"]),
                 str(worker["n_processing"]),
                 str(worker["n_in_memory"]),
-                format_bytes(worker["nbytes"]),
-                format_bytes(worker["metrics"].get("rss", 0)),
-                format_bytes(worker["memory_limit"]),
+                sized(worker["nbytes"]),
+                sized(worker["metrics"].get("rss", 0)),
+                sized(worker["memory_limit"]) if worker["memory_limit"] else "none",
                 where,
             )
         )

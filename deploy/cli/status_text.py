@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...protocol.wording import sized
 from ...worker.family.exits import EXIT_NO_SCHEDULER
-from ..settings import format_bytes
 from ..top.watching import Snapshot
 from ..top.wording import (
     health_level,
@@ -57,7 +57,7 @@ def describe_status(snapshot: Snapshot) -> str:
         (
             "memory",
             f"{memory_text(memory['resident'], memory['limit'])}, "
-            f"{format_bytes(memory['managed']) if memory['managed'] else '0 B'} in results",
+            f"{sized(memory['managed'])} in results",
         ),
         ("tasks", states_text(o["tasks"])),
         ("progress", progress_text(snapshot)),

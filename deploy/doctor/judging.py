@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...protocol.wording import counted
-from ..settings import format_bytes
+from ...protocol.wording import counted, sized
 from .checks import FAILED, OK, WARNING, Finding
 
 #: Files that a process opens beside its connections.
@@ -44,10 +43,10 @@ def judge_machine(place: str, facts: Facts) -> list[Finding]:
 def _memory(place: str, facts: Facts) -> Finding:
     limit, total = facts["memory_limit"], facts["machine_memory"]
     available = facts["available_memory"]
-    text = f"{format_bytes(available)} of {format_bytes(total)} are available"
+    text = f"{sized(available)} of {sized(total)} are available"
     if limit:
         left = limit - facts["rss"]
-        text += f"; its control group may use {format_bytes(limit)}"
+        text += f"; its control group may use {sized(limit)}"
         if left < _LITTLE_MEMORY * limit:
             advice = "raise the container's or batch job's memory limit, or the kernel ends it"
             return Finding(WARNING, place, "memory", text, advice)
@@ -83,7 +82,7 @@ def _shared_memory(place: str, facts: Facts) -> Finding:
     if not total:
         advice = "arrays pass between local processes more slowly; mount a tmpfs there"
         return Finding(WARNING, place, "/dev/shm", "there is none", advice)
-    text = f"{format_bytes(free)} of {format_bytes(total)} are free"
+    text = f"{sized(free)} of {sized(total)} are free"
     if free < _LITTLE_SHM:
         advice = "large arrays of local processes may not fit: 'docker run --shm-size=1g', or a "
         advice += "volume 'emptyDir: {medium: Memory}' at /dev/shm in Kubernetes"
@@ -93,7 +92,7 @@ def _shared_memory(place: str, facts: Facts) -> Finding:
 
 def _space(place: str, facts: Facts) -> Finding:
     free = facts["temporary_free"]
-    text = f"{format_bytes(free)} are free in the folder for temporary files"
+    text = f"{sized(free)} are free in the folder for temporary files"
     if free < _LITTLE_SPACE:
         advice = "make room, or give workers another folder with --local-directory"
         return Finding(WARNING, place, "disk", text, advice)
@@ -222,8 +221,8 @@ def judge_memory_limits(place: str, workers: Sequence[Facts], facts: Facts) -> F
     if not all(limits):
         advice = "give --memory-limit: without one the kernel ends any process when memory is full"
         return Finding(WARNING, place, "limits", "a worker has no memory limit", advice)
-    text = f"{counted(len(limits), 'worker')} may use {format_bytes(sum(limits))} of {what} "
-    text += format_bytes(total)
+    text = f"{counted(len(limits), 'worker')} may use {sized(sum(limits))} of {what} "
+    text += sized(total)
     if sum(limits) > total:
         advice = "lower --memory-limit, so that weft restarts a worker before the kernel ends one"
         return Finding(WARNING, place, "limits", text, advice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .markup import Markup, element, join
+from ...protocol.markup import Markup, element, join
 
 
 def document(title: str, name: str, content: Markup, current: str, refresh_s: float) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...protocol.wording import counted, lasting
+from ...protocol.markup import Content, Markup, element, join
+from ...protocol.wording import counted, grouped, lasting, rated, sized
 from .documents import document, live_switch
-from .markup import Content, Markup, element, join
 
 Info = Mapping[str, Any]
 #: Tasks per second and the seconds that are left; None = not known (yet).
@@ -26,6 +26,8 @@ MAX_CLIENTS: Final = 20
 #: Parts of the memory limit from which a bar is in another colour.
 _HIGH: Final = 0.8
 _FULL: Final = 0.95
+#: The space between thousands that the SI asks for, without a break.
+_THIN: Final = "\u202f"
 _LEVELS: Final = {"ok": "OK", "warning": "Warning", "error": "Error"}
 
 
@@ -142,7 +144,7 @@ def _tiles(shown: PageContent) -> Markup:
     if info["desired_workers"] and info["desired_workers"] > n_workers["running"]:
         others.append(f"work for {_number(info['desired_workers'])} workers")
     share = memory["resident"] / memory["limit"] if memory["limit"] else 0.0
-    limit = f" of {_size(memory['limit'])}" if memory["limit"] else ""
+    limit = f" of {sized(memory['limit'])}" if memory["limit"] else ""
     busy = info["threads_busy"] / info["threads"] if info["threads"] else 0.0
     return element(
         "dl",
@@ -166,9 +168,9 @@ def _tiles(shown: PageContent) -> Markup:
         ),
         _tile(
             "Memory of workers",
-            _size(memory["resident"]),
+            sized(memory["resident"]),
             limit,
-            f"{_size(memory['managed'])} in results",
+            f"{sized(memory['managed'])} in results",
             _memory_bar(memory["managed"], memory["resident"], memory["limit"]) if share else None,
         ),
         class_="tiles",
@@ -396,7 +398,7 @@ def _worker_row(address: str, worker: Info) -> Markup:
     if resident:
         bar = _memory_bar(metrics.get("managed", 0), resident, limit) if limit else None
         memory = join(
-            bar, element("span", _size(resident), f" of {_size(limit)}" if limit else None)
+            bar, element("span", sized(resident), f" of {sized(limit)}" if limit else None)
         )
     where = f"{worker['host']}, process {worker['pid']}, {address}"
     return element(
@@ -476,21 +478,8 @@ def _ago(seconds: float) -> str:
 
 
 def _number(n: int) -> str:
-    """Return a number with thin spaces between thousands, as the SI asks for."""
-    return f"{n:,}".replace(",", "\u202f")
+    return grouped(n, _THIN)
 
 
 def _rate(per_second: float | None) -> str:
-    if per_second is None:
-        return "–"
-    if per_second >= 10:
-        return _number(round(per_second))
-    return f"{per_second:.2g}" if per_second >= 0.01 else "0" if not per_second else "< 0.01"
-
-
-def _size(nbytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"
+    return "–" if per_second is None else rated(per_second).replace(" ", _THIN)

@@ -13,9 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...protocol.wording import counted
+from ...protocol.wording import counted, sized
 from ..cli.status_text import mean_time, progress_text
-from ..settings import format_bytes
 from .view import (
     ASKING_KEY,
     CONFIRMING,
@@ -107,7 +106,7 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
         ),
         _line(
             f"memory  {memory_text(memory['resident'], memory['limit'])}, "
-            f"{format_bytes(memory['managed']) if memory['managed'] else '0 B'} in results",
+            f"{sized(memory['managed'])} in results",
             width,
         ),
         _line(f"tasks   {states_text(o['tasks'])}", width),
@@ -240,7 +239,7 @@ def _worker_cells(worker: Mapping[str, Any]) -> list[Text]:
         Text(f"{worker['n_processing']}/{worker['nthreads']}"),
         Text(f"{metrics['cpu']} %" if "cpu" in metrics else ""),
         bar,
-        Text(format_bytes(worker["nbytes"]) if worker["nbytes"] else ""),
+        Text(sized(worker["nbytes"]) if worker["nbytes"] else ""),
         Text(memory_text(metrics.get("rss", 0), worker["memory_limit"])),
         Text(worker["host"]),
         Text(short_time(worker["last_seen_s"])),

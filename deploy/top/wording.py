@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from ..settings import format_bytes
-
-#: (seconds, unit)
-_UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+from ...protocol.wording import lasting, sized
 
 
 def short_time(seconds: float | None) -> str:
-    """Format a time by its largest unit: "90 s" is "1 min 30 s", an unknown one "?"."""
+    """Format a length of time; an unknown one is "?", below a millisecond it is none."""
     if seconds is None:
         return "?"
-    if seconds < 0.001:
-        return "0 s"
-    if seconds < 1:
-        return f"{seconds * 1e3:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    for i, (length, unit) in enumerate(_UNITS):
-        if seconds >= length:
-            text = f"{seconds // length:.0f} {unit}"
-            if unit != "s":
-                length_below, unit_below = _UNITS[i + 1]
-                below = seconds % length // length_below
-                text += f" {below:.0f} {unit_below}" if below else ""
-            return text
-    raise AssertionError(seconds)
+    return lasting(seconds) if seconds >= 0.001 else "0 s"
 
 
 def short_number(n: float) -> str:
@@ -49,8 +32,7 @@ def share_text(part: float, whole: float) -> str:
 
 def memory_text(resident: int, limit: int) -> str:
     """Format the memory that is used, and its limit if there is one."""
-    used = format_bytes(resident) if resident else "0 B"
-    return f"{used} of {format_bytes(limit)}" if limit else used
+    return f"{sized(resident)} of {sized(limit)}" if limit else sized(resident)
 
 
 def states_text(tasks: dict[str, int]) -> str:

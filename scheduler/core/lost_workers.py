@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.deaths import summarize
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import worker_died
+from ...protocol.wording import counted, sized
 from .attempts import note_death
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
@@ -94,8 +95,8 @@ def _holdings(reason: str, ws: WorkerHandle, held: list[SchedulerTask]) -> str:
         return ""
     text = ""
     if held:
-        megabytes = sum(task.nbytes for task in held) / 1e6
-        text = f"; {ws.name} held {len(held)} results, {megabytes:.3g} MB"
+        nbytes = sum(task.nbytes for task in held)
+        text = f"; {ws.name} held {counted(len(held), 'result')}, {sized(nbytes)}"
     return text + "; raise memory_limit, or gather and release results in batches"
 
 

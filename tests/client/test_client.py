@@ -766,7 +766,7 @@ def test_a_large_closure_in_a_loop_of_submit_is_warned_of_once(client, caplog):
     for i in range(3):
         assert client.submit(lambda i: len(data) + i, i).result(20) == len(data) + i
     (record,) = [r for r in caplog.records if r.name == "weft.client"]
-    assert "the function lambda is pickled again for each submit, with 9 MB" in record.message
+    assert "the function lambda is pickled again for each submit, with 9 MiB" in record.message
     caplog.clear()
 
     def once(i):

@@ -63,7 +63,7 @@ def test_a_large_object_whose_method_is_submitted_again_is_warned_of_once(client
         assert submitted(client, model.total, i) == 1_200_000
     (record,) = [r for r in caplog.records if r.name == "weft.client"]
     assert "the function Model.total is pickled again for each submit" in record.message
-    assert "with 10 MB in its object (self), of type Model" in record.message
+    assert "with 9.16 MiB in its object (self), of type Model" in record.message
     assert "let a task return the object and pass its future" in record.message
 
 

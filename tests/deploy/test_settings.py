@@ -112,25 +112,3 @@ def test_a_host_and_port_are_read(text, expected):
 def test_a_text_that_is_no_host_and_port_is_refused(text):
     with pytest.raises(ConfigError, match="is not host:port"):
         settings.parse_host_port(text, "x")
-
-
-def test_sizes_are_written_with_units():
-    assert [settings.format_bytes(n) for n in (0, 999, 1500, 4 * 10**9, 2 * 10**15)] == [
-        "none",
-        "999 B",
-        "1.5 KB",
-        "4 GB",
-        "2e+03 TB",
-    ]
-
-
-def test_this_machine_has_memory():
-    assert settings.total_memory() > 64 << 20
-
-
-def test_a_container_s_limit_counts(monkeypatch):
-    whole = settings.total_memory()
-    monkeypatch.setattr(settings, "memory_limit", lambda: 10**8)
-    assert settings.total_memory() == 10**8
-    monkeypatch.setattr(settings, "memory_limit", lambda: 1 << 62)
-    assert settings.total_memory() == whole

@@ -25,7 +25,7 @@ from weft.deploy.cli.exits import exit_table
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 MARK = "<!-- exit codes: from deploy/cli/exits.py -->\n"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NUMBER = re.compile(r"\d[\d., ]*(?:(?:ms|s|min|h|d|B|KB|MB|GB|TB)\b ?|% ?)*")
+_NUMBER = re.compile(r"\d[\d., ]*(?:(?:ms|s|min|h|d|B|KiB|MiB|GiB|TiB)\b ?|% ?)*")
 _TOP = (100, 16)
 
 

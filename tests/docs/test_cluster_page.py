@@ -51,6 +51,6 @@ def test_a_command_of_the_page_is_accepted(command):
 
 
 def test_masks_leave_what_a_command_means():
-    shown = "up 3.5 s, 12 % of 4 GB, 0% busy\n  ok   well\n"
+    shown = "up 3.5 s, 12 % of 4 GiB, 0% busy\n  ok   well\n"
     assert " ".join(masked("weft status", shown)) == "up # , # of # , # busy"
     assert masked("weft doctor", "x\n  ok        round trip  3 ms\n") == ["round trip"]

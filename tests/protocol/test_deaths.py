@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from weft.protocol.deaths import MAX_CAUSES, DeathLog, summarize
 
-LIMIT = "memory limit: {} of 0.20 GB, killed by the supervisor"
+LIMIT = "memory limit: {} of 0.20 GiB, killed by the supervisor"
 
 
 def test_reasons_that_differ_only_in_sizes_are_one_with_their_range():
     reasons = [LIMIT.format(size) for size in ("0.26", "0.19", "0.22")] + ["killed by SIGSEGV"]
     assert summarize(reasons) == (
-        "memory limit: 0.19 to 0.26 of 0.20 GB, killed by the supervisor (3 times); "
+        "memory limit: 0.19 to 0.26 of 0.20 GiB, killed by the supervisor (3 times); "
         "killed by SIGSEGV"
     )
 
@@ -28,7 +28,7 @@ def test_the_first_death_of_a_cause_is_logged_at_once_and_later_ones_in_one_line
     assert not log.note("a", LIMIT.format("0.25"), 2.5)
     assert log.due(4.9) == []
     assert log.due(5.0) == [
-        "workers were lost 3 more times in 5 s (memory limit: 0.20 to 0.30 of 0.20 GB, killed by "
+        "workers were lost 3 more times in 5 s (memory limit: 0.20 to 0.30 of 0.20 GiB, killed by "
         "the supervisor): a 2 times, b; 3 tasks are placed again, 30 results were there. Give the "
         "workers more memory (memory_limit=, weft worker --memory-limit), or let each task need "
         "less of it"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol.wording import lasting
+from weft.protocol.wording import grouped, lasting, rated, sized
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from weft.protocol.wording import lasting
         (9.96, "10 s"),
         (119.4, "119 s"),
         (120, "2 min"),
+        (245, "4 min 5 s"),
+        (605, "10 min"),
         (7199, "119 min"),
         (7200, "2 h"),
         (2 * 3600 + 300, "2 h 5 min"),
@@ -27,3 +29,30 @@ from weft.protocol.wording import lasting
 )
 def test_lengths_of_time_are_short_texts(seconds, text):
     assert lasting(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (100 << 20, "100 MiB"),
+        ((1 << 30) - 1, "1 GiB"),
+        (25.3 * 2**30, "25.3 GiB"),
+        (3 << 40, "3 TiB"),
+        (5 << 50, "5120 TiB"),
+    ],
+)
+def test_sizes_have_binary_units(nbytes, text):
+    assert sized(nbytes) == text
+
+
+def test_large_numbers_are_in_groups_and_small_rates_have_two_digits():
+    assert [grouped(n) for n in (0, 999, 1234567)] == ["0", "999", "1 234 567"]
+    assert grouped(12345, "\u202f") == "12\u202f345"
+    assert [rated(r) for r in (0, 1e-6, 0.05, 2.54, 9.99, 12345.6)] == [
+        *("0", "< 0.01", "0.05", "2.5", "10", "12 346"),
+    ]

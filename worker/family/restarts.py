@@ -15,6 +15,7 @@ from ...protocol.restart_pauses import RestartPauses
 from ..packing import TERMINATE_FRACTION
 from .exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
 
+_GIB: Final = 1 << 30
 #: Exit code of the supervisor when a worker's configuration is at fault, as for wrong arguments.
 _EXIT_USAGE: Final = 2
 #: Its exit code when no worker can start.
@@ -167,7 +168,8 @@ def memory_verdict(rss: int, limit: int) -> str:
     """Return why a worker of this resident size is killed; "" if it may go on. No limit is 0."""
     if not limit or rss <= TERMINATE_FRACTION * limit:
         return ""
-    return f"memory limit: {rss / 1e9:.2f} of {limit / 1e9:.2f} GB, killed by the supervisor"
+    # Two decimals each: `protocol/deaths.py` counts texts that differ in such numbers as one cause.
+    return f"memory limit: {rss / _GIB:.2f} of {limit / _GIB:.2f} GiB, killed by the supervisor"
 
 
 # --- The end of the family ------------------------------------------------------------------------

@@ -25,6 +25,6 @@ class WorkerExited(Message):
     """
 
     worker_id: Text
-    reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.1 of 4.0 GB"
+    reason: Text  #: e.g. "killed by SIGKILL", "exit code 3", "memory limit: 4.10 of 4.00 GiB"
     running: Ints
     kind: Text = ""  #: one of `reported.DEATHS`

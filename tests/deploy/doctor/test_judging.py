@@ -22,18 +22,18 @@ from weft.deploy.doctor.judging import (
     skew_of,
 )
 
-GB = 10**9
+GIB = 1 << 30
 FACTS: dict[str, Any] = {
     "open_files": 20,
     "max_open_files": 4096,
     "hard_max_open_files": 1 << 20,
-    "rss": GB // 10,
-    "machine_memory": 16 * GB,
-    "available_memory": 8 * GB,
+    "rss": GIB // 10,
+    "machine_memory": 16 * GIB,
+    "available_memory": 8 * GIB,
     "memory_limit": 0,
-    "shm_free": 4 * GB,
-    "shm_total": 8 * GB,
-    "temporary_free": 100 * GB,
+    "shm_free": 4 * GIB,
+    "shm_total": 8 * GIB,
+    "temporary_free": 100 * GIB,
 }
 
 
@@ -51,13 +51,13 @@ def test_a_machine_with_room_is_all_right():
 @pytest.mark.parametrize(
     ("change", "name", "words"),
     [
-        ({"available_memory": GB}, "memory", ["1 GB of 16 GB", "--memory-limit"]),
-        ({"memory_limit": GB, "rss": 0.95 * GB}, "memory", ["control group", "1 GB", "raise"]),
+        ({"available_memory": GIB}, "memory", ["1 GiB of 16 GiB", "--memory-limit"]),
+        ({"memory_limit": GIB, "rss": 0.95 * GIB}, "memory", ["control group", "1 GiB", "raise"]),
         ({"max_open_files": 256}, "files", ["20 of at most 256", "ulimit -n 65536"]),
         ({"open_files": 4000}, "files", ["4000 of at most 4096", "refused", "LimitNOFILE"]),
         ({"shm_total": 0, "shm_free": 0}, "/dev/shm", ["there is none", "tmpfs"]),
-        ({"shm_free": 60 << 20}, "/dev/shm", ["62.9 MB", "--shm-size", "medium: Memory"]),
-        ({"temporary_free": 10**6}, "disk", ["1 MB are free", "--local-directory"]),
+        ({"shm_free": 60 << 20}, "/dev/shm", ["60 MiB", "--shm-size", "medium: Memory"]),
+        ({"temporary_free": 1 << 20}, "disk", ["1 MiB are free", "--local-directory"]),
     ],
 )
 def test_a_shortage_is_named_with_its_remedy(change, name, words):
@@ -146,11 +146,11 @@ def test_a_cluster_without_workers_or_with_refused_ones_is_a_warning():
 
 
 def test_limits_of_workers_are_compared_with_the_memory_of_their_machine():
-    workers = [{"memory_limit": 8 * GB}, {"memory_limit": 8 * GB}]
+    workers = [{"memory_limit": 8 * GIB}, {"memory_limit": 8 * GIB}]
     assert judge_memory_limits("m", workers, FACTS).level == OK
-    tight = judge_memory_limits("m", workers, {**FACTS, "memory_limit": 8 * GB})
+    tight = judge_memory_limits("m", workers, {**FACTS, "memory_limit": 8 * GIB})
     assert tight.level == WARNING
-    assert tight.text == "2 workers may use 16 GB of its control group's 8 GB"
+    assert tight.text == "2 workers may use 16 GiB of its control group's 8 GiB"
     assert judge_memory_limits("m", [{"memory_limit": 0}], FACTS).level == WARNING
 
 
@@ -179,14 +179,14 @@ def test_of_many_workers_one_of_each_machine_is_asked_first():
 
 def test_the_report_is_by_place_and_ends_with_a_count():
     checks = [
-        Finding(OK, "this machine", "memory", "8 GB"),
+        Finding(OK, "this machine", "memory", "8 GiB"),
         Finding(FAILED, "scheduler", "loop", "it is late", "give it a core of its own"),
         Finding(WARNING, "this machine", "disk", "full " * 30, "make room"),
     ]
     text = report(checks)
     lines = text.splitlines()
     assert lines[0] == "this machine"
-    assert lines[1] == "  ok        memory      8 GB"
+    assert lines[1] == "  ok        memory      8 GiB"
     assert lines[-2].strip() == "-> give it a core of its own"
     assert lines[-1] == "1 ok, 1 with a warning, 1 failed"
     assert max(map(len, lines)) <= 100
@@ -198,6 +198,6 @@ def test_the_report_is_by_place_and_ends_with_a_count():
         "level": "ok",
         "place": "this machine",
         "name": "memory",
-        "text": "8 GB",
+        "text": "8 GiB",
         "advice": "",
     }

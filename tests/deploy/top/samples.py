@@ -20,7 +20,7 @@ OVERVIEW: dict[str, Any] = {
     "n_workers": {"running": 2, "leaving": 1, "away": 0},
     "threads": 6,
     "threads_busy": 4,
-    "memory": {"managed": 3_000_000_000, "resident": 4_000_000_000, "limit": 16_000_000_000},
+    "memory": {"managed": 3 << 30, "resident": 4 << 30, "limit": 16 << 30},
     "n_clients": 1,
     "desired_workers": 40,
     "cpu_s": 10.0,

@@ -55,12 +55,12 @@ def log() -> Log:
 def test_the_end_of_a_connection_and_the_reason_are_one_line_in_either_order(log, first):
     worker = log.start()
     log.send(log.user, graph("a"))
-    ends = [lambda: log.close(worker), lambda: log.report("w1", "memory limit: 0.2 of 0.1 GB")]
+    ends = [lambda: log.close(worker), lambda: log.report("w1", "memory limit: 0.2 of 0.1 GiB")]
     for end in ends if first == "connection" else reversed(ends):
         end()
     log.tick(REASON_WAIT_S)
     assert log.warnings() == [
-        "worker w is lost (memory limit: 0.2 of 0.1 GB): 1 task is placed again, 0 results were "
+        "worker w is lost (memory limit: 0.2 of 0.1 GiB): 1 task is placed again, 0 results were "
         "there" + ADVICE
     ]
 
@@ -95,13 +95,13 @@ def test_many_deaths_of_one_cause_are_two_warnings_and_all_are_in_the_full_log(l
     for i in range(10):
         worker = log.start(f"w-{i % 2}-")
         log.close(worker)
-        log.report(f"w-{i % 2}-{i + 1}", f"memory limit: 0.2{i} of 0.20 GB")
+        log.report(f"w-{i % 2}-{i + 1}", f"memory limit: 0.2{i} of 0.20 GiB")
     log.tick(4.9)
     log.tick(0.2)
     first, rest = log.warnings()
-    assert first.startswith("worker w-0- is lost (memory limit: 0.20 of 0.20 GB): ")
+    assert first.startswith("worker w-0- is lost (memory limit: 0.20 of 0.20 GiB): ")
     assert rest == (
-        "workers were lost 9 more times in 5 s (memory limit: 0.21 to 0.29 of 0.20 GB): w-1- 5 "
+        "workers were lost 9 more times in 5 s (memory limit: 0.21 to 0.29 of 0.20 GiB): w-1- 5 "
         "times, w-0- 4 times" + ADVICE
     )
     assert sum("is lost (memory limit" in text for _, text in log.lines) == 10

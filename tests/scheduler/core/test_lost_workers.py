@@ -195,12 +195,12 @@ def test_the_failure_after_deaths_by_memory_says_what_the_worker_held():
     worker = board.worker("w", worker_id="w1", supervisor_id="sup")
     board.send(client, graph("first second bad"))
     for key in ("first", "second"):
-        board.finish(worker, key, nbytes=150_000_000, blob=None)
+        board.finish(worker, key, nbytes=150 << 20, blob=None)
     running = board.attempt("bad")
     board.close(worker)
-    board.send(supervisor, died("w1", [running], "memory limit: 0.98 of 1.00 GB"))
+    board.send(supervisor, died("w1", [running], "memory limit: 0.98 of 1.00 GiB"))
     assert board.task("bad").failure[4] == (
-        "memory limit: 0.98 of 1.00 GB; w held 2 results, 300 MB; raise memory_limit, or gather "
+        "memory limit: 0.98 of 1.00 GiB; w held 2 results, 300 MiB; raise memory_limit, or gather "
         "and release results in batches"
     )
 

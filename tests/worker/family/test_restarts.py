@@ -35,7 +35,7 @@ def judged(code, *, running=(), served=(), lived_s=1.0, backoff=None, failures=N
         ("exit", 0, {}),
         ("signal", -9, {}),
         ("signal", 0, {"signal": "SIGTERM"}),
-        ("memory", -9, {"verdict": "memory limit: 4.1 of 4.0 GB"}),
+        ("memory", -9, {"verdict": "memory limit: 4.10 of 4.00 GiB"}),
         ("crash", EXIT_CRASHED, {"crash": "weft's own code failed in it"}),
     ],
 )
@@ -102,10 +102,10 @@ def test_the_reason_of_a_death_is_the_best_known_one(code, texts, reason):
 
 
 def test_a_worker_above_95_percent_of_its_memory_limit_is_killed_with_the_sizes():
-    assert memory_verdict(950_000_000, 1_000_000_000) == ""
+    assert memory_verdict(950 << 20, 1000 << 20) == ""
     assert memory_verdict(10**12, 0) == ""
-    text = memory_verdict(951_000_000, 1_000_000_000)
-    assert text == "memory limit: 0.95 of 1.00 GB, killed by the supervisor"
+    text = memory_verdict(951 << 20, 1000 << 20)
+    assert text == "memory limit: 0.93 of 0.98 GiB, killed by the supervisor"
 
 
 # --- Starts that fail -----------------------------------------------------------------------------

@@ -295,13 +295,13 @@ def test_a_worker_above_its_memory_limit_is_killed_and_reported():
             held.append(bytearray(os.urandom(1 << 20) * 4))
 
     with (
-        LocalCluster(n_workers=1, memory_limit="200MB", silence_logs=50) as cluster,
+        LocalCluster(n_workers=1, memory_limit="200MiB", silence_logs=50) as cluster,
         cluster.get_client() as client,
     ):
         with pytest.raises(weft.WorkerDied) as caught:
             client.submit(gorge).result(timeout=120)
         assert "memory limit: 0." in str(caught.value)
-        assert "of 0.20 GB" in str(caught.value)
+        assert "of 0.20 GiB" in str(caught.value)
         assert client.submit(abs, -1).result(timeout=60) == 1
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.deploy.http.markup import Markup, element, join
+from weft.protocol.markup import Markup, element, join
 
 
 @pytest.mark.parametrize(
