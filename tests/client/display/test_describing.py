@@ -25,15 +25,15 @@ def test_a_cluster_and_its_client_show_workers_memory_and_pages():
             "Status": "running",
             "Workers": "2",
             "Threads": "6",
-            "Memory limit": "2 \u00d7 1.00 GiB",
+            "Memory limit": "2 \u00d7 1 GiB",
             "Scheduler": cluster.scheduler_address,
         }
         assert rows(cluster) == {"LocalCluster": "&lt;b&gt;", **common}
         assert rows(client) == {"Client": client.name, **common, "Futures": "0"}
         cluster._pages_address = "http://127.0.0.1:8787/"
         shown = rows(cluster)["Dashboard"]
-        assert shown.startswith("<a href='http://127.0.0.1:8787/?access=")
-        assert shown.endswith(" target='_blank' rel='noopener'>http://127.0.0.1:8787/</a>")
+        assert shown.startswith('<a href="http://127.0.0.1:8787/?access=')
+        assert shown.endswith(' target="_blank" rel="noopener">http://127.0.0.1:8787/</a>')
         client.close()
         assert rows(client) == {"Client": client.name, "Status": "closed"}
     assert rows(cluster) == {"LocalCluster": "&lt;b&gt;", "Status": "closed"}

@@ -137,7 +137,7 @@ def test_workers_beyond_the_limit_of_a_table_are_counted():
 def test_only_addresses_of_http_become_links(address):
     page = html.of_cluster({"dashboard": address})
     assert "<a " not in page
-    assert "<a href='https://host/?a=1&amp;b=2'" in html.of_cluster(
+    assert '<a href="https://host/?a=1&amp;b=2"' in html.of_cluster(
         {"dashboard": "https://host/?a=1&b=2"}
     )
 
