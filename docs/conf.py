@@ -20,6 +20,9 @@ exclude_patterns = ["README.md", "images"]
 # Docstrings have code in single backticks, as in Markdown.
 default_role = "code"
 
+# Quotes and ellipses only: `--host` in a sentence is an option, not a dash.
+smartquotes_action = "qe"
+
 # The anchors that code hosts give to headings.
 myst_heading_anchors = 4
 
@@ -37,5 +40,7 @@ html_title = f"weft {version}"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["weft.css"]
 # No fonts, scripts or images from elsewhere.
 html_theme_options = {"navigation_with_keys": True}

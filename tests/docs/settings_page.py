@@ -24,20 +24,16 @@ def _default(setting: Setting[Any]) -> str:
 
 def _row(setting: Setting[Any]) -> str:
     default = _default(setting)
-    option = ""
+    names = [setting.key]
     if setting.has_option:
-        names = setting.option.split("/") if isinstance(setting.kind, Flag) else [setting.option]
-        option = ", ".join(f"`{name}`" for name in names)
+        names += setting.option.split("/") if isinstance(setting.kind, Flag) else [setting.option]
+    names.append(setting.environment)
     text = setting.text.replace("|", "\\|").replace("$XDG", "\\$XDG")
     words = setting.kind.words.replace("|", "\\|")
-    cells = [
-        f"`{setting.key}`",
-        f"`{default}`" if default else "",
-        f"{text} *({words})*",
-        f"`{setting.environment}`",
-        option,
-    ]
-    return "| " + " | ".join(cells) + " |"
+    # One below the other: beside each other they are wider than a page.
+    cell = "<br>".join(f"`{name}`" for name in names)
+    shown = f" Default: `{default}`." if default else ""
+    return f"| {cell} | {text} *({words})*{shown} |"
 
 
 def lines() -> Iterator[str]:
@@ -45,8 +41,8 @@ def lines() -> Iterator[str]:
     for section, settings in SECTIONS.items():
         yield f"## `[{section}]`" if section else "## At the top of a file"
         yield f"\nRead by {READERS[section]}.\n"
-        yield "| name | default | meaning | variable | option |"
-        yield "|---|---|---|---|---|"
+        yield "| name in a file, option, variable | meaning |"
+        yield "|---|---|"
         yield from map(_row, settings)
         yield ""
 
