@@ -43,7 +43,7 @@ def note_loss(state: SchedulerState, ws: WorkerHandle) -> None:
     known = state.exit_reports.get(ws.worker_id)
     if known is not None:
         _report(state, loss, known.reason, known.kind)
-    elif any(s.supervisor_id == ws.supervisor_id for s in state.supervisors.values()):
+    elif ws.supervisor_id in state.supervisors_by_id:
         state.losses[ws.worker_id] = loss
         state.call_after(REASON_WAIT_S, _report_unexplained, ws.worker_id, loss)
     else:

@@ -106,7 +106,8 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         del state.seen[peer]  # the silence of a client has no consequence
         _add_client(state, peer, message)
     elif isinstance(message, m.RegisterSupervisor):
-        state.supervisors[peer] = SupervisorHandle(peer, message)
+        supervisor = state.supervisors[peer] = SupervisorHandle(peer, message)
+        state.supervisors_by_id.setdefault(message.supervisor_id, {})[peer] = supervisor
         note_alive(state, peer)
     return True
 
@@ -334,6 +335,10 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
         if supervisor is not None:
             end_questions_to(state, supervisor)
             state.sums_of_supervisors.remove(supervisor.supervisor_id)
+            same = state.supervisors_by_id[supervisor.supervisor_id]
+            del same[peer]
+            if not same:
+                del state.supervisors_by_id[supervisor.supervisor_id]
     if state.passed:
         end_questions_of(state, peer)
 

@@ -170,8 +170,7 @@ def _find(state: SchedulerState, process: str) -> WorkerHandle | SupervisorHandl
     found = state.workers_by_id.get(process)
     if found is not None:
         return found
-    handles = state.supervisors.values()
-    return next((handle for handle in handles if handle.supervisor_id == process), None)
+    return next(iter(state.supervisors_by_id.get(process, {}).values()), None)
 
 
 def _take(

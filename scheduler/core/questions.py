@@ -204,7 +204,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     "clients": Question(ask_clients),
     "metrics_pages": Question(ask_metrics_pages),
     "supervisors": Question(ask_supervisors),
-    "leaving_order": Question(ask_leaving_order),
+    # It looks at what workers hold, and serves only those that may retire some.
+    "leaving_order": Question(ask_leaving_order, Level.CLIENT),
     "tasks": Question(ask_tasks),
     "attempts": Question(ask_attempts),
     "states": Question(ask_states),

@@ -158,6 +158,7 @@ def _choose(
             order.leaving[ws.worker_id] = ws  # it goes in any case: the answer tells how
     candidates = [ws for ws in candidates if not ws.is_leaving]
     n_left = len(candidates) if n is None else n
+    retired: dict[str, list[str]] = {}
     for ws in ranked(state, candidates):
         if not n_left:
             break
@@ -169,9 +170,10 @@ def _choose(
         order.leaving[ws.worker_id] = ws
         state.send(ws.peer, m.LeaveCluster(reason="a client retired it"))
         let_leave(state, ws, "a client retired it")
-        for supervisor in state.supervisors.values():
-            if supervisor.supervisor_id == ws.supervisor_id:
-                state.send(supervisor.peer, m.WorkersRetired(worker_ids=[ws.worker_id]))
+        retired.setdefault(ws.supervisor_id, []).append(ws.worker_id)
+    for supervisor_id, worker_ids in retired.items():
+        for peer in state.supervisors_by_id.get(supervisor_id, ()):
+            state.send(peer, m.WorkersRetired(worker_ids=worker_ids))
 
 
 def ranked(state: SchedulerState, candidates: list[WorkerHandle]) -> list[WorkerHandle]:

@@ -274,6 +274,8 @@ class SchedulerState:
         self.clients_by_peer: dict[int, ClientHandle] = {}
         self.output: output.OutputFlow = output.OutputFlow()  #: lines of tasks, to clients
         self.supervisors: dict[int, SupervisorHandle] = {}
+        #: {supervisor_id: {peer: supervisor}}: several while one has connected anew; none is empty
+        self.supervisors_by_id: dict[str, dict[int, SupervisorHandle]] = {}
         #: {(name, host): refusal} of workers refused for good, the latest last; at most MAX_REFUSED
         self.refusals: dict[tuple[str, str], Refusal] = {}
 

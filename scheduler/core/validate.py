@@ -479,6 +479,10 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "supervisors are filed by peer": lambda s: [
         peer for peer, supervisor in s.supervisors.items() if supervisor.peer != peer
     ],
+    "supervisors are filed by id as well": lambda s: differences(
+        [(id, u) for id, same in s.supervisors_by_id.items() for u in same.values() or (None,)],
+        [(u.supervisor_id, u) for u in s.supervisors.values()],
+    ),
     "the connection of a supervisor is open": lambda s: [
         peer for peer in s.supervisors if s.roles.get(peer) is not Role.SUPERVISOR
     ],

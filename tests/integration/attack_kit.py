@@ -6,14 +6,16 @@ import contextlib
 import secrets
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import psutil
+import pytest
 
 import weft
-from tests.deploy.daemons import Daemon
+from tests.deploy.daemons import Daemon, daemon
 from tests.leaks import wait_until
 from weft.protocol.errors import HandshakeError
 from weft.protocol.trust.connection_file import ConnectionFile
@@ -22,6 +24,9 @@ from weft.protocol.wire.codec import decode_frame
 from weft.protocol.wire.framing import FrameDecoder, frame_header
 from weft.protocol.wire.handshake import ClientHandshake, Role
 from weft.protocol.wire.message import Message
+
+#: Makes the first message of a peer.
+Registration = Callable[[], Message]
 
 HANDSHAKE_S = 2
 PROGRESS_S = 1
@@ -140,7 +145,7 @@ class Cluster:
         assert len(found) == len(expected), found
         for line, text in zip(found, expected, strict=True):
             assert " WARNING: " in line
-            assert text in line
+            assert text in line, found
             assert line.isprintable()
         assert self.process.memory_info().rss - self.rss < MAX_GROWTH
         self.forgive()
@@ -166,6 +171,28 @@ class Cluster:
             )
 
 
+@pytest.fixture(scope="module")
+def attacked_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with a healthy client; its log is checked at the end as well."""
+    folder = tmp_path_factory.mktemp("attacks")
+    file = folder / "cluster.json"
+    with daemon(folder=folder, code=SCHEDULER) as scheduler:
+        scheduler.wait_for("ready")
+        options = ("--connection-file", str(file), "--nworkers", "2", "--nthreads", "1")
+        with daemon("worker", *options, folder=folder) as workers:
+            workers.wait_for("registered", 2)
+            cluster = Cluster(scheduler, file)
+            cluster.start()
+            try:
+                yield cluster
+            finally:
+                cluster.stop()
+        assert scheduler.stop() == 0
+        assert "Traceback" not in scheduler.err
+        assert " ERROR: " not in scheduler.err
+        assert not cluster.was_flooded or SUPPRESSED in scheduler.err
+
+
 # --- The attacker ---------------------------------------------------------------------------------
 
 
@@ -177,7 +204,7 @@ class Attacker:
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.numbers = [0, 0, 0, 0]
         self._decoder = FrameDecoder()
-        self._heard: list[Message] = []
+        self.heard: list[Message] = []
         if role is None:
             return
         handshake = ClientHandshake(
@@ -231,14 +258,14 @@ class Attacker:
     def hear(self, kind: type[Message]) -> Message:
         """The next message of a kind; those of other kinds wait."""
         while True:
-            for message in self._heard:
+            for message in self.heard:
                 if isinstance(message, kind):
-                    self._heard.remove(message)
+                    self.heard.remove(message)
                     return message
             n = self.socket.recv_into(self._decoder.get_buffer(-1))
             assert n, "the scheduler has hung up"
             for frame in self._decoder.received(n):
-                self._heard += decode_frame(frame).messages
+                self.heard += decode_frame(frame).messages
 
     def register(self, message: Message) -> Attacker:
         self.say(message)
@@ -314,3 +341,21 @@ def submit(**changes: Any) -> m.SubmitTasks:
         "options": [{"workers": ["nobody"]}],
     }
     return m.SubmitTasks(**{**fields, **changes})
+
+
+# --- Frames made by hand --------------------------------------------------------------------------
+
+
+def framed(payload: bytes) -> bytes:
+    return frame_header(len(payload)) + payload
+
+
+def enveloped(*wire: Any, numbers: tuple[Any, ...] = (0, 0, 1, 0)) -> bytes:
+    packed: bytes = framed(msgpack.packb([*numbers, list(wire)]))
+    return packed
+
+
+def altered(message: Message, **changes: Any) -> bytes:
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return enveloped(message.to_wire())

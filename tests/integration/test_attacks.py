@@ -12,23 +12,24 @@ import contextlib
 import secrets
 import socket
 import struct
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgpack
 import pytest
 
 import weft
-from tests.deploy.daemons import daemon
 from tests.integration.attack_kit import (
     HANDSHAKE_S,
     MAX_PEAK,
     MAX_UNAUTHENTICATED,
-    SCHEDULER,
-    SUPPRESSED,
     Attacker,
     Cluster,
+    Registration,
+    altered,
+    attacked_cluster,
     client,
+    enveloped,
+    framed,
     peak_rss,
     submit,
     supervisor,
@@ -44,26 +45,7 @@ from weft.protocol.wire.message import MAX_ITEMS, Message
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("attacks")
-    file = folder / "cluster.json"
-    with daemon(folder=folder, code=SCHEDULER) as scheduler:
-        scheduler.wait_for("ready")
-        options = ("--connection-file", str(file), "--nworkers", "2", "--nthreads", "1")
-        with daemon("worker", *options, folder=folder) as workers:
-            workers.wait_for("registered", 2)
-            cluster = Cluster(scheduler, file)
-            cluster.start()
-            try:
-                yield cluster
-            finally:
-                cluster.stop()
-        assert scheduler.stop() == 0
-        assert "Traceback" not in scheduler.err
-        assert " ERROR: " not in scheduler.err
-        assert not cluster.was_flooded or SUPPRESSED in scheduler.err
+cluster = attacked_cluster
 
 
 # --- Peers without the token ----------------------------------------------------------------------
@@ -200,21 +182,6 @@ EMPTY_ARRAYS = (
 SHORT_STRINGS = (
     b"\x95\x00\x00\x01\x00" + b"\x9f" + (b"\xdd\x00\x04\x00\x00" + b"\xa3ab!" * MAX_ITEMS) * 15
 )
-
-
-def framed(payload: bytes) -> bytes:
-    return frame_header(len(payload)) + payload
-
-
-def enveloped(*wire: Any, numbers: tuple[Any, ...] = (0, 0, 1, 0)) -> bytes:
-    packed: bytes = framed(msgpack.packb([*numbers, list(wire)]))
-    return packed
-
-
-def altered(message: Message, **changes: Any) -> bytes:
-    for name, value in changes.items():
-        setattr(message, name, value)
-    return enveloped(message.to_wire())
 
 
 FRAMES: dict[str, tuple[bytes, str]] = {
@@ -399,8 +366,6 @@ def test_viewer_that_acts_is_denied_and_one_that_registers_is_hung_up_on(
 
 
 # --- Messages of registered peers -----------------------------------------------------------------
-
-Registration = Callable[[], Message]
 
 FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
     "another role's": (

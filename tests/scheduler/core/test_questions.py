@@ -332,7 +332,7 @@ def test_questions_about_the_process_go_to_the_shell(board, viewer):
 def test_every_question_has_an_answer_whatever_has_happened(event, away_s):
     board = Board(allowed_deaths=0, away_s=away_s)
     EVENTS[event](board, board_with("processing", board).attempt)
-    viewer = board.connect(Role.VIEWER)
+    viewer = board.connect(Role.VIEWER, Level.CLIENT)
     keys = ["t", "in", "out", "new", "unknown"]
     for name in QUESTIONS:
         assert pages(board, viewer, name, keys=keys)

@@ -299,6 +299,38 @@ def test_a_viewer_may_not_retire_and_a_client_may():
     assert len(leaving(retire(board, shell, n=1))) == 1
 
 
+def test_a_viewer_may_not_see_the_order_of_leaving_and_a_client_may():
+    board = Board()
+    board.worker("w")
+    viewer = board.connect(Role.VIEWER)
+    question = m.Ask(request=1, name="leaving_order")
+    assert board.send(viewer, question)[viewer] == [
+        m.Denied(request=1, needed="client", level="view")
+    ]
+    (answer,) = board.send(board.client(), question).popitem()[1]
+    assert answer.info == {"names": ["w"]}
+
+
+def test_each_supervisor_is_sent_once_which_of_its_workers_were_retired():
+    board = Board()
+    client = board.client()
+    one, other = board.supervisor("one"), board.supervisor("other")
+    again = board.supervisor("one")  # its old connection is not over yet
+    for name in "abc":
+        board.worker(name, supervisor_id="other" if name == "c" else "one")
+    board.worker("alone")
+    out = retire(board, client, n=4)
+    retired = {
+        peer: [sorted(x.worker_ids) for x in box if isinstance(x, m.WorkersRetired)]
+        for peer, box in out.items()
+    }
+    assert {peer: ids for peer, ids in retired.items() if ids} == {
+        one: [["id of a", "id of b"]],
+        again: [["id of a", "id of b"]],
+        other: [["id of c"]],
+    }
+
+
 def test_orders_are_few_and_the_oldest_finished_one_goes():
     board = Board()
     client = board.client()

@@ -356,6 +356,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         "gone", [1], is_new=True
     ),
     "supervisors are filed by peer": lambda b: setattr(b.sup, "peer", 99),
+    "supervisors are filed by id as well": lambda b: b.state.supervisors_by_id.update({"gone": {}}),
     "the connection of a supervisor is open": lambda b: b.state.roles.pop(b.sup.peer),
     "the level of each open connection is known": lambda b: b.state.levels.pop(b.sup.peer),
     "strangers are open and not registered": lambda b: b.state.strangers.clear(),
