@@ -72,7 +72,8 @@ def test_weft_connect_says_what_keeps_it_from_a_cluster(sim, tmp_path):
     permit(sim, "sim-weft-client")
     unknown = run_connect(sim, tmp_path, "k8s/sin", "--namespace", sim.namespace)
     assert unknown.returncode == 2
-    words = f"there is no release 'sin' of weft in namespace {sim.namespace}; there: sim."
+    place = f"namespace {sim.namespace!r}; releases there: sim."
+    words = f"there is no release 'sin' of weft's chart in {place}"
     assert words in unknown.stderr
     assert "'sim' is not k8s/RELEASE" in run_connect(sim, tmp_path, "sim").stderr
 
