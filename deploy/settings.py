@@ -10,6 +10,7 @@ import os
 import socket
 import tempfile
 from dataclasses import dataclass
+from typing import Final
 
 from ..protocol.errors import ConfigError
 from ..protocol.host.machine import memory_limit, n_cores
@@ -49,12 +50,24 @@ class WorkerCounts:
 # --- This machine ---------------------------------------------------------------------------------
 
 
+#: Bytes of a container's limit that are not for workers: in it are also the command, the supervisor
+#: and the process of its page, 35 to 45 MiB together, and what the kernel keeps for all of them.
+CONTAINER_RESERVE: Final = 64 << 20
+
+
 def total_memory() -> int:
-    """Return how many bytes this process may use: the machine's, or the container's if less."""
+    """Return how many bytes workers may share: the machine's, or the container's if less.
+
+    Of a container's limit a part is kept back for weft's other processes in it, so that the limits
+    of all workers together stay below it. The kernel would kill any of them, without a word.
+    """
     import psutil
 
     total = int(psutil.virtual_memory().total)
-    return min(total, memory_limit() or total)
+    limit = memory_limit()
+    if limit is None or limit >= total:
+        return total
+    return max(limit - CONTAINER_RESERVE, limit // 2)
 
 
 # --- Sizes ----------------------------------------------------------------------------------------

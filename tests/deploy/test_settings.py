@@ -112,3 +112,18 @@ def test_a_host_and_port_are_read(text, expected):
 def test_a_text_that_is_no_host_and_port_is_refused(text):
     with pytest.raises(ConfigError, match="is not host:port"):
         settings.parse_host_port(text, "x")
+
+
+def test_this_machine_has_memory():
+    assert settings.total_memory() > 64 << 20
+
+
+def test_a_container_s_limit_counts(monkeypatch):
+    whole = settings.total_memory()
+    monkeypatch.setattr(settings, "memory_limit", lambda: 1 << 30)
+    assert settings.total_memory() == (1 << 30) - settings.CONTAINER_RESERVE
+    # Not more than a half is kept back.
+    monkeypatch.setattr(settings, "memory_limit", lambda: 10**8)
+    assert settings.total_memory() == 5 * 10**7
+    monkeypatch.setattr(settings, "memory_limit", lambda: 1 << 62)
+    assert settings.total_memory() == whole
