@@ -68,3 +68,17 @@ def test_a_pool_of_0_replicas_is_a_warning_with_the_command_that_scales_it(notes
     assert "scale deployment/sim-weft-worker-gpu --replicas=2" in warned
     assert "WARNING" not in notes({"workers.default.replicas": 0, "autoscaling.mode": "keda"})
     assert "WARNING: networkPolicy.enabled is false" in notes({"networkPolicy.enabled": False})
+    nowhere = notes({"workers.default.enabled": False})
+    assert "WARNING: no pool of workers is enabled" in nowhere
+
+
+def test_a_service_for_clients_outside_that_no_policy_lets_in_is_a_warning(notes):
+    outside = {"scheduler.service.type": "LoadBalancer"}
+    warned = notes(outside)
+    assert "type LoadBalancer, and networkPolicy.clients is empty" in warned
+    assert "every network" not in warned
+    network = [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+    assert "WARNING" not in notes({**outside, "networkPolicy.clients": network})
+    unguarded = notes({**outside, "networkPolicy.enabled": False})
+    assert "networkPolicy.clients is empty" not in unguarded
+    assert "WARNING: the load balancer lets every network in" in unguarded

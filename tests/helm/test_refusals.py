@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.helm.rendering import CHART, refusal
+from tests.helm.rendering import CHART, LOADER, refusal
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +66,15 @@ CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ),
     ({"ingress.enabled": True}, ("ingress.hosts is empty", "requests for others are refused")),
     ({"tls.certManager.enabled": True}, ("issuerRef is empty", "name and kind of an issuer")),
+    ({"image.repository": ""}, ("image.repository is empty", "registry.example.org/weft")),
+    ({"workers.default": None}, ("workers has no pool", "workers.default.enabled=false")),
+    ({"workers": None}, ("workers has no pool", "remove the null")),
+    # Null removes a value of the chart.
+    ({"image": None}, ("at ''", "missing property 'image'")),
+    ({"scheduler.service.port": None}, ("'/scheduler/service'", "missing property 'port'")),
+    ({"workerDefaults.processes": None}, ("workerDefaults.processes is null", "give a value")),
+    ({"workerDefaults.enabled": None}, ("workerDefaults.enabled is null", "remove that line")),
+    ({"workers.default.threads": None}, ("/default/threads'", "got null, want integer")),
     ({"auth.existingClientSecret": "x"}, ("without auth.existingSecret", "give both")),
 ]
 
@@ -75,6 +85,34 @@ def test_a_wrong_value_is_one_line_with_its_place_and_the_remedy(values, words):
     assert "\n" not in text, text
     for word in words:
         assert word in text, text
+
+
+def test_every_value_that_the_templates_need_is_required():
+    """Null removes a value: without this rule it would be 0, or an error deep in a template."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.load((CHART / "values.yaml").read_text(), LOADER)
+    #: Kubernetes, or the platform, decides about these where they are left out.
+    free = {"podSecurityContext", "containerSecurityContext", "resources", "affinity"}
+    # `weft.checkPool` and its twin look at pools.
+    free |= {"podDisruptionBudget", "workers", "workerDefaults"}
+
+    def missing(part: dict[str, Any], values: dict[str, Any], path: str) -> list[str]:
+        if "$ref" in part:
+            part = schema["definitions"][part["$ref"].rpartition("/")[2]]
+        found = []
+        for name, value in values.items():
+            is_section = isinstance(value, dict) and bool(value)
+            if name in free or (isinstance(value, (dict, list)) and not is_section) or value == "":
+                continue
+            below = part.get("properties", {}).get(name, {})
+            if is_section and "properties" not in below:
+                continue  # names of the user's own
+            if name not in part.get("required", ()):
+                found.append(f"{path}{name}")
+            found += missing(below, value, f"{path}{name}.") if is_section else []
+        return found
+
+    assert missing(schema, values, "") == []
 
 
 def test_no_object_of_the_schema_takes_names_that_it_does_not_know():

@@ -1,5 +1,15 @@
 {{/* What the schema cannot express. Each is one line that says what to do. */}}
 
+{{/* The schema cannot require what a pool takes from workerDefaults; null removes it there. */}}
+{{- define "weft.checkComplete" -}}
+{{- $given := .values -}}
+{{- range $name := list "enabled" "replicas" "processes" "threads" "resources" "terminationGracePeriodSeconds" "orphanLease" "connectTimeout" "logLevel" "image" "temporarySize" "minReadySeconds" "strategy" "podDisruptionBudget" -}}
+{{- if or (not (hasKey $given $name)) (kindIs "invalid" (get $given $name)) -}}
+{{- fail (printf "workerDefaults.%s is null: remove that line, or give a value" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "weft.checkPool" -}}
 {{- $where := printf "workers.%s" .pool -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]{0,14}[a-z0-9])?$" .pool) -}}
@@ -16,6 +26,12 @@
 {{- end -}}
 
 {{- define "weft.check" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is empty: give the repository of an image with weft, such as registry.example.org/weft" -}}
+{{- end -}}
+{{- if not .Values.workers -}}
+{{- fail "workers has no pool: remove the null, or name a pool; a cluster without workers of its own has workers.default.enabled=false" -}}
+{{- end -}}
 {{- $auto := .Values.autoscaling -}}
 {{- if ne $auto.mode "none" -}}
 {{- if not (hasKey .Values.workers $auto.pool) -}}
