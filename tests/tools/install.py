@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.tools.find import find, folder, home_of
-from tests.tools.table import TOOLS, Apt, GoCopy, GoFiles, GoInstall, GoModule, Npm, Tool, row_of
+from tests.tools.table import TOOLS, Apt, GoFiles, GoInstall, GoModule, Npm, Tool, row_of
 
 #: Seconds for one command: a build with empty caches takes 5 minutes on two cores.
 _LIMIT_S = 1800
@@ -90,8 +90,6 @@ def install(row: Tool) -> None:
         with _whole(home_of(row)) as there:
             if isinstance(row.how, GoInstall):
                 _go_install(row.how, row.version, there)
-            elif isinstance(row.how, GoCopy):
-                _go_copy(row.how, row.version, there)
             elif isinstance(row.how, GoModule):
                 _go_module(row.how, row.version, there)
             elif isinstance(row.how, GoFiles):
@@ -173,17 +171,6 @@ def _downloaded(module: str, version: str, cwd: Path) -> Path:
 def _go_install(how: GoInstall, version: str, there: Path) -> None:
     flags = f"-ldflags={how.ldflags or '-s -w'}"
     _go("install", flags, f"{how.package}@{version}", cwd=there, GOBIN=str(there))
-
-
-def _go_copy(how: GoCopy, version: str, there: Path) -> None:
-    source = there / "source"
-    # Files of the cache are read-only, and so would be their copies.
-    shutil.copytree(_downloaded(how.module, version, there), source, copy_function=shutil.copyfile)
-    for path in [source, *source.rglob("*")]:
-        if path.is_dir():
-            path.chmod(0o755)
-    _go("build", "-ldflags=-s -w", "-o", f"{there}/", f"./{how.package}", cwd=source)
-    shutil.rmtree(source)
 
 
 def _go_module(how: GoModule, version: str, there: Path) -> None:

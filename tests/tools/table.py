@@ -29,14 +29,6 @@ class GoInstall:
 
 
 @dataclass(frozen=True)
-class GoCopy:
-    """`go build` in a copy of the module, whose go.mod replaces dependencies of its own."""
-
-    module: str
-    package: str
-
-
-@dataclass(frozen=True)
 class GoModule:
     """`go build` of packages in a module of our own, as k8s.io/kubernetes and etcd need it.
 
@@ -66,7 +58,7 @@ class Npm:
     package: str
 
 
-How = Apt | GoInstall | GoCopy | GoModule | GoFiles | Npm
+How = Apt | GoInstall | GoModule | GoFiles | Npm
 
 
 @dataclass(frozen=True)
@@ -110,25 +102,11 @@ TOOLS = (
         ("helm",),
     ),
     Tool(
-        "kubeconform",
-        "v0.8.0",
-        0.3,
-        GoInstall("github.com/yannh/kubeconform/cmd/kubeconform"),
-        ("kubeconform",),
-    ),
-    Tool(
         "helm-docs",
         "v1.14.2",
         0.3,
         GoInstall("github.com/norwoodj/helm-docs/cmd/helm-docs"),
         ("helm-docs",),
-    ),
-    Tool(
-        "helm-unittest",
-        "v1.1.2",
-        0.8,
-        GoCopy("github.com/helm-unittest/helm-unittest", "cmd/helm-unittest"),
-        ("helm-unittest",),
     ),
     Tool(
         "kubernetes",
@@ -145,13 +123,6 @@ TOOLS = (
             f"-s -w {_RELEASE}",
         ),
         ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
-    ),
-    Tool(
-        "kubernetes-openapi",
-        KUBERNETES,
-        0.2,
-        GoFiles("k8s.io/kubernetes", {"api/openapi-spec/swagger.json": "swagger.json"}),
-        ("swagger.json",),
     ),
     Tool("kwok", "v0.8.0", 1.5, GoInstall("sigs.k8s.io/kwok/cmd/kwok"), ("kwok",)),
     Tool(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,20 @@ def test_a_row_that_is_named_twice_is_installed_once(monkeypatch):
     monkeypatch.setattr("sys.argv", ["make tools", "kwok-stages", "stages", "helm"])
     assert install.main() == 0
     assert asked == ["kwok-stages", "helm"]
+
+
+def test_each_row_of_the_table_is_used():
+    """What none uses still takes minutes of each new machine."""
+    tests = Path(__file__).parents[1]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for folder in (tests, tests.parent / "benchmarks")
+        for path in folder.rglob("*.py")
+        if path.name != "table.py"
+    ]
+    unused = [
+        row.name
+        for row in TOOLS
+        if not any(f'"{name}"' in text for name in row.provides for text in texts)
+    ]
+    assert unused == []
