@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ EXAMPLES = sorted((CHART / "ci").glob("*-values.yaml"))
 
 
 @pytest.fixture(scope="module")
-def definitions(plane):
+def definitions(plane, tmp_path_factory):
     """The resources of KEDA, the Prometheus operator and cert-manager that the chart makes."""
     files = [
         *tool("keda-crds").glob("keda.sh_scaledobjects.yaml"),
@@ -33,6 +36,10 @@ def definitions(plane):
         *tool("prometheus-operator-crds").glob("*prometheusrules.yaml"),
     ]
     assert len(files) == 5, files
+    # A template of cert-manager's own chart, in labels only.
+    text = (tool("cert-manager-crds") / "crd-certificates.yaml").read_text(encoding="utf-8")
+    files.append(tmp_path_factory.mktemp("definitions") / "certificates.yaml")
+    files[-1].write_text(re.sub(r"{{.*?}}", "any", text), encoding="utf-8")
     plane.run("kubectl", "apply", "--server-side", *(f"--filename={path}" for path in files))
     wait = ["wait", "--for=condition=Established", "--timeout=60s"]
     plane.run("kubectl", *wait, *(f"--filename={path}" for path in files))
@@ -106,13 +113,8 @@ def test_pods_without_the_security_of_the_chart_are_refused_by_the_namespace(pla
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem.removesuffix("-values"))
 def test_the_api_server_accepts_the_example_values(plane, namespace, definitions, path):
-    if "cert-manager" in path.read_text(encoding="utf-8"):
-        # Its definitions are not among the tools; all other objects are as without it.
-        options = ["--set", "tls.certManager.enabled=false"]
-    else:
-        options = []
     text = Release(plane, namespace).helm(
-        "install", "--dry-run=server", f"--values={path}", "--output=json", *options
+        "install", "--dry-run=server", f"--values={path}", "--output=json"
     )
     manifest = json.loads(text)["manifest"]
     done = plane.run(
@@ -123,6 +125,29 @@ def test_the_api_server_accepts_the_example_values(plane, namespace, definitions
     assert "statefulset.apps/" in done.stdout
     # Of a violation of Pod Security the server only warns here.
     assert "would violate" not in done.stderr
+
+
+def test_a_secret_for_users_without_the_id_of_the_cluster_is_a_warning_with_a_remedy(
+    plane, namespace, tmp_path
+):
+    keys = {"auth": ["cluster-id"], "users": ["client-token"], "whole": ["cluster-id"]}
+    for name, own in keys.items():
+        data = dict.fromkeys(own, "YWJj")
+        secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        plane.api.create(secrets, {"metadata": {"name": name}, "data": data})
+
+    def notes(users):
+        names = ("--set=auth.existingSecret=auth", f"--set=auth.existingClientSecret={users}")
+        return Release(plane, namespace).helm("install", "--dry-run=server", *names)
+
+    assert "no key cluster-id" not in notes("whole")
+    text = notes("users")
+    assert "WARNING: Secret users has no key cluster-id" in text
+    (command,) = [line for line in text.splitlines() if "patch secret users" in line]
+    path = f"{tool('kubectl').parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "KUBECONFIG": str(plane.kubeconfig), "HOME": str(tmp_path)}
+    subprocess.run(["sh", "-c", command], env=environment, check=True, timeout=60)
+    assert "no key cluster-id" not in notes("users")
 
 
 def test_wrong_values_of_objects_of_keda_are_refused_by_its_definition(

@@ -22,9 +22,9 @@ case "$*" in
 *get*services*) cat services ;;
 *get*secret*) cat secret ;;
 *port-forward*)
+    echo $$ > pid
     echo "Forwarding from 127.0.0.1:40001 -> 8786"
     echo "Forwarding from 127.0.0.1:40002 -> 8787"
-    echo $$ > pid
     exec sleep 600 ;;
 esac
 """
