@@ -7,6 +7,7 @@ it without waiting, and is woken once for each batch that comes while it sleeps.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.durations import seconds_or_none
+from ..protocol.errors import ClientClosed
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, last_notice
@@ -301,6 +303,21 @@ class as_completed:
     def _finish(self) -> None:
         if self._engine is not None:
             self._engine.show_output()
+            if self._progress is not None:
+                # The progress is notified of the same futures, perhaps after the iteration.
+                with contextlib.suppress(ClientClosed):
+                    self._engine.settle()
+        self._end_progress()
+
+    async def _finish_async(self) -> None:
+        if self._engine is not None:
+            self._engine.show_output()
+            if self._progress is not None:
+                with contextlib.suppress(ClientClosed):
+                    await self._engine.settle_async()
+        self._end_progress()
+
+    def _end_progress(self) -> None:
         if self._progress is not None:
             self._progress.finish()
             self._progress = None
@@ -421,7 +438,7 @@ class as_completed:
             if future is not None:
                 return future
             if self._n == 0:
-                self._finish()
+                await self._finish_async()
                 raise StopAsyncIteration
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()

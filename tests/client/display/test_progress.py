@@ -139,6 +139,22 @@ def test_an_iteration_with_progress_counts_futures_that_are_added(client, capsys
     )
 
 
+def test_an_iteration_ends_with_all_counted_though_the_loop_is_late(client, capsys):
+    gate.set()
+    futures = [*client.map(waits, range(5)), *client.map(abs, range(7))]
+    weft.wait(futures)
+    late = threading.Event()
+    client.loop.call_soon_threadsafe(late.wait, 60)
+    completed = weft.as_completed(futures, progress=True)
+    for _ in futures:
+        next(completed)  # they are here, without the loop
+    threading.Timer(0.1, late.set).start()
+    assert list(completed) == []
+    assert re.search(
+        r"11 of 12 tasks of abs, waits done in .*, 1 failed\n$", capsys.readouterr().err
+    )
+
+
 def test_an_iteration_that_was_given_up_does_not_go_on_drawing(client, wait_until):
     completed = weft.as_completed(client.map(waits, range(5)), progress=True)
     del completed
