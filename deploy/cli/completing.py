@@ -48,7 +48,7 @@ async def _names(connection_file: str | None, address: str | None) -> dict[str, 
             if len(workers) >= _N_ITEMS:
                 break
     finally:
-        viewer.close()
+        await viewer.leave()
     return {worker["name"]: worker["host"] for worker in workers.values()}
 
 

@@ -161,7 +161,7 @@ async def _ask(file: ConnectionFile) -> Found:
     except WeftError as error:
         problem = str(error)
     finally:
-        viewer.close()
+        await viewer.leave()
     return Found(file.addresses[0], file.source, file.pid, file.host, cluster, problem)
 
 

@@ -42,7 +42,7 @@ def asking(
         except TimeoutError:
             raise CommError("the scheduler does not answer", found.addresses[0]) from None
         finally:
-            viewer.close()
+            await viewer.leave()
 
     return asyncio.run(run()), found.addresses[0]
 

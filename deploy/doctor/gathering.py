@@ -213,7 +213,7 @@ async def _ask(found: ConnectionFile) -> list[Finding]:
         advice = "look at its log, and at its processor time in 'top'"
         checks.append(Finding(FAILED, SCHEDULER, "answers", text, advice))
     finally:
-        viewer.close()
+        await viewer.leave()
     return checks
 
 

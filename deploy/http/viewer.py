@@ -214,6 +214,15 @@ class Viewer:
         if self._connection is not None:
             self._connection.close()
 
+    async def leave(self) -> None:
+        """Close the connection, and wait until its socket is closed, for a loop that ends next.
+
+        The end of TLS takes an answer of the scheduler; a connection does not wait long for it.
+        """
+        if self._connection is not None:
+            self._connection.close()
+            await self.wait_closed()
+
 
 async def describe_cluster(viewer: Viewer, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
     """Return the description of a cluster with its workers and clients.
