@@ -7,15 +7,21 @@ from __future__ import annotations
 if __name__ != "weft.deploy":
     raise ImportError(f"import weft.deploy, not {__name__}")
 
+#: {public name: module that defines it}, which is imported when it is needed.
+_HOMES = {
+    "Cluster": "cluster",
+    "KubeCluster": "kubernetes.cluster",
+    "LocalCluster": "local.cluster",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
 
 def __getattr__(name: str) -> object:
-    """Return `KubeCluster` or `LocalCluster`, whose modules are imported when they are needed."""
-    if name == "KubeCluster":
-        from .kubernetes.cluster import KubeCluster
+    """Return a class of clusters."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return KubeCluster
-    if name == "LocalCluster":
-        from .local.cluster import LocalCluster
-
-        return LocalCluster
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{home}", __name__), name)
