@@ -556,10 +556,10 @@ class Client(Openable, ClusterClient, ClusterInspection):
 
     @property
     def dashboard_link(self) -> str | None:
-        """A link to the scheduler's status page, if it has any.
+        """A link to the scheduler's status page; None if there are no pages.
 
         It signs a browser in, once and within ten minutes; each look at this property makes a new
-        one.
+        one. A `LocalCluster` has pages if it is started with `dashboard_address=":0"`.
         """
         link = self._engine.link if self._engine is not None else None
         found = link.facts.get("dashboard") if link is not None else None

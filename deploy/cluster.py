@@ -110,6 +110,8 @@ class Cluster(Openable):
     def dashboard_link(self) -> str | None:
         """A link to the status page, None = there are no pages.
 
+        A `LocalCluster` has them if it is started with `dashboard_address=":0"`.
+
         It signs a browser in, once and within ten minutes; each look at this property makes a new
         one.
         """

@@ -133,6 +133,7 @@ def _of_client(client: Client) -> str:
             "n_futures": len(engine.table.states),
             "scheduler": client.scheduler_address,
             "dashboard": client.dashboard_link,
+            "no_dashboard": no_dashboard(cluster),
             "workers": glimpse.workers,
             "as_of": glimpse.as_of,
         }
@@ -146,6 +147,13 @@ def n_expected(cluster: Any, n_workers: int) -> int:
     """Return how many workers a cluster object is to have; at least `n_workers`."""
     requested = getattr(cluster, "n_workers", None)
     return max(requested, n_workers) if isinstance(requested, int) else n_workers
+
+
+def no_dashboard(cluster: Any) -> str:
+    """Return how a cluster that serves no pages could serve some; None = `weft scheduler`."""
+    if cluster is None:
+        return "none; weft scheduler serves a status page, unless it has --no-dashboard"
+    return getattr(cluster, "no_pages_text", "none")
 
 
 def cluster_status(cluster: Any) -> str:
@@ -174,6 +182,7 @@ def _of_cluster(cluster: Any) -> str:
             "memory_limit": getattr(cluster, "memory_limit", None),
             "scheduler": cluster.scheduler_address,
             "dashboard": cluster.dashboard_link,
+            "no_dashboard": no_dashboard(cluster),
         }
     return html.of_cluster(seen)
 

@@ -8,6 +8,7 @@ than `MAX_CHARS`.
 The descriptions, in which each field may be missing:
 
 - a client or a cluster: `type`, `name`, `status`, `scheduler`, `dashboard` (addresses),
+  `no_dashboard` (how to get one),
   `n_workers`, `n_expected` (workers that were requested), `threads`, `memory_limit` (bytes of each
   worker), `n_futures`, `note` (a sentence), `workers` (a list) and `as_of` (when these were seen)
 - a worker: `name`, `address`, `threads`, `busy`, `memory`, `memory_limit` (bytes), `status`
@@ -65,7 +66,10 @@ def of_cluster(seen: Mapping[str, Any]) -> str:
         ),
         ("Futures", _text(seen.get("n_futures"))),
         ("Scheduler", _text(seen.get("scheduler"))),
-        ("Dashboard", _link(seen.get("dashboard"))),
+        (
+            "Dashboard",
+            _link(seen.get("dashboard")) or _text(seen.get("no_dashboard"), _MAX_ERROR_CHARS),
+        ),
         ("Note", _text(seen.get("note"), _MAX_ERROR_CHARS)),
     ]
     text = element(

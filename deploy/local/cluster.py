@@ -306,6 +306,12 @@ class LocalCluster(Cluster):
     # --- Use ------------------------------------------------------------------------------------
 
     @property
+    def no_pages_text(self) -> str:
+        """How this cluster would have served a status page, for display where it serves none."""
+        how = 'dashboard_address=":0"' + ("" if self.processes else " and processes")
+        return f"none; a cluster that is started with {how} serves a status page"
+
+    @property
     def failure(self) -> str | None:
         """The reason why the scheduler has ended for good; None while it has not."""
         if self.status == "closed":

@@ -27,6 +27,8 @@ def test_a_cluster_and_its_client_show_workers_memory_and_pages():
             "Threads": "6",
             "Memory limit": "2 \u00d7 1 GiB",
             "Scheduler": cluster.scheduler_address,
+            "Dashboard": "none; a cluster that is started with dashboard_address=&quot;:0&quot; "
+            "and processes serves a status page",
         }
         assert rows(cluster) == {"LocalCluster": "&lt;b&gt;", **common}
         assert rows(client) == {"Client": client.name, **common, "Futures": "0"}
