@@ -112,8 +112,22 @@ def _find_client(
 
 
 def _give_up(state: SchedulerState, task: SchedulerTask, attempt: int) -> None:
-    if _awaits(task, attempt):
+    """Fail a task whose value no client has, if none has come meanwhile that may have it."""
+    if not _awaits(task, attempt):
+        return
+    _, _, without = state.puts.asked.get(attempt, _NOTHING)
+    if _find_client(state, task, without) is None:
         err(state, task, data_lost(task.key, _NO_CLIENT))
+    else:
+        ask(state, [task])
+
+
+def note_submitted(state: SchedulerState, client: ClientHandle, task: SchedulerTask) -> None:
+    """Note that a client has the value of a task that it submits, though it may have lost it."""
+    entry = state.puts.asked.get(task.attempt)
+    if entry is not None and entry[0] is task and client in entry[2]:
+        others = tuple(other for other in entry[2] if other is not client)
+        state.puts.asked[task.attempt] = (task, entry[1], others)
 
 
 def on_client_back(state: SchedulerState, client: ClientHandle) -> None:

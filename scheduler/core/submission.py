@@ -15,7 +15,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from ...protocol.wire.payload import Blob
-from . import claims, recipes
+from . import claims, puts, recipes
 from .eligibility import fill_class
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
@@ -448,6 +448,8 @@ def _on_known(
             send_erred(state, client, [task.key], key_conflict(task.key))
             continue
         want(client, task)
+        if function.function_id == m.PUT_FUNCTION:
+            puts.note_submitted(state, client, task)
         if is_delivered(message, row):
             # Only if it is released does the flag hold back anything.
             task.delivered = task.delivered or task.state == RELEASED

@@ -126,6 +126,36 @@ def test_another_client_is_asked_when_one_has_not_got_the_value():
     assert sent_keys(out, bob, m.KeysErred) == ["d"]
 
 
+def test_a_client_that_submits_a_value_again_is_asked_again():
+    board = Board()
+    board.worker("w")
+    alice, bob, carol = board.client("alice"), board.client("bob"), board.client("carol")
+    board.send(alice, data("d"))
+    board.send(carol, call("c", "d"))
+    board.send(alice, m.ReleaseKeys(keys=["d"]))
+    out = board.send(alice, put_failed(board, "d"))
+    (asked,) = [peer for peer in (bob, carol) if wanted(out, peer)]
+    board.send(alice, data("d"))  # now it has the value
+    out = board.send(asked, put_failed(board, "d"))
+    assert wanted(out, alice) == {"d": (board.attempt("d"), "tcp://w")}
+    assert board.states("d") == ["processing"]
+
+
+def test_a_value_that_no_client_had_for_a_moment_is_asked_of_one_that_submits_it_again():
+    board = Board()
+    board.worker("w")
+    alice, bob = board.client("alice"), board.client("bob")
+    board.send(alice, data("d"))
+    board.send(bob, call("c", "d"))
+    assert wanted(board.send(alice, put_failed(board, "d")), bob)
+    board.send(bob, m.Bye(reason=""))
+    board.send(alice, data("d"))
+    assert board.states("d") == ["processing"]
+    out = board.tick(0.125)
+    assert wanted(out, alice) == {"d": (board.attempt("d"), "tcp://w")}
+    assert board.states("d") == ["processing"]
+
+
 def test_a_failed_report_of_a_client_that_was_not_asked_changes_nothing():
     board = Board()
     board.worker()

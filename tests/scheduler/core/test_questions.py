@@ -111,7 +111,8 @@ def test_peers_that_come_and_go_between_two_pages_change_nothing_for_the_others(
     assert not second_clients.next_page
 
 
-def test_a_question_without_end_leaves_nothing_behind(board, viewer):
+def test_a_question_without_end_leaves_nothing_behind(board):
+    viewer = board.connect(Role.VIEWER, Level.CLIENT)
     for i in range(N_PEERS + 1):
         board.worker(f"w{i}")
     before = {name: repr(value) for name, value in vars(board.state).items()}
