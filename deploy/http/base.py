@@ -154,11 +154,3 @@ class Page(tornado.web.RequestHandler):
 
     async def answer(self) -> None:
         raise tornado.web.HTTPError(404)
-
-
-class NoPage(Page):
-    """Any other path, with any method."""
-
-    def prepare(self) -> None:
-        super().prepare()
-        raise tornado.web.HTTPError(404)

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
+import tornado.web
+
 from ...protocol.errors import CommError, ProtocolError
 from ...protocol.trust.page_access import PARAMETER
 from . import status_page as html
 from .base import Page, problem_with
-from .documents import login_page, onward_page, problem_page
+from .documents import login_page, missing_page, onward_page, problem_page
 from .style import ICON, SCRIPT, SHEET
 
 #: The status page is fetched again so often, and that of all workers, at least.
@@ -223,6 +225,17 @@ class LogoutPage(BrowserPage):
             self.site.gate.let_out(self)
             self.set_header("Location", "login")
             self.text("signed out", 303)
+
+
+class MissingPage(BrowserPage):
+    """Any other path, with any method."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.wants_html and not self._finished:
+            self.html(missing_page(self.request.path), 404)
+        else:
+            raise tornado.web.HTTPError(404)
 
 
 class Asset(Page):

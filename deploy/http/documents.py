@@ -30,19 +30,19 @@ def document(title: str, name: str, content: Markup, current: str, refresh_s: fl
     return _html(title, head, body, refresh_s)
 
 
-def _plain_document(title: str, content: Markup, head: Markup | None = None) -> str:
-    return _html(title, head or Markup(""), element("main", content), 0)
+def _plain_document(title: str, content: Markup, head: Markup | None = None, root: str = "") -> str:
+    return _html(title, head or Markup(""), element("main", content), 0, root)
 
 
-def _html(title: str, head: Markup, body: Markup, refresh_s: float) -> str:
+def _html(title: str, head: Markup, body: Markup, refresh_s: float, root: str = "") -> str:
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        element("link", rel="icon", href="icon.svg", type="image/svg+xml"),
-        element("link", rel="stylesheet", href="style.css"),
+        element("link", rel="icon", href=f"{root}icon.svg", type="image/svg+xml"),
+        element("link", rel="stylesheet", href=f"{root}style.css"),
         head,
     )
     document = element(
@@ -62,7 +62,7 @@ def login_page(name: str, problem: str = "", hint: str = "") -> str:
     content = element(
         "section",
         element("h1", f"Sign in to {name}"),
-        element("p", problem, class_="silent", role="alert") if problem else None,
+        element("p", problem, class_="silent", role="alert", id="problem") if problem else None,
         element("p", hint) if hint else None,
         element(
             "form",
@@ -75,6 +75,8 @@ def login_page(name: str, problem: str = "", hint: str = "") -> str:
                 class_="field",
                 autocomplete="current-password",
                 required=True,
+                aria_invalid="true" if problem else None,
+                aria_describedby="problem" if problem else None,
                 autofocus=True,
             ),
             element("button", "Sign in", type="submit", class_="main"),
@@ -94,6 +96,18 @@ def login_page(name: str, problem: str = "", hint: str = "") -> str:
         class_="gate",
     )
     return _plain_document(f"Sign in – {name}", content)
+
+
+def missing_page(path: str) -> str:
+    """Return the page for an address at which there is none."""
+    root = "../" * (path.count("/") - 1) or "./"
+    content = element(
+        "section",
+        element("h1", "There is no page at this address"),
+        element("p", "The status of the cluster is at ", element("a", "the first page", href=root)),
+        class_="gate",
+    )
+    return _plain_document("Not found – weft", content, root=root)
 
 
 def onward_page(target: str) -> str:

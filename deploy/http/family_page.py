@@ -24,7 +24,7 @@ from ...protocol.trust.security import Security, needs_tls, new_cluster_id, serv
 from ...worker.numbers import Numbers, read_numbers
 from ...worker.serving import for_listening
 from . import listening
-from .base import NoPage, Page
+from .base import Page
 from .prometheus import add, build_info, encode, family_of
 
 #: The label of all values: the worker's name, or "" for the supervisor.
@@ -116,6 +116,13 @@ class _FamilyPage(Page):
         self.finish(page)
 
 
+class _NoPage(Page):
+    """Any other path, with any method."""
+
+    def prepare(self) -> None:
+        raise tornado.web.HTTPError(404)
+
+
 async def serve(
     config: FamilyPageConfig,
     on_ready: Callable[..., None],
@@ -138,7 +145,7 @@ async def serve(
     site = FamilySite(Path(config.directory), security.token)
     application = tornado.web.Application(
         [("/metrics", _FamilyPage, {"site": site})],
-        default_handler_class=NoPage,
+        default_handler_class=_NoPage,
         default_handler_args={"site": site},
         log_function=lambda handler: None,
     )

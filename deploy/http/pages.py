@@ -21,8 +21,16 @@ from ...protocol.errors import ConnectTimeout, WeftError
 from ...protocol.host.versions import weft_version
 from ...protocol.trust.security import Security
 from .api import ClusterApi, Discovery, ScaleApi, WorkersApi
-from .base import NoPage, Page, ServerNames
-from .browser_pages import ASSETS, Asset, LoginPage, LogoutPage, StatusPage, WorkersPage
+from .base import Page, ServerNames
+from .browser_pages import (
+    ASSETS,
+    Asset,
+    LoginPage,
+    LogoutPage,
+    MissingPage,
+    StatusPage,
+    WorkersPage,
+)
 from .gate import Gate
 from .prometheus import render
 from .viewer import AcceptanceCheck, Viewer, describe_cluster
@@ -114,7 +122,7 @@ class Site:
                 *((path, page, {"site": self}) for path, page in _PAGES.items()),
                 *((path, Asset, {"site": self, **asset}) for path, asset in ASSETS.items()),
             ],
-            default_handler_class=NoPage,
+            default_handler_class=MissingPage,
             default_handler_args={"site": self},
             log_function=_log_request,
         )

@@ -204,7 +204,7 @@ def _functions(shown: PageContent) -> Markup:
         )
     headers = (
         ("Function", "name"), ("Progress", ""), ("Left", "n wide"), ("At workers", "n wide"),
-        ("Per s", "n"), ("Time left", "n"), ("Failed", "n"), ("Mean time", "n wide"),
+        ("Per s", "n"), ("Time left", "n"), ("Failed", "n wide"), ("Mean time", "n wide"),
     )  # fmt: skip
     table = _table("Progress by function", headers, rows)
     return element("section", element("h2", "Progress"), table, more)
@@ -242,7 +242,11 @@ def _function_row(function: Info, rates: Mapping[str, SeenRate]) -> Markup:
         element("td", _number(running) if running else "–", class_="n wide"),
         element("td", _rate(per_second) if per_second else "–", class_="n"),
         element("td", lasting(eta_s) if n_left and eta_s is not None else "–", class_="n"),
-        element("td", _number(n_failed) if n_failed else "–", class_="n bad" if n_failed else "n"),
+        element(
+            "td",
+            _number(n_failed) if n_failed else "–",
+            class_="n wide bad" if n_failed else "n wide",
+        ),
         element("td", mean or "–", class_="n wide"),
     )
 
@@ -376,7 +380,7 @@ def _worker_table(rows: Iterable[tuple[str, Info]], order: str) -> Markup:
         header("memory"),
         header("tasks", "n"),
         ("Threads", "n wide", False),
-        header("cpu", "n"),
+        header("cpu", "n wide"),
         ("Results", "n wide", False),
         ("Last seen", "n wide", False),
     ]
@@ -408,7 +412,7 @@ def _worker_row(address: str, worker: Info) -> Markup:
         element("td", memory),
         element("td", _number(worker["n_processing"]), class_="n"),
         element("td", str(worker["nthreads"]), class_="n wide"),
-        element("td", f"{metrics['cpu']} %" if "cpu" in metrics else "–", class_="n"),
+        element("td", f"{metrics['cpu']} %" if "cpu" in metrics else "–", class_="n wide"),
         element("td", _number(worker["n_in_memory"]), class_="n wide"),
         element("td", _ago(worker["last_seen_s"]), class_="n wide"),
     )

@@ -26,7 +26,7 @@ html { background: var(--page); color: var(--text);
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 body { margin: 0 auto; max-width: 76rem; padding: 0 1.25rem 2rem; }
 a { color: var(--link); }
-a:focus-visible, button:focus-visible, input:focus-visible
+a:focus-visible, button:focus-visible, input:focus-visible, .scroll:focus-visible
   { outline: 2px solid var(--link); outline-offset: 2px; }
 header { display: flex; flex-wrap: wrap; align-items: center; gap: .25rem 1.5rem;
   padding: .9rem 0; }
@@ -68,6 +68,7 @@ th { color: var(--soft); font-size: .8rem; font-weight: 600; text-align: left;
   vertical-align: bottom; white-space: nowrap; }
 th a { color: inherit; }
 th[aria-sort] a { color: var(--text); }
+th[aria-sort] a::after { content: " \\25be"; }
 th, td { border-bottom: 1px solid var(--line); padding: .38rem .9rem .38rem 0; }
 tbody tr:last-child th, tbody tr:last-child td { border-bottom: 0; }
 tbody th { color: var(--text); font-size: inherit; font-weight: 500; white-space: normal;
@@ -86,6 +87,7 @@ svg .done { fill: var(--done); } svg .run { fill: var(--run); } svg .fail { fill
 svg .full { fill: var(--full); }
 td .bar + span { color: var(--soft); font-size: .85rem; white-space: nowrap; }
 .more { margin: .6rem 0 0; }
+main > p.soft { font-size: .85rem; }
 footer { color: var(--soft); font-size: .85rem; display: flex; flex-wrap: wrap; gap: .2rem 1.5rem;
   align-items: center; }
 footer label { display: inline-flex; gap: .4rem; align-items: center; }
@@ -127,11 +129,33 @@ SCRIPT: Final = """\
 (() => {
   const seconds = Number(document.documentElement.dataset.refresh);
   const live = document.getElementById("live");
+  const box = live && live.closest("label");
   const silent = document.getElementById("silent");
   if (!seconds || !live) return;
-  live.closest("label").hidden = false;
+  box.hidden = false;
   let failedSince = null;
   const show = (text) => { silent.textContent = text; silent.hidden = !text; };
+  const name = (e) => e.getAttribute("href") || e.getAttribute("aria-label");
+  // The box, the scrolled tables and the focus are as they were before.
+  function replace(old, main) {
+    const scrolled = new Map();
+    for (const e of old.querySelectorAll(".scroll")) scrolled.set(name(e), e.scrollLeft);
+    const active = document.activeElement;
+    main.querySelector("#live").closest("label").replaceWith(box);
+    old.replaceWith(main);
+    for (const e of main.querySelectorAll(".scroll")) e.scrollLeft = scrolled.get(name(e)) || 0;
+    if (active === live) live.focus({preventScroll: true});
+    else if (old.contains(active)) {
+      const same = [...main.querySelectorAll("a, .scroll")].find((e) => name(e) === name(active));
+      if (same) same.focus({preventScroll: true});
+    }
+  }
+  // A text that is selected to be copied stays selected.
+  const isSelecting = () => {
+    const selection = getSelection();
+    return !selection.isCollapsed && document.querySelector("main").contains(selection.anchorNode);
+  };
+  const isWanted = () => live.checked && !document.hidden && !isSelecting();
   async function refresh() {
     try {
       const answer = await fetch(location.href, {
@@ -143,7 +167,7 @@ SCRIPT: Final = """\
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const main = page.querySelector("main");
       if (!main) throw new Error("no content");
-      document.querySelector("main").replaceWith(document.adoptNode(main));
+      replace(document.querySelector("main"), document.adoptNode(main));
       document.title = page.title;
       failedSince = null;
       show("");
@@ -154,11 +178,11 @@ SCRIPT: Final = """\
     }
   }
   async function loop() {
-    if (live.checked && !document.hidden) await refresh();
+    if (isWanted()) await refresh();
     setTimeout(loop, seconds * 1000);
   }
   document.addEventListener("visibilitychange", () => {
-    if (live.checked && !document.hidden) refresh();
+    if (isWanted()) refresh();
   });
   setTimeout(loop, seconds * 1000);
 })();

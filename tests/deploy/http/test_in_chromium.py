@@ -98,6 +98,35 @@ async def test_a_page_refreshes_itself_and_stays_where_it_is(cluster, client, ur
         page.assert_clean(url)
 
 
+async def test_a_refresh_keeps_the_box_the_focus_and_what_is_scrolled_or_selected(
+    cluster, client, url, tmp_path
+):
+    client.gather(client.map(abs, range(-30, 0)))
+    time = "document.querySelector('footer span').innerText"
+    async with chromium(tmp_path) as browser:
+        page = await browser.open(cluster.dashboard_link, width=300)
+        await page.wait_for("document.querySelector('.tiles') !== null")
+        region = "document.querySelector('[role=region][aria-label=Workers]')"
+        await page.js(f"{region}.scrollLeft = 20, {region}.focus()")
+        for _ in range(2):
+            before = await page.js(time)
+            await page.wait_for(f"{time} !== '{before}'")
+        assert await page.js(f"{region}.scrollLeft") == 20
+        assert await page.js(f"document.activeElement === {region}")
+        assert await page.js("document.querySelector('#live').checkVisibility()")
+        # A page that becomes visible is fetched at once, but not while a text is selected, nor
+        # when the box was cleared.
+        await page.js("n = 0, original = fetch, fetch = (...a) => (n += 1, original(...a)), 0")
+        seen = "n = 0, document.dispatchEvent(new Event('visibilitychange')), n"
+        assert await page.js(seen) == 1
+        select = "getSelection().selectAllChildren(document.querySelector('h2'))"
+        assert await page.js(f"{select}, {seen}") == 0
+        assert await page.js(f"getSelection().removeAllRanges(), {seen}") == 1
+        await page.click("#live")
+        assert await page.js(seen) == 0
+        page.assert_clean(url)
+
+
 async def test_a_page_without_scripts_reloads_as_a_whole(cluster, url, tmp_path):
     async with chromium(tmp_path) as browser:
         page = await browser.open(cluster.dashboard_link)
@@ -136,8 +165,12 @@ async def test_pages_are_readable_light_and_dark_wide_and_narrow(
             page = await browser.open(cluster.dashboard_link, width=width, scheme=scheme)
             await page.wait_for("document.querySelector('.tiles') !== null")
             await page.go(url + path)
-        # Nothing is wider than the window, apart from tables in their scrolling regions.
+        # Nothing is wider than the window. (Tables of long texts scroll in regions of their own.)
         assert await page.js("document.documentElement.scrollWidth") == width
+        wide = (
+            "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+        )
+        assert await page.js(f"{wide}.map(e => e.ariaLabel)") == []
         found = await page.js(_CONTRASTS)
         assert found["n"] > 5
         assert found["low"] == []

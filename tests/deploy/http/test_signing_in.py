@@ -187,6 +187,20 @@ async def test_a_click_on_another_site_goes_on_by_a_page_that_has_the_cookie():
         assert answer.status == 303
 
 
+async def test_an_address_without_a_page_leads_browsers_to_the_first_page():
+    async with pages_in_this_loop() as (_, port, _token):
+        for path, root in (("/nowhere", "./"), ("/a/b/c", "../../")):
+            answer, text = await Visitor(port).get(path)
+            assert answer.status == 404
+            assert f'href="{root}"' in text
+            assert f'href="{root}style.css"' in text
+            assert "script-src" in answer.headers["Content-Security-Policy"]
+        answer, text = await Visitor(port).get("/nowhere", Accept="*/*")
+        assert (answer.status, text) == (404, "404 Not Found\n")
+        answer, _ = await Visitor(port).get("/nowhere", Host="foreign.example")
+        assert answer.status == 421
+
+
 async def test_a_cookie_that_is_half_over_is_renewed():
     async with pages_in_this_loop() as (started, port, _):
         access = PageAccess(started._config.security.token)

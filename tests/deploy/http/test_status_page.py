@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from weft.deploy.http.documents import login_page, onward_page, problem_page
+from weft.deploy.http.documents import login_page, missing_page, onward_page, problem_page
 from weft.deploy.http.status_page import (
     MAX_CLIENTS,
     MAX_FUNCTIONS,
@@ -110,7 +110,7 @@ def test_texts_of_users_never_become_elements_or_attributes():
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere():
     content = PageContent(info(functions=[function(n_unfinished=3)]), {"a": worker()})
     for page in (status_page(content), workers_page(content, "cpu"), login_page("h"),
-                 onward_page("./"), problem_page("silent", 2.0)):  # fmt: skip
+                 onward_page("./"), missing_page("/a/b"), problem_page("silent", 2.0)):  # fmt: skip
         found = Checker(page)
         assert "style" not in found.tags
         assert "style" not in dict(found.attributes)
