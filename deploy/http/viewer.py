@@ -210,9 +210,12 @@ class Viewer:
         await asyncio.shield(self.closed)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection at once: a viewer has sent nothing that must still arrive.
+
+        An orderly end of TLS takes a round trip, and a command may end before.
+        """
         if self._connection is not None:
-            self._connection.close()
+            self._connection.abort()
 
     async def leave(self) -> None:
         """Close the connection, and wait until its socket is closed, for a loop that ends next.
