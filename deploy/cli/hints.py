@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -142,10 +143,14 @@ class Time(click.FloatRange):
 
 
 class FilePath(click.Path):
-    """A path that is not empty: an empty one would be the current folder, or be ignored."""
+    """A path that is not empty, where `~` is the user's home.
+
+    An empty one would be the current folder, or be ignored.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             text = "the path is empty; give one, or leave the option out for the default"
             raise ConfigError(text, param.opts[0] if param is not None else "")
-        return super().convert(value, param, ctx)
+        # A shell leaves --option=~/file as it is.
+        return super().convert(os.path.expanduser(value), param, ctx)

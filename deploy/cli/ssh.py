@@ -67,8 +67,16 @@ _MARGIN_S: Final = 15.0
 )
 @click.option("--ssh-username", metavar="NAME", help="As ssh -l.")
 @click.option("--ssh-port", type=click.IntRange(1, 65535), metavar="N", help="As ssh -p.")
-@click.option("--ssh-private-key", type=FilePath(path_type=Path, dir_okay=False), help="As ssh -i.")
-@click.option("--ssh-config", type=FilePath(path_type=Path, dir_okay=False), help="As ssh -F.")
+@click.option(
+    "--ssh-private-key",
+    type=FilePath(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
+    help="As ssh -i.",
+)
+@click.option(
+    "--ssh-config",
+    type=FilePath(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
+    help="As ssh -F.",
+)
 @click.option("-o", "ssh_options", multiple=True, metavar="OPTION", help="As ssh -o; repeatable.")
 def ssh(hosts: tuple[str, ...], **options: Any) -> None:
     """Run a scheduler here, and workers on each HOST, until Ctrl-C.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -118,7 +119,8 @@ class SshCluster:
                 "report": path,
             },
             self._show,
-            login.python,
+            login.python if host else sys.executable,
+            machine=host or "",
         )
 
     async def _connection(
@@ -134,6 +136,11 @@ class SshCluster:
                 path = self._plan.connection_file
                 ConnectionFile.from_plain(content, scheduler.name).write(path)
                 self._say(f"connect with weft.Client(connection_file='{path}')")
+                if content.get("dashboard"):
+                    self._say(
+                        f"status page {content['dashboard']}: sign in with: weft token --role view "
+                        f"--bare --connection-file {shlex.quote(str(path))}"
+                    )
             return content
         if not self._signal:
             self._say(f"{scheduler.name}: {scheduler.failure or 'the scheduler has ended'}")
@@ -185,6 +192,7 @@ class SshCluster:
             },
             self._show,
             plan.login.python,
+            machine=name,
         )
         async with gate:
             if self._signal:

@@ -70,7 +70,8 @@ class Host:
     """A process of a machine; `await run()` runs it to its end.
 
     Attributes:
-        name: as the user gave it; also before each line.
+        name: before each line.
+        machine: as the user gave it, "" = this one.
         command: what to start.
         order: for the far end, see `remote`.
         show: prints one line.
@@ -82,6 +83,7 @@ class Host:
     order: dict[str, Any]
     show: Callable[[str, str], None]
     python: str = ""
+    machine: str = ""
     has_begun: bool = False
     #: set with the content of the file that the far end sends back
     written: asyncio.Future[dict[str, Any]] | None = None
@@ -157,6 +159,11 @@ class Host:
             return
         self._errors.append(line)
 
+    @property
+    def _there(self) -> str:
+        """The place of the process in a text that begins with its name."""
+        return "there" if self.machine == self.name else f"on {self.machine or 'this machine'}"
+
     def _why(self, code: int) -> str:
         """Return why it failed, in one line that says what to do."""
         text = "\n".join(self._errors)
@@ -167,11 +174,18 @@ class Host:
             return f"it ended with code {code}; its lines above say why"
         if "No module named" in text:
             return (
-                f"weft is not installed for {self.python} there; install the same version, or give "
-                "another Python with --python"
+                f"weft is not installed for {self.python} {self._there}; install the same version, "
+                "or give another Python with --python"
             )
         if code == _NOT_FOUND:
-            return f"there is no {self.python} there; give the path of its Python with --python"
+            return (
+                f"there is no {self.python} {self._there}; give the path of its Python with "
+                "--python"
+            )
         if code == _SSH_FAILED:
-            return f"ssh cannot log in: {last}; 'ssh {self.name} true' must work without a password"
+            where = "" if self.machine == self.name else f" to {self.machine}"
+            return (
+                f"ssh cannot log in{where}: {last}; 'ssh {self.machine} true' must work without a "
+                "password"
+            )
         return f"it ended with code {code}: {last}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,11 +115,22 @@ def test_the_scheduler_may_run_on_the_first_machine(config, tmp_path):
     with daemon(*command, folder=tmp_path) as started:
         started.wait_for("registered", 2)
         started.wait_for("connect with weft.Client(connection_file=")
+        started.wait_for("sign in with: weft token ")
+        command = started.err.partition("sign in with: weft ")[2].partition("\n")[0]
+        assert run(*shlex.split(command), folder=tmp_path).stdout.startswith("view.")
         with weft.Client(connection_file=tmp_path / "cluster.json") as client:
             assert client.gather(client.map(abs, range(-3, 0))) == [3, 2, 1]
             client.shutdown()
         assert started.process.wait(60) == 0, started.out + started.err
         assert not (tmp_path / "cluster.json").exists()
+
+
+def test_a_scheduler_s_machine_that_fails_is_named_as_the_user_did(config, tmp_path):
+    command = [*arguments(config, "one"), "--scheduler", "closed"]
+    done = run(*command, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "weft ssh: scheduler: ssh cannot log in to closed: " in done.stderr
+    assert "'ssh closed true' must work" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -129,6 +141,8 @@ def test_the_scheduler_may_run_on_the_first_machine(config, tmp_path):
         (("one two",), "'one two' is not the name of a host"),
         (("--", "-oProxyCommand=x"), "'-oProxyCommand=x' is not the name of a host"),
         (("-o", "NoSuchOption=1", "one"), "ssh refuses 'one': "),
+        (("--ssh-private-key", "missing", "one"), "'--ssh-private-key': File 'missing' does not"),
+        (("--ssh-config", "missing", "one"), "'--ssh-config': File 'missing' does not exist"),
     ],
 )
 def test_a_mistake_is_one_line_and_code_2(options, words, tmp_path):
