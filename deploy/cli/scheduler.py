@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,15 +129,19 @@ def _say_how_to_connect(listening: str, path: str, is_default_path: bool, url: s
         listens = parse_address(listening).host
         where = "every interface" if listens in ("0.0.0.0", "::") else listens
         secured = f" ({where}; encrypted with TLS, token needed)"
-    option = "" if is_default_path else f" --connection-file {path}"
+    option = "" if is_default_path else f" --connection-file {shlex.quote(path)}"
+    # With the address or the file they work beside other schedulers as well.
+    named = option or f" {address}"
     argument = f"'{address}'" if is_default_path else f"connection_file='{path}'"
     lines = [
         f"scheduler at {address}{secured}, process {os.getpid()}",
         f"  connection file  {path}",
-        f"  add workers      weft worker{option or ' ' + address}",
+        f"  add workers      weft worker{named}",
         f"  connect          weft.Client({argument})",
     ]
     if url:
-        lines.append(f"  status page      {url}  (sign in with: weft token --role view --bare)")
+        lines.append(
+            f"  status page      {url}  (sign in with: weft token{named} --role view --bare)"
+        )
     click.echo("\n".join(lines))
     sys.stdout.flush()

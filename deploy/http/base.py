@@ -139,7 +139,8 @@ class Page(tornado.web.RequestHandler):
             self.set_header("WWW-Authenticate", 'Bearer realm="weft"')
             reason += (
                 ": send 'Authorization: Bearer TOKEN' with what 'weft token --role view --bare' "
-                "prints"
+                "prints; if several schedulers run there, give the address or --connection-file of "
+                "this one as well"
             )
         elif status_code >= 500 and error is not None:
             reason = "internal error"

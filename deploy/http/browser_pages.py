@@ -205,7 +205,10 @@ def _sentence(given: str, problem: str) -> str:
         text = problem[0].upper() + problem[1:]
     else:
         text = "This is not the view token of this cluster"
-    return f"{text}: use what 'weft token --role view --bare' prints."
+    return (
+        f"{text}: use what 'weft token --role view --bare' prints; if several schedulers "
+        "run there, give the address or --connection-file of this one as well."
+    )
 
 
 def _login_page(page: BrowserPage, problem: str) -> str:

@@ -87,7 +87,8 @@ def login_page(name: str, problem: str = "", hint: str = "") -> str:
             "p",
             "The token is what ",
             element("code", "weft token --role view --bare"),
-            " prints on the scheduler's machine. This browser stays signed in for a week; the "
+            " prints on the scheduler's machine; if several run there, give the address or the "
+            "--connection-file of this one as well. This browser stays signed in for a week; the "
             "token itself is not kept. In a notebook, a click on ",
             element("code", "client.dashboard_link"),
             " signs in without it.",
