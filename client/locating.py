@@ -176,7 +176,7 @@ def _absent(address: str | None, error: connection_files.NoSchedulerFound) -> Sc
         return SchedulerAbsent(f"{what}; {advice}", details, is_answered=False)
     problem = why_nobody_answers(address)
     if problem:
-        advice = "start a scheduler there with `weft scheduler`, or correct the address"
+        advice = "start one there with `weft scheduler`, or correct the address; see `weft doctor`"
         return SchedulerAbsent(f"{problem}; {advice}", details, is_answered=False)
     advice = "pass the connection_file= of its scheduler, or set $WEFT_TOKEN_FILE"
     return SchedulerAbsent(f"{what}; {advice}", details, is_answered=True)

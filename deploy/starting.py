@@ -21,13 +21,13 @@ from typing import Any, Final
 from ..protocol.errors import CommError, ConfigError
 from ..protocol.host.facts import process_facts
 from ..protocol.trust.connection_file import (
-    DEFAULT_PORT,
     check_destination,
     default_path,
     read_token_file,
     remove_stale_files,
     run_directory,
 )
+from ..protocol.trust.near_misses import DEFAULT_PORT
 from ..protocol.trust.security import (
     Security,
     generate_certificate,

@@ -388,6 +388,6 @@ def _not_opened(error: WeftError, address: str, timeout_s: float) -> WeftError:
         return ConnectTimeout(error.text, error.address, timeout_s)
     address = error.address or address
     text = f"no scheduler answered: {error.text}"
-    if address.startswith("tls://") and not isinstance(error, ConnectRefused):
-        text += "; perhaps it does not use TLS: try the address that it printed, tcp:// or tls://"
+    if isinstance(error, ConnectRefused):
+        text += "; 'weft info --all' lists the schedulers of this machine"
     return ConnectTimeout(text, address, timeout_s)

@@ -32,7 +32,9 @@ from .stream import StreamConnection, tls_reason
 
 __all__ = ["Connection", "Handler", "Listener", "connect", "listen"]
 
-_TLS_MISMATCH: Final = "is it a weft process, with the same choice of tcp:// or tls://?"
+_TLS_MISMATCH: Final = (
+    "is it a weft process (not its pages), with the same choice of tcp:// or tls://?"
+)
 
 
 async def connect(
@@ -84,7 +86,9 @@ async def connect(
     except TimeoutError:
         connecting.give_up(connection)
         is_open = connecting.is_connected and target.is_tcp
-        text = f"no answer, though a process listens; {_TLS_MISMATCH}" if is_open else "no answer"
+        text = "no answer, though a process listens" if is_open else "no answer"
+        if is_open or target.scheme == "tls":
+            text += f"; {_TLS_MISMATCH}"
         raise ConnectTimeout(text, address, timeout_s) from None
     except BaseException:
         connecting.give_up(connection)
@@ -142,6 +146,8 @@ class _Connecting:
             raise ConnectRefused("no process listens there", str(target)) from None
         except OSError as error:
             text = f"cannot connect: {error.strerror or error}"
+            if target.scheme == "tls" and isinstance(error, ConnectionResetError):
+                text = f"the connection was closed before TLS began; {_TLS_MISMATCH}"
             raise CommError(text, str(target)) from None
         await self._authenticated
 

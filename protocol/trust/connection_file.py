@@ -32,6 +32,7 @@ from ..settings.common import CONNECTION_FILE, TOKEN_FILE
 from ..settings.sources import Settings, read_settings
 from ..wire.levels import Level, demand_text, level_of
 from .connection_fields import ConnectionFields, address_key, malformed
+from .near_misses import DEFAULT_PORT, near_miss
 from .secret_files import (
     POSIX,
     MissingFile,
@@ -59,8 +60,6 @@ __all__ = [
 ]
 
 FILE_VERSION: Final = 1
-#: That of `weft scheduler`, if it is free.
-DEFAULT_PORT: Final = 8786
 _MAX_FILE_BYTES: Final = 64 * 1024
 
 #: The start time of a process is derived from the boot time, which changes when the clock is set.
@@ -363,6 +362,7 @@ def _is_alive(file: ConnectionFile) -> bool:
 
 #: The name of the option on the command line, and in Python.
 _THE_OPTION: Final = "--connection-file (connection_file=)"
+_LOOK: Final = "'weft info --all' lists those of this machine, 'weft doctor' looks for the cause"
 
 
 @dataclass
@@ -450,12 +450,14 @@ def find(
     if address is not None:
         address = with_port(address)
     if address is not None and address_key(_with_scheme(address)) is None:
-        hint = ""
+        hint = near_miss(address, search.scan(environ))
+        if hint.endswith("?"):
+            raise ConfigError(hint)
         if address.endswith(".json"):
-            hint = "; a connection file is given with " + _THE_OPTION
+            hint = "a connection file is given with " + _THE_OPTION
         raise ConfigError(
             f"{address!r} is not an address: use tcp://host:port, tls://host:port or unix:///path"
-            + hint
+            + (f"; {hint}" if hint else "")
         )
     if connection_file:
         try:
@@ -479,11 +481,14 @@ def find(
     if len(files) == 1:
         return files[0]
     if files:
-        raise _several(files, f"give one with {_THE_OPTION} or $WEFT_CONNECTION_FILE")
+        raise _several(
+            files,
+            f"give the address of one, or its file with {_THE_OPTION} or $WEFT_CONNECTION_FILE",
+        )
     raise search.error(
         "no running scheduler was found",
         f"start one with 'weft scheduler'; one that was started with --connection-file is found "
-        f"only by that file: give it with {_THE_OPTION}",
+        f"only by that file: give it with {_THE_OPTION}; {_LOOK}",
         search.stale,
     )
 
@@ -500,17 +505,20 @@ def _find_for_address(
         source = f"{where} ({token_file})"
         return ConnectionFile("", (_with_scheme(address),), token, source=source)
     search.notes.append("$WEFT_TOKEN_FILE (not set)")
-    matches = []
+    matches, others = [], []
     for candidate in search.scan(environ):
         if _is_listed(address, candidate):
             matches.append(_at_address(candidate, address))
         else:
+            others.append(candidate)
             search.notes.append(f"{candidate.source} (is for {', '.join(candidate.addresses)})")
+    if not matches and (hint := near_miss(address, others)):
+        raise ConfigError(hint)
     if not matches:
         raise search.error(
             f"no token was found for {address}",
             f"if a scheduler runs there, give its connection file with {_THE_OPTION}, or set "
-            "WEFT_TOKEN_FILE to a file with its token",
+            f"WEFT_TOKEN_FILE to a file with its token; {_LOOK}",
             [file for file in search.stale if _is_listed(address, file)],
         )
     # Two schedulers cannot have one address: the newest file belongs to the current one.
@@ -520,12 +528,17 @@ def _find_for_address(
 def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
     if address is None:
         return found
+    # Elsewhere the address may be that of a tunnel.
+    if found.host == socket.gethostname() and (hint := near_miss(address, [found])):
+        raise ConfigError(hint)
     return dataclasses.replace(found, addresses=(_with_scheme(address, found),))
 
 
 def with_port(address: str) -> str:
     """Return an address with the port of `weft scheduler`, if it is that of a host alone."""
     host = address.rpartition("://")[2]
+    if host.isdigit():
+        return address
     is_alone = "." + host.rpartition(".")[2] != ".json" and (":" not in host or host[-1] == "]")
     if not is_alone or address_key(_with_scheme(address)) is not None:
         return address
