@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..client.client import Client
 
 PRIORITY: Final = 511
+#: Of the names of all tasks here.
+PREFIX: Final = "weft-selftest-"
 _N_TASKS: Final = 1000
 _NBYTES: Final = 4 << 20
 #: Of many workers, so many are tested one by one.
@@ -42,6 +44,21 @@ class NotRight(Exception):
 
 
 # --- Tasks ----------------------------------------------------------------------------------------
+
+
+class Named:
+    """A function of this module under a name that shows, wherever tasks are counted, whose it is.
+
+    The statistics, failures and logs of a cluster keep the tasks of a self-test.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = PREFIX + getattr(function, "__name__", "task")
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        return self._function(*arguments)
 
 
 def add_one(x: int, mark: str) -> int:
@@ -128,7 +145,7 @@ class SelfTest:
 
     def _submit(self, function: Callable[..., Any], *arguments: Any, workers: Any = None) -> Any:
         return self._client.submit(
-            function, *arguments, workers=workers, priority=PRIORITY, pure=False
+            Named(function), *arguments, workers=workers, priority=PRIORITY, pure=False
         )
 
     def workers(self) -> str:
@@ -145,7 +162,7 @@ class SelfTest:
         """Run many short tasks; each result must be right."""
         numbers = range(_N_TASKS)
         marks = [self._mark] * _N_TASKS
-        futures = self._client.map(add_one, numbers, marks, priority=PRIORITY, pure=False)
+        futures = self._client.map(Named(add_one), numbers, marks, priority=PRIORITY, pure=False)
         found = _gathered(self._client, futures, self._timeout_s)
         if found != [x + 1 for x in numbers]:
             raise NotRight("some results of a map are not those of the function")

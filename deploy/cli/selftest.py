@@ -48,7 +48,9 @@ def selftest(
     """Run small tasks on a cluster, and check their results, errors and transfers.
 
     It prints a line for each check. The tasks have the highest priority, so that a busy cluster can
-    be tested, too, and take some MB for a moment. It takes a token of role client.
+    be tested, too, and take some MB for a moment. They stay in the cluster's statistics, as
+    functions named weft-selftest-..., and one of them fails on purpose. It takes a token of role
+    client.
 
     \b
     Examples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...protocol.wording import sized
+from ...protocol.wording import counted, sized
 from ...worker.family.exits import EXIT_NO_SCHEDULER
 from ..top.watching import Snapshot
 from ..top.wording import (
@@ -25,6 +25,8 @@ _FUNCTION_COLUMNS: Final[tuple[str, ...]] = (
     *("function", "finished", "failed", "unfinished", "running", "mean time"),
 )
 _N_FAILURES: Final = 5
+#: A lower rate would be shown as 0.
+_LEAST_RATE: Final = 0.05
 
 
 def exit_code(snapshot: Snapshot) -> int:
@@ -66,13 +68,16 @@ def describe_status(snapshot: Snapshot) -> str:
         ("scheduler", scheduler),
     ]
     lines += [f"  {name:11}  {text}" for name, text in rows if text]
-    functions = [f for f in o["functions"] if f["n_unfinished"] or f["n_failed"]]
+    functions = o["functions"]
     if functions:
         table: list[tuple[str, ...]] = [
             ("function", "finished", "failed", "unfinished", "running", "mean time")
         ]
         table += [_function_row(f) for f in functions[:_N_FUNCTIONS]]
         lines += ["", *align(table)]
+        more = len(functions) - _N_FUNCTIONS
+        if more > 0:
+            lines.append(f"and {counted(more, 'more function')}; 'weft top' has all of them")
     failures = o["failures"][:_N_FAILURES]
     if failures:
         lines += ["", "last failures"]
@@ -83,7 +88,7 @@ def describe_status(snapshot: Snapshot) -> str:
 def progress_text(snapshot: Snapshot) -> str:
     """Format the rate and the time that is left; "" if they are not known yet."""
     per_second = snapshot.rate.per_second
-    if not per_second:
+    if per_second < _LEAST_RATE:
         return ""
     text = f"{short_number(per_second)} tasks/s"
     left = n_unfinished(snapshot.overview["tasks"])

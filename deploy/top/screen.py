@@ -110,7 +110,7 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
             width,
         ),
         _line(f"tasks   {states_text(o['tasks'])}", width),
-        _line(f"rate    {progress_text(snapshot) or 'none yet'}", width),
+        _line(f"rate    {progress_text(snapshot) or _no_rate(snapshot)}", width),
     ]
     if snapshot.down:
         lines.append(_line(f"down: {snapshot.down}; trying again", width, _STYLES["error"]))
@@ -121,6 +121,10 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
             if line["level"] != "ok"
         ]
     return lines
+
+
+def _no_rate(snapshot: Snapshot) -> str:
+    return "no task finishes now" if snapshot.rate.is_known else "not known yet"
 
 
 def _foot(view: View, width: int) -> list[Text]:

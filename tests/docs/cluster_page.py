@@ -47,7 +47,11 @@ def masked(command: str, output: str) -> list[str]:
     text = re.sub(r"^ *(ok|warning|error):? .*\n", "", output, flags=re.MULTILINE)
     text = re.sub(r"\b[0-9a-f]{8,}\b", "HEX", text)
     text = re.sub(r"[━─]+", "BAR", text)
-    words = " ".join(_NUMBER.sub("# ", text).split())
+    lines = [" ".join(_NUMBER.sub("# ", line).split()) for line in text.splitlines()]
+    if command == "weft status":
+        # Functions come in the order of the time that they took.
+        lines.sort()
+    words = " ".join(" ".join(lines).split())
     words = re.sub(r"#( #)+", "#", words).replace("up to # late", "not late")
     return words.split()
 

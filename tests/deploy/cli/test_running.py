@@ -108,6 +108,15 @@ def test_the_self_test_passes_on_a_cluster_and_a_killed_worker_is_back(tmp_path)
         workers.wait_for("registered", 3)
         found = json.loads(run("selftest", "--json", *option, folder=tmp_path).stdout)
         assert [outcome["is_ok"] for outcome in found] == [True] * 6
+        overview = json.loads(run("status", "--json", *option, folder=tmp_path).stdout)
+        counted = {function["name"] for function in overview["functions"]}
+        assert counted >= {"weft-selftest-where", "weft-selftest-fail"}
+        # Large arguments are tasks of their own.
+        others = [name for name in counted if not name.startswith("weft-selftest-")]
+        assert others == ["shared_argument"]
+        failed = overview["failures"][0]
+        assert failed["key"].startswith("weft-selftest-fail-")
+        assert failed["function"] == "weft-selftest-fail"
         view = str(tmp_path / "view.json")
         assert run("token", "--role", "view", "--output", view, folder=tmp_path).returncode == 0
         done = run("selftest", "--connection-file", view, folder=tmp_path)

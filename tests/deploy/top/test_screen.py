@@ -100,10 +100,30 @@ def test_the_status_is_a_page_of_plain_lines():
     assert "  since start  70 100 completed, 2 failed, 5 retried, 1 workers lost" in lines
     assert "  scheduler    25% of a core, up to 3 ms late" in lines
     assert "train          200       2       1 504        4     750 ms" in lines
-    assert "load" not in text
+    assert "load 69 900 0 0 0 1 ms" in [" ".join(line.split()) for line in lines]
     assert (
         lines[-1] == "       12 s ago  train-0a1b on w-10: ValueError: oops [red]not markup[/red]"
     )
+
+
+def test_functions_that_the_status_leaves_out_are_counted():
+    function = snapshot().overview["functions"][1]
+    many = [{**function, "name": f"f{i}"} for i in range(13)]
+    lines = describe_status(snapshot(functions=many)).splitlines()
+    assert "and 3 more functions; 'weft top' has all of them" in lines
+    assert any(line.startswith("f9 ") for line in lines)
+    assert not any(line.startswith("f10 ") for line in lines)
+
+
+def test_a_rate_is_not_shown_before_it_is_known():
+    shown = Snapshot(address="tcp://node1:8786")
+    first = snapshot().overview
+    shown.take(first, 1.0)
+    assert "rate    not known yet" in drawn(shown, View())
+    assert "tasks/s" not in describe_status(shown)
+    shown.take(first, 2.0)
+    assert "rate    no task finishes now" in drawn(shown, View())
+    assert "tasks/s" not in describe_status(shown)
 
 
 @pytest.mark.parametrize(
