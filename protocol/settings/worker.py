@@ -165,6 +165,6 @@ GRACE_PERIOD: Final = Setting(
     "worker.grace-period",
     TimeSpan(),
     10.0,
-    "Time after SIGTERM in which workers may finish their running tasks; they start no others. A "
-    "second signal ends them at once, as Ctrl-C does.",
+    "Time after SIGTERM in which workers may finish their running tasks; they start no others. "
+    "SIGINT, or SIGTERM again later than 1 s, ends them at once, as Ctrl-C does.",
 )

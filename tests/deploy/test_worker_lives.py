@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 
 import psutil
 import pytest
@@ -14,6 +15,7 @@ import weft
 from tests.deploy.daemons import Daemon, daemon, file_of, gone, run, scheduler
 from tests.leaks import wait_until
 from weft.worker.family.exits import EXIT_NO_SCHEDULER, EXIT_REFUSED
+from weft.worker.family.repeats import REPEAT_S
 
 pytestmark = pytest.mark.slow
 
@@ -176,11 +178,36 @@ def test_a_second_signal_ends_a_worker_that_finishes_its_tasks(again, tmp_path):
         family = worker.family()
         worker.process.send_signal(signal.SIGTERM)
         worker.wait_for("leaves when its running tasks have ended")
+        until = time.monotonic() + REPEAT_S  # before, SIGTERM would be the same request
+        wait_until(lambda: time.monotonic() > until, 30, "the time after which it counts again")
         assert worker.stop(again) == 0
         assert gone(family)
         (tmp_path / "go").touch()
         with daemon(*one, folder=tmp_path):
             assert future.result(timeout=30) == "done"
+
+
+def test_a_signal_to_all_processes_of_a_worker_is_one_request(tmp_path):
+    one = ("worker", "--nworkers", "1", "--nthreads", "1", "--grace-period", "600")
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon(*one, folder=tmp_path) as worker,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        worker.wait_for("registered")
+        future = client.submit(held, str(tmp_path))
+        wait_until(lambda: starts(tmp_path), 30, "the task's start")
+        for _ in range(2):
+            for process in worker.family():
+                process.send_signal(signal.SIGTERM)
+        worker.wait_for("leaves when its running tasks have ended")
+        for process in worker.family():
+            process.send_signal(signal.SIGTERM)
+        (tmp_path / "go").touch()
+        assert future.result(timeout=30) == "done"
+        assert worker.process.wait(30) == 0
+        assert starts(tmp_path) == "x"
+        assert " WARNING: " not in worker.err
 
 
 def test_running_tasks_are_ended_after_the_grace_period(tmp_path):

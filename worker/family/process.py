@@ -36,6 +36,7 @@ from .exits import (
     note_signal,
 )
 from .forking import give_children_default_signals
+from .repeats import Repeats
 from .shadowing import describe_hiding
 
 __all__ = ["main"]
@@ -56,7 +57,8 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def main(config: WorkerConfig) -> None:
     """Run a worker as this process, on uvloop if it is installed, until it is stopped.
 
-    SIGTERM lets running tasks finish within the grace period; SIGINT or a second SIGTERM does not.
+    SIGTERM lets running tasks finish within the grace period; SIGINT does not, nor does a second
+    SIGTERM later than `REPEAT_S`.
 
     Raises:
         WeftError: as `WorkerServer.run`.
@@ -83,12 +85,16 @@ async def _main(config: WorkerConfig) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(functools.partial(_on_loop_error, crash))
 
-    def on_signal(name: str, end: Callable[[str], object]) -> None:
-        note_signal(config.started_path, name)
-        end(f"signal {name}")
+    repeats = Repeats()
 
-    loop.add_signal_handler(signal.SIGTERM, on_signal, "SIGTERM", worker.leave)
-    loop.add_signal_handler(signal.SIGINT, on_signal, "SIGINT", worker.stop)
+    def on_signal(number: signal.Signals, end: Callable[[str], object]) -> None:
+        if repeats.is_repeat(number, loop.time()):
+            return
+        note_signal(config.started_path, number.name)
+        end(f"signal {number.name}")
+
+    loop.add_signal_handler(signal.SIGTERM, on_signal, signal.SIGTERM, worker.leave)
+    loop.add_signal_handler(signal.SIGINT, on_signal, signal.SIGINT, worker.stop)
     give_children_default_signals(_STOP_SIGNALS)
     collecting = loop.create_task(collect_at_rest())
     try:

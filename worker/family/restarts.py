@@ -187,7 +187,10 @@ class Ending:
         self._lets_finish = False
 
     def on_signal(self, number: int) -> bool:
-        """Count a signal; return whether the workers are killed at once: it is the second one."""
+        """Count a signal; return whether the workers are killed at once: it is the second one.
+
+        SIGTERM that comes twice within `repeats.REPEAT_S` counts once, in the spawner.
+        """
         self._n_signals += 1
         self._lets_finish = (
             number == signal.SIGTERM and self._n_signals == 1 and self._grace_period_s > 0

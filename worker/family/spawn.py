@@ -46,6 +46,7 @@ from typing import Any, Final, TypeAlias
 
 from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from .exits import note_failure
+from .repeats import Repeats
 
 #: The signals that end the family: a terminal's hang-up, Ctrl-C, a service manager's stop.
 END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -109,6 +110,7 @@ class _Spawner:
     commands: socket.socket | None = None
     received: bytes = b""
     n_signals: int = 0
+    repeats: Repeats = field(default_factory=Repeats)
 
     def serve(self) -> tuple[str, Any]:
         """Run until the supervisor has ended; in a forked process, return its role."""
@@ -190,6 +192,8 @@ class _Spawner:
     def _on_signals(self) -> int | None:
         numbers = set(os.read(self.wakeups[0], 4096))
         for number in sorted(numbers - {signal.SIGCHLD}):
+            if self.repeats.is_repeat(number, time.monotonic()):
+                continue
             self.n_signals += 1
             if self.n_signals < _MAX_SIGNALS:
                 self._tell("signal", number)
@@ -264,6 +268,9 @@ class _Spawner:
                 signal.signal(number, signal.SIG_DFL)
         if not is_worker:  # which handles it itself, and ends without a traceback until it does
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            # Sent to all processes of a service, it comes by the spawner as well. It is not
+            # ignored, since programs that are started here would inherit that.
+            signal.signal(signal.SIGTERM, _note)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
