@@ -34,6 +34,7 @@ from ..protocol.errors import (
 )
 from ..protocol.host import event_loop
 from ..protocol.host.memory import return_memory
+from ..protocol.host.versions import weft_version
 from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
 from ..protocol.net.transport import Listener, listen
@@ -122,7 +123,7 @@ class SchedulerServer:
             idle_timeout_s=config.idle_timeout_s,
             target_s=config.target_duration_s,
         )
-        state.facts.update(config.facts)
+        state.facts.update({"weft": weft_version(""), **config.facts})
         #: when the clock showed the epoch, or less (monotonic clock)
         self._began = time.monotonic()
         return state

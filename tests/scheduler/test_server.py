@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import weft
 from tests.protocol.transport_kit import End
 from weft.protocol.errors import CommError, InternalError, StuckPeer
 from weft.protocol.net.connection import Connection
@@ -99,6 +100,16 @@ async def test_a_peer_that_proves_the_token_and_never_registers_is_cut_off_with_
         assert "the client did not register within 0.3 s" in warning
         _, healthy = await a_client(server)
         healthy.close()
+
+
+async def test_the_overview_and_the_welcome_have_the_version_of_the_scheduler():
+    async with running("inproc://scheduler", facts={"name": "mine"}) as server:
+        end, connection = await a_client(server)
+        connection.send([Ask(request=1, name="overview")])
+        (answer,) = await end.got(1)
+        assert isinstance(answer, Answer)
+        assert (answer.info["version"], answer.info["name"]) == (weft.__version__, "mine")
+        assert server.state.facts["weft"] == weft.__version__
 
 
 async def test_heartbeats_are_answered_at_once():
