@@ -329,6 +329,7 @@ def assign(
         state.next_attempt = attempt + 1
         if task.state == WAITING:
             task.waiting_on = None
+            task.since = now
             state.counters.tasks_assigned_ahead += 1
         task.state = PROCESSING
         task.worker = ws

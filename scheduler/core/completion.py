@@ -156,8 +156,9 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
 
 
 def _queue_time_us(task: SchedulerTask, queued_us: int) -> int:
-    """Return the time from a task's submission to its start, at a worker it waited `queued_us`."""
-    return int((task.assigned - task.group.submitted) * 1e6) + queued_us
+    """Return the time that a task waited for a worker, and there `queued_us`, until its start."""
+    since = getattr(task, "since", task.group.submitted)
+    return max(int((task.assigned - since) * 1e6), 0) + queued_us
 
 
 def _note_fetched(ws: WorkerHandle, message: m.AttemptsFinished | m.AttemptsErred) -> None:

@@ -82,14 +82,6 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
     return counts
 
 
-def _memory_of_workers(state: SchedulerState) -> dict[str, int]:
-    census = state.census
-    return {
-        "managed": min(census.managed, MAX_NUMBER),
-        "resident": min(census.resident, MAX_NUMBER),
-    }
-
-
 def _losses(state: SchedulerState) -> dict[str, int]:
     return dict(state.counters.losses)
 
@@ -120,8 +112,9 @@ _SHOWN: Final = (
     ),
     _Shown(
         "task_queue_seconds",
-        "Time from the submission of tasks to their start, in which their inputs may have been "
-        "computed.",
+        "Time that tasks waited for a worker, and there for a thread and their inputs: from when "
+        "they could last run (at their submission, when their inputs were there, or when they were "
+        "to run again), or were sent ahead to the worker of their inputs, to their start.",
         is_histogram=True,
         read=lambda state: state.prefixes.queue_times.plain(),
     ),
@@ -168,10 +161,16 @@ _SHOWN: Final = (
         read=_losses,
     ),
     _Shown(
-        "worker_memory_bytes",
-        "Memory of all workers: of the values in their stores, and of their processes.",
-        ("kind",),
-        read=_memory_of_workers,
+        "workers_stored_bytes",
+        "Bytes of the values in the stores of all workers, copies included, as each last reported "
+        "them.",
+        read=lambda state: min(state.census.managed, MAX_NUMBER),
+    ),
+    _Shown(
+        "workers_resident_bytes",
+        "Resident memory of the processes of all workers, as each or its supervisor last reported "
+        "it.",
+        read=lambda state: min(state.census.resident, MAX_NUMBER),
     ),
     _Shown(
         "worker_threads",
@@ -219,8 +218,9 @@ _FOUND: Final = (
         read=lambda state, found: found.at_workers.n_threads_busy,
     ),
     _Found(
-        "memory_managed_bytes",
-        "Bytes of results that workers hold.",
+        "results_bytes",
+        "Bytes of the results and copies that should be at workers, by their sizes when they were "
+        "made.",
         read=lambda state, found: min(found.at_workers.nbytes, MAX_NUMBER),
     ),
 )
@@ -235,8 +235,10 @@ _MEASURED: Final = (
     Metric("cpu_seconds_total", "Processor time of the scheduler's process."),
     Metric(
         "loop_seconds_total",
-        "Time of the event loop in the scheduler's core, and in encoding and sending; the rest is "
-        "reading, decoding and waiting.",
+        "Time of turns of the event loop: core = handle the messages that had come, send = encode "
+        "and write the answers. It has neither reading and decoding, nor what is handled outside "
+        "of turns: ticks, and short messages that come while a turn is due. cpu_seconds_total has "
+        "all.",
         ("activity",),
     ),
     Metric(

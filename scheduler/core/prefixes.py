@@ -173,7 +173,7 @@ class Prefixes:
         self.active: dict[Prefix, None] = {}
         #: of all attempts that finished, also if their results were not needed any more
         self.durations = Histogram()
-        #: from the submission of tasks to the start of the attempt that finished
+        #: from when tasks last began to wait for a worker to the start of the attempt that finished
         self.queue_times = Histogram()
 
     def __getitem__(self, name: str) -> Prefix:

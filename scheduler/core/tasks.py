@@ -175,6 +175,7 @@ class SchedulerTask:
         "nbytes",
         "priority",
         "replicas",
+        "since",
         "spec_hash",
         "state",
         "ticket",
@@ -185,6 +186,9 @@ class SchedulerTask:
 
     #: when the current attempt was assigned, or adopted; not set before the first one
     assigned: float
+    #: when it last began to wait for a worker: its inputs were there, or it was taken back, or it
+    #: was assigned ahead of its inputs; not set if that was at its submission
+    since: float
 
     def __init__(self, key: str, group: TaskGroup, args: Blob | None, priority: int) -> None:
         #: `tasks[key] is self` until forgotten

@@ -269,6 +269,8 @@ def send_erred(
 def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     """Queue a task whose inputs are all in memory, or set it aside if no worker may run it."""
     task_class = task.group.task_class
+    if task.state != NO_WORKER:  # else it has been waiting for a worker since then
+        task.since = state.now
     if task_class.members:
         move(state, task, QUEUED)
         task_class.queue.push(task, task.group.client)

@@ -51,6 +51,46 @@ def test_queue_times_are_from_the_submission_to_the_start(board):
     assert shown["sum"] == pytest.approx(5.0)
 
 
+def queue_seconds(board):
+    """Return the sum of all queue times since the last call, and how many they are."""
+    shown = metrics(board.state)["task_queue_seconds"]
+    n, total = sum(shown["counts"]), shown["sum"]
+    before = getattr(board, "queue_seconds", (0.0, 0))
+    board.queue_seconds = (total, n)
+    return pytest.approx(total - before[0]), n - before[1]
+
+
+def test_the_queue_time_of_a_task_with_inputs_begins_when_they_are_there(board):
+    client, worker = board.client(), board.worker(nthreads=1)
+    board.send(client, graph("a", resources={}), graph("other -> b", resources={"r": 1.0}))
+    board.tick(5.0)
+    gpu = board.worker("gpu", resources={"r": 1.0})
+    board.finish(worker, "a")
+    assert queue_seconds(board) == (0.0, 1)
+    board.tick(1.0)
+    board.finish(gpu, "other")
+    assert queue_seconds(board) == (5.0, 1)  # no worker might run it until then
+    board.tick(1.0)
+    board.finish(gpu, "b")
+    assert queue_seconds(board) == (0.0, 1)
+
+
+def test_the_queue_time_of_a_task_that_runs_again_begins_anew(board):
+    client, worker = board.client(), board.worker(nthreads=1)
+    board.send(client, graph("a", retries=1))
+    board.tick(4.0)
+    board.raise_(worker, "a")
+    board.tick(1.0)
+    board.finish(worker, "a", blob=None)
+    assert queue_seconds(board) == (0.0, 1)
+    board.tick(4.0)
+    board.close(worker)  # the only copy is lost
+    board.tick(2.0)
+    worker = board.worker("second")
+    board.finish(worker, "a")
+    assert queue_seconds(board) == (2.0, 1)
+
+
 def test_each_submission_has_its_own_queue_time(board):
     client = board.client()
     board.send(client, graph("a"))
@@ -196,7 +236,8 @@ def test_a_worker_with_a_page_of_its_own_is_in_no_sum(board):
     board.send(worker, status(numbers(results=5, transfers=10, memory_bytes=9), 100, 150))
     assert shown_of(board, "results") == 0
     assert shown_of(board, "memory_bytes") == {"managed": 0, "unmanaged": 0}
-    assert metrics(board.state)["worker_memory_bytes"] == {"managed": 100, "resident": 150}
+    found = metrics(board.state)
+    assert (found["workers_stored_bytes"], found["workers_resident_bytes"]) == (100, 150)
 
 
 def pages_of(board, viewer, page=""):
