@@ -42,9 +42,12 @@ POLL_S = 0.005
 _OPEN_FILES = "/dev/fd"
 
 
-def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
+def wait_until(
+    condition: Callable[[], T], timeout_s: float = 10.0, what: str = "", look_s: float = POLL_S
+) -> T:
     """Return the first true value of `condition()`, or fail after `timeout_s` seconds.
 
+    There are `look_s` between two calls, for which a condition that is dear is given more.
     The limit is there to end a broken test, not to judge a slow machine: choose it generously.
     """
     deadline = time.monotonic() + timeout_s
@@ -53,7 +56,7 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = 
             raise AssertionError(
                 f"still not true after {timeout_s:g} s: {what or condition.__qualname__}"
             )
-        time.sleep(POLL_S)
+        time.sleep(look_s)
     return value
 
 

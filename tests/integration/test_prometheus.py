@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import urllib.error
-import urllib.parse
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +15,7 @@ import pytest
 import weft
 from tests.deploy.daemons import daemon, file_of, scheduler
 from tests.leaks import wait_until
+from tests.prometheus import Prometheus
 from tests.tools.find import tool
 from weft.protocol.trust.connection_file import ConnectionFile
 
@@ -30,32 +28,16 @@ def free_port():
         return sock.getsockname()[1]
 
 
-class Prometheus:
-    """A server, which is asked by its HTTP API."""
-
-    def __init__(self, url):
-        self.url = url
-
-    def ask(self, path, **parameters):
-        query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{self.url}{path}?{query}", timeout=10) as answer:
-            return json.load(answer)["data"]
-
-    def is_ready(self):
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=10) as answer:
-                return answer.status == 200
-        except (urllib.error.URLError, ConnectionError):
-            return False
+class Scraping(Prometheus):
+    """A server that scrapes a cluster."""
 
     def query(self, expression):
         """Return {values of the labels but job and instance: value}."""
-        found = {}
-        for row in self.ask("/api/v1/query", query=expression)["result"]:
-            labels = {k: v for k, v in row["metric"].items() if k not in ("job", "instance")}
-            labels.pop("__name__", None)
-            found[tuple(labels[k] for k in sorted(labels))] = float(row["value"][1])
-        return found
+        left_out = ("job", "instance", "__name__")
+        return {
+            tuple(labels[k] for k in sorted(labels) if k not in left_out): value
+            for labels, value in self.series(expression)
+        }
 
     def one(self, expression):
         """Return the value of an expression that has one; None if it has none yet."""
@@ -111,7 +93,7 @@ def prometheus(folder, token, jobs):
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder
         )
     try:
-        server = Prometheus(f"http://{address}")
+        server = Scraping(f"http://{address}")
         wait_until(server.is_ready, 60, "Prometheus")
         yield server
     finally:
@@ -230,5 +212,5 @@ def test_a_token_that_can_do_more_leaves_the_target_down(cluster, tmp_path, role
     jobs = {"scheduler": {"static_configs": [{"targets": [cluster.page]}]}}
     with prometheus(tmp_path, token, jobs) as server:
         server.wait_for("up", lambda n: n == 0)
-        (target,) = server.ask("/api/v1/targets")["activeTargets"]
+        (target,) = server.targets().values()
         assert "401" in target["lastError"]

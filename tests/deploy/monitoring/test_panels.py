@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.deploy.daemons import Daemon, address_of, daemon, file_of, gone, scheduler
 from tests.leaks import wait_until
+from tests.prometheus import Prometheus
 from tests.tools.find import tool
 from weft.deploy.monitoring.panels import PANELS, RATE, VARIABLES, Panel
 
@@ -25,35 +22,24 @@ START = "import sys; from weft.deploy.monitoring.start import main; sys.exit(mai
 BUSY = Path(__file__).with_name("busy.py")
 
 
-def _get(url: str, **parameters: str) -> Any:
-    query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
-    with urllib.request.urlopen(url + query, timeout=10) as answer:
-        return json.load(answer)["data"]
-
-
-class Prometheus:
+class Monitored(Prometheus):
     """A server that was started by the command of the docs."""
 
     def __init__(self, started: Daemon) -> None:
         self.started = started
         (line,) = [line for line in started.out.splitlines() if line.startswith("Prometheus")]
-        self.url = line.split()[1].removesuffix("/targets")
+        super().__init__(line.split()[1].removesuffix("/targets"))
 
     def values(self, expr: str) -> list[float]:
+        """Return the values of a panel's expression."""
         for name in VARIABLES:
             expr = expr.replace(f"${name}", ".*")
-        expr = expr.replace(RATE, "15s")
-        found = _get(f"{self.url}/api/v1/query", query=expr)["result"]
-        values = [float(series["value"][1]) for series in found]
+        values = [value for _, value in self.series(expr.replace(RATE, "15s"))]
         return [value for value in values if value == value]  # NaN: of a quantile without data
-
-    def targets(self) -> dict[str, dict[str, Any]]:
-        active = _get(f"{self.url}/api/v1/targets")["activeTargets"]
-        return {target["labels"]["job"]: target for target in active}
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     path = os.pathsep.join([str(tool("prometheus").parent), os.environ["PATH"]])
     folder = tmp_path_factory.mktemp("monitored")
     with (
@@ -70,7 +56,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         ) as servers,
     ):
         servers.wait_for("Ctrl-C ends this")
-        found = Prometheus(servers)
+        found = Monitored(servers)
         address = address_of(started)
         code = BUSY.read_text()
         with daemon(address, str(folder / "died"), folder=folder, code=code) as busy:
@@ -80,12 +66,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title.replace(" ", "-"))
-def test_a_panel_has_data(panel: Panel, prometheus: Prometheus) -> None:
+def test_a_panel_has_data(panel: Panel, prometheus: Monitored) -> None:
     for query in panel.queries:
         wait_until(lambda expr=query.expr: prometheus.values(expr), 60, f"data for {query.expr}")
 
 
-def test_the_numbers_are_those_of_the_cluster(prometheus: Prometheus) -> None:
+def test_the_numbers_are_those_of_the_cluster(prometheus: Monitored) -> None:
     numbers = {panel.title: panel.queries[0].expr for panel in PANELS if panel.is_number}
 
     def value(title: str) -> float:
@@ -98,25 +84,24 @@ def test_the_numbers_are_those_of_the_cluster(prometheus: Prometheus) -> None:
     wait_until(lambda: 0 < value("Failures") < 0.5, 60, "failures")
 
 
-def test_functions_are_shown_by_name(prometheus: Prometheus) -> None:
+def test_functions_are_shown_by_name(prometheus: Monitored) -> None:
     def names() -> set[str]:
         expr = 'weft_scheduler_tasks_finished_total{cluster!=""}'
-        found = _get(f"{prometheus.url}/api/v1/query", query=expr)["result"]
-        return {series["metric"]["prefix"] for series in found}
+        return {labels["prefix"] for labels, _ in prometheus.series(expr)}
 
     wait_until(lambda: {"load", "combine", "wait"} <= names(), 60, "three functions")
 
 
-def test_an_alert_becomes_pending_for_what_is_wrong(prometheus: Prometheus) -> None:
+def test_an_alert_becomes_pending_for_what_is_wrong(prometheus: Monitored) -> None:
     def alerts() -> dict[str, str]:
-        found = _get(f"{prometheus.url}/api/v1/alerts")["alerts"]
+        found = prometheus.ask("alerts")["alerts"]
         return {alert["labels"]["alertname"]: alert["state"] for alert in found}
 
     wait_until(lambda: alerts().get("WeftUnrunnableTasks") == "pending", 60, "the alert")
     assert "WeftSchedulerDown" not in alerts()
 
 
-def test_the_servers_end_with_the_command(prometheus: Prometheus) -> None:
+def test_the_servers_end_with_the_command(prometheus: Monitored) -> None:
     processes = prometheus.started.family()
     assert len(processes) == 2, processes
     assert prometheus.started.stop(signal.SIGINT) == 0
