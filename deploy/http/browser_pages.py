@@ -115,17 +115,22 @@ class StatusPage(BrowserPage):
             self.json(info)
 
     async def answer_html(self) -> None:
-        """Show the status page."""
-        watch = self.site.watch
+        """Show the page, or why it cannot be shown."""
         try:
-            overview = await watch.overview()
-            workers, clients = await watch.workers(), await watch.clients()
+            page = await self.page()
         except TimeoutError:
             self.html(problem_page(_SILENT, REFRESH_S), 503)
         except (CommError, ProtocolError) as error:
             self.html(problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
         else:
-            self.html(html.status_page(self.content(overview, workers, clients)))
+            self.html(page)
+
+    async def page(self) -> str:
+        """Return the status page."""
+        watch = self.site.watch
+        overview = await watch.overview()
+        workers, clients = await watch.workers(), await watch.clients()
+        return html.status_page(self.content(overview, workers, clients))
 
     def content(
         self,
@@ -158,20 +163,13 @@ class WorkersPage(StatusPage):
         if self.is_let_in():
             await self.answer_html()
 
-    async def answer_html(self) -> None:
-        """Show the workers."""
+    async def page(self) -> str:
+        """Return the page of the workers."""
         order = self.get_query_argument("sort", "name")
         if order not in html.ORDERS:
             order = "name"
-        watch = self.site.watch
-        try:
-            overview, workers = await watch.overview(), await watch.workers()
-        except TimeoutError:
-            self.html(problem_page(_SILENT, REFRESH_S), 503)
-        except (CommError, ProtocolError) as error:
-            self.html(problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
-        else:
-            self.html(html.workers_page(self.content(overview, workers, []), order))
+        overview, workers = await self.site.watch.overview(), await self.site.watch.workers()
+        return html.workers_page(self.content(overview, workers, []), order)
 
 
 class LoginPage(BrowserPage):
