@@ -6,6 +6,7 @@
 - Hypothesis has no deadlines (a busy machine is not a bug), and with CI set it tries the same
   examples each time.
 - `wait_until(condition)` instead of sleeping.
+- The settings of the developer do not reach tests: neither files nor variables of weft.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests import leaks
+from weft.protocol.settings import sources
 
 # A shell lets commands in the background ignore Ctrl-C, and their children too: tests of it would
 # wait for ever.
@@ -29,7 +33,24 @@ hypothesis.settings.register_profile("weft", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "weft")
 
+#: Variables that are for the tests themselves.
+_FOR_TESTS = re.compile("WEFT_(TOOLS|WITHOUT_TOOLS|TEST.*|SIM_.*|BENCHMARK_.*)")
+
 _FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def settings_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hide settings, connection files and tokens of the user and of the machine."""
+    folder = tmp_path_factory.mktemp("nobody")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [*os.environ]:
+            if name.startswith("WEFT_") and not _FOR_TESTS.fullmatch(name):
+                patch.delenv(name)
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+            patch.setenv(name, str(folder))
+        patch.setattr(sources, "MACHINE_FILE", Path(folder, "machine.toml"))
+        yield
 
 
 @pytest.fixture
