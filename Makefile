@@ -78,11 +78,15 @@ clean: ## remove the environment and everything that was made
 # namespace package.
 $(VENV)/.ready: pyproject.toml Makefile
 	@$(find_python); \
-	printf 'setting up %s with %s (once, about a minute) ... ' "$(VENV)" "$$found"; \
-	if ! $(BIN)/python -c '' 2>/dev/null; then rm -rf $(VENV) && "$$found" -m venv $(VENV); fi \
-	&& $(PIP) install 'pip>=23' && $(PIP) install --editable '.[test,dev]' \
+	echo "Setting up $(VENV), once; it may take one to five minutes, most of it for downloads."; \
+	if ! $(BIN)/python -c '' 2>/dev/null; then \
+		echo "  1/3 creating the environment with $$found"; \
+		rm -rf $(VENV) && "$$found" -m venv $(VENV); \
+	fi \
+	&& echo "  2/3 installing pip" && $(PIP) install 'pip>=23' \
+	&& echo "  3/3 installing weft, and what its tests need (the longest step)" && $(PIP) install --editable '.[test,dev]' \
 	&& echo "$(CHECKOUT)" >"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/weft-checkout.pth" \
-	&& touch $@ && echo done
+	&& touch $@ && echo "  done"
 
 $(VENV)/.ready-conformance: $(VENV)/.ready
 	@printf 'adding dask and what its tests need to %s (once) ... ' "$(VENV)"; \
