@@ -95,8 +95,10 @@ def _find(
     except ConfigError as error:
         text, _, advice = str(error).rpartition("; ")
         return None, [Finding(FAILED, WAY, "file", text or advice, advice if text else "")]
-    role = level_of(found.token.encode()).label
-    checks = [Finding(OK, WAY, "file", f"{found.source}, with a token of role {role}")]
+    role = level_of(found.token.encode())
+    # Only the handshake shows whether a token is of this cluster; that of an admin is random text.
+    what = "a token" if role == Level.ADMIN else f"a token for role {role.label}"
+    checks = [Finding(OK, WAY, "file", f"{found.source}, with {what}")]
     if found.pid and found.is_stale():
         text = f"its scheduler, process {found.pid} on this machine, is gone"
         advice = "start it again with 'weft scheduler', which writes the file anew"
