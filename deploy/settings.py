@@ -6,6 +6,7 @@ value, and an example of a right one.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import tempfile
@@ -193,9 +194,15 @@ def check_free_port(host: str, port: int) -> None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(address)
     except OSError as error:
+        from ..protocol.trust.connection_file import known_files
+
+        reason = str(error.strerror or error)
+        for file in known_files()[0] if error.errno == errno.EADDRINUSE else ():
+            if file.dashboard and file.dashboard.rstrip("/").endswith(f":{port}"):
+                reason = f"the scheduler of yours at {file.addresses[0]} has its pages there"
         raise ConfigError(
-            f"cannot serve pages at {host}:{port}: {error.strerror or error}; "
-            "choose another --dashboard-address, or use --no-dashboard"
+            f"cannot serve pages at {host}:{port}: {reason}; choose another --dashboard-address, "
+            "or use --no-dashboard"
         ) from None
 
 

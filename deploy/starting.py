@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from ..protocol.host.facts import process_facts
 from ..protocol.trust.connection_file import (
     check_destination,
     default_path,
+    known_files,
     read_token_file,
     remove_stale_files,
     run_directory,
@@ -303,14 +305,14 @@ class SchedulerStart:
                 raise
         if restored:
             raise ConfigError(
-                f"port {port} of {options.host} is taken by another program, and the workers and "
-                f"clients of the cluster in {self._path} look for it there: free the port, or give "
-                "another one with --port"
+                f"port {port} of {options.host} is taken by another {_holder_of(port)}, and the "
+                f"workers and clients of the cluster in {self._path} look for it there: free the "
+                "port, or give another one with --port"
             )
         if options.port:
             raise ConfigError(
-                f"port {port} of {options.host} is taken by another program; choose one with "
-                "--port, or --port 0 for any free one"
+                f"port {port} of {options.host} is taken by another {_holder_of(port)}; choose one "
+                "with --port, or --port 0 for any free one"
             )
         self._on_taken(port, self._in_use)
         is_named = options.state_directory is not None or options.name is not None
@@ -384,3 +386,13 @@ class SchedulerStart:
                 temporary=self._is_temporary,
                 dashboard_port=port,
             )
+
+
+def _holder_of(port: int) -> str:
+    """Describe another program that listens at a port of this machine, for an error text."""
+    here = socket.gethostname()
+    for file in known_files()[0]:
+        ports = {parse_address(address).port for address in file.addresses}
+        if file.host == here and port in ports:
+            return f"scheduler of yours, process {file.pid} ({file.source})"
+    return "program"

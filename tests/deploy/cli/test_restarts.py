@@ -172,6 +172,22 @@ def test_a_port_that_is_restored_or_given_never_falls_back(tmp_path):
     assert after["identity.json"] == before["identity.json"]
 
 
+def test_a_port_that_another_scheduler_of_the_user_has_is_named_as_such(tmp_path):
+    pages = f"127.0.0.1:{free_port()}"
+    with scheduler("--name", "one", "--dashboard-address", pages, folder=tmp_path) as started:
+        address = address_of(started)
+        port = address.rpartition(":")[2]
+        done = run("scheduler", "--port", port, "--name", "two", folder=tmp_path)
+        assert done.returncode == 2
+        assert f"port {port} of 127.0.0.1 is taken by another scheduler of yours, process " in (
+            done.stderr
+        )
+        options = ("--port", "0", "--dashboard-address", pages)
+        done = run("scheduler", *options, folder=tmp_path)
+        assert done.returncode == 2
+        assert f"the scheduler of yours at {address} has its pages there" in done.stderr
+
+
 def test_mistakes_about_the_state_directory_are_one_line_and_overwrite_nothing(tmp_path):
     state = tmp_path / "state"
     options = ("--port", "0", "--no-dashboard", "--state-dir", str(state))
