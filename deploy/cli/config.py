@@ -5,16 +5,27 @@ from __future__ import annotations
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from ...protocol.errors import ConfigError
+from ...protocol.settings.kinds import Flag, Resources, Texts, Whole
 from .group import weft
 from .hints import Command
 
 _WIDTH: Final = 42
 
 
+def _complete_name(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from ...protocol.settings.table import BY_NAME, SECTIONS
+
+    names = [*filter(None, SECTIONS), *BY_NAME]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 @weft.command(cls=Command, short_help="Show each setting, its value, and where it came from.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete_name)
 @click.option("--json", "as_json", is_flag=True, help="Print an object, for programs.")
 def config(name: str | None, as_json: bool) -> None:
     """Show each setting, its value on this machine, and where it came from.
@@ -94,10 +105,24 @@ def _toml(text: str) -> str:
     return text if is_bare else json.dumps(text)
 
 
+def _json_value(setting: Any, value: Any) -> Any:
+    """Return a value as TOML has it: numbers, truth values, lists and tables, all else as text."""
+    if value is None or isinstance(setting.kind, (Flag, Whole, Texts, Resources)):
+        return list(value) if isinstance(value, tuple) else value
+    return setting.kind.show(value)
+
+
+def _json_default(setting: Any) -> Any:
+    if setting.shown_default:
+        shown = setting.shown_default
+        return int(shown) if shown.isascii() and shown.isdigit() else shown
+    return _json_value(setting, setting.default)
+
+
 def _plain(setting: Any, found: Any) -> dict[str, Any]:
     given = found.is_given(setting)
     return {
-        "value": setting.kind.show(found[setting]) if given else _default(setting) or None,
+        "value": _json_value(setting, found[setting]) if given else _json_default(setting),
         "source": found.origin(setting) or "default",
         "variable": setting.environment,
         "text": setting.text,

@@ -114,10 +114,15 @@ class Command(click.Command):
     """A command whose error for an unknown option proposes a similar one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name
+            if name[1:].isdigit():
+                number = next((word for word in given if word.startswith(name)), name)
+                text = f"{number} is not valid: give a whole number, 0 or more"
+                raise click.UsageError(text, ctx) from error
             options = [option for parameter in self.params for option in parameter.opts]
             meant = _meant(name, options, _SIMILAR)
             of_command = _ELSEWHERE.get(self.name or "", {})
@@ -140,6 +145,19 @@ class Time(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return seconds_of(value, param.opts[0] if param is not None else "", self.min or 0.0)
+
+
+class Count(click.IntRange):
+    """A whole number of workers, tasks or looks, with an error that says which are valid."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            name = param.get_error_hint(ctx).strip("'") if param is not None and ctx else ""
+            shown = value if str(value).lstrip("-").isdigit() else repr(value)
+            text = f"{shown} is not valid: give a whole number, {self.min} or more"
+            raise click.UsageError(f"{name}: {text}", ctx) from None
 
 
 class FilePath(click.Path):

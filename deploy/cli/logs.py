@@ -10,7 +10,7 @@ import click
 
 from .completing import complete_workers
 from .group import scheduler_options, weft
-from .hints import Command
+from .hints import Command, Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "-n",
     "n",
-    type=click.IntRange(0),
+    type=Count(0),
     default=100,
     show_default=True,
     help="Number of lines, of all processes together.",

@@ -11,7 +11,7 @@ import click
 from ...protocol.wording import counted
 from .completing import complete_addresses, complete_workers
 from .group import connection_file_option, fail, weft
-from .hints import Command, Time
+from .hints import Command, Count, Time
 
 if TYPE_CHECKING:
     from ..http.viewer import Viewer
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 @weft.command(cls=Command, short_help="Let workers finish what they run, and leave.")
 @click.argument("workers", nargs=-1, metavar="[WORKER]...", shell_complete=complete_workers)
-@click.option("-n", "n", type=click.IntRange(0), metavar="N", help="How many of them leave.")
-@click.option(
-    "--keep", type=click.IntRange(0), metavar="N", help="How many workers stay, instead of -n."
-)
+@click.option("-n", "n", type=Count(0), metavar="N", help="How many of them leave.")
+@click.option("--keep", type=Count(0), metavar="N", help="How many workers stay, instead of -n.")
 @click.option(
     "--timeout",
     type=Time(min=0),

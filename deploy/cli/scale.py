@@ -9,11 +9,11 @@ import click
 from ...protocol.wording import counted
 from .completing import complete_addresses
 from .group import connection_file_option, fail, weft
-from .hints import Command, Time
+from .hints import Command, Count, Time
 
 
 @weft.command(cls=Command, short_help="Have N workers in a running cluster.")
-@click.argument("n", type=click.IntRange(0), metavar="N")
+@click.argument("n", type=Count(0), metavar="N")
 @click.option(
     "--wait", is_flag=True, help="Return when N workers are there, and those that leave are gone."
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from .group import scheduler_options, weft
-from .hints import Command, Time
+from .hints import Command, Count, Time
 
 
 @weft.command(cls=Command, short_help="Run small tasks on a cluster, and check their results.")
@@ -16,7 +16,7 @@ from .hints import Command, Time
 @click.option(
     "--workers",
     "n_workers",
-    type=click.IntRange(1),
+    type=Count(1),
     default=1,
     show_default=True,
     metavar="N",

@@ -11,7 +11,7 @@ import click
 
 from ...protocol.errors import ConfigError
 from .group import scheduler_options, weft
-from .hints import Command, Time
+from .hints import Command, Count, Time
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="Print lines one below the other, without colours and keys. Default where the output or "
     "the input is not a terminal.",
 )
-@click.option("-n", "n", type=click.IntRange(1), help="With plain lines: end after so many looks.")
+@click.option("-n", "n", type=Count(1), help="With plain lines: end after so many looks.")
 def top(
     address: str | None, connection_file: Path | None, interval: float, plain: bool, n: int | None
 ) -> None:

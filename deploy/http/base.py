@@ -31,7 +31,7 @@ T = TypeVar("T")
 _FOREIGN_NAME: Final = (
     "421 Misdirected Request: the name in the address is not one of this server: use localhost or "
     "the server's address, or start the scheduler with --dashboard-host-name NAME (or the variable "
-    "WEFT_DASHBOARD_HOST_NAMES)"
+    "WEFT_SCHEDULER_DASHBOARD_HOST_NAMES)"
 )
 _LOCAL_NAMES: Final = ("localhost",)
 _HEADERS: Final = {

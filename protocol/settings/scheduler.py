@@ -101,7 +101,6 @@ DASHBOARD_HOST_NAMES: Final[Setting[tuple[str, ...]]] = Setting(
     "A name by which browsers reach the HTTP pages, beside localhost and the name of this machine: "
     "that of a service or a proxy before them. Requests for other names are refused. The option is "
     "repeatable; the variable has commas.",
-    variable="WEFT_DASHBOARD_HOST_NAMES",
     option_key="dashboard-host-name",
 )
 CLIENT_LEASE: Final = Setting(

@@ -184,7 +184,7 @@ def test_rules_and_dashboard_are_those_of_the_monitoring():
 
 def test_the_pages_accept_the_names_of_the_service_and_of_the_ingress():
     rendered = render(None, f"--values={CHART / 'ci' / 'outside-values.yaml'}")
-    names = variables(rendered.pods()[SCHEDULER])["WEFT_DASHBOARD_HOST_NAMES"].split(",")
+    names = variables(rendered.pods()[SCHEDULER])["WEFT_SCHEDULER_DASHBOARD_HOST_NAMES"].split(",")
     service = [f"{SCHEDULER}{end}" for end in ("", ".lab", ".lab.svc", ".lab.svc.cluster.local")]
     assert names == [*service, "weft.example.org", "status.example.org"]
     assert DASHBOARD_HOST_NAMES.kind.read(",".join(names), "") == tuple(names)

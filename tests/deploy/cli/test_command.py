@@ -88,6 +88,10 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--memory-limit", "lots"], ["--memory-limit", "'lots'", "auto"]),
         (["worker", "--resources", "GPU"], ["--resources", "NAME=AMOUNT"]),
         (["worker", "--resources", "GPU=1 GPU=2"], ["--resources", "GPU is given twice"]),
+        (["scale", "two"], ["'two' is not valid: give a whole number, 0 or more"]),
+        (["scale", "-12"], ["-12 is not valid: give a whole number, 0 or more"]),
+        (["retire", "--keep", "-1"], ["--keep: -1 is not valid: give a whole number, 0 or more"]),
+        (["selftest", "--workers", "0"], ["--workers: 0 is not valid", "1 or more"]),
         (["worker", "--nworkers", "0"], ["--nworkers: 0 is not", "1 to 4096, auto"]),
     ],
 )

@@ -25,7 +25,13 @@ def test_config_shows_each_setting_and_its_source(tmp_path):
     one = run("config", "worker.nthreads", folder=tmp_path, **sources)
     assert one.stdout.split() == ["[worker]", *f"nthreads = 3 # {path}, line 2".split()]
     told = json.loads(run("config", "--json", folder=tmp_path, **sources).stdout)
-    assert told["worker.nthreads"]["value"] == "3"
+    assert told["worker.nthreads"]["value"] == 3
+    assert told["worker.resources"]["value"] == {"GPU": 2}
+    assert told["worker.preload"]["value"] == []
+    assert told["scheduler.restart"]["value"] is True
+    assert told["scheduler.port"]["value"] == 9000
+    assert told["scheduler.client-lease"]["value"] == "60s"
+    assert told["worker.name"]["value"] is None
     assert told["worker.nthreads"]["source"] == f"{path}, line 2"
     assert told["scheduler.client-lease"]["source"] == "default"
 
@@ -41,7 +47,7 @@ def test_the_output_of_config_is_a_file_that_is_accepted(tmp_path):
         for name, row in json.loads(second.stdout).items()
         if row["source"] != "default"
     }
-    assert given == {"log-level": "debug", "scheduler.restart": "false", "worker.nthreads": "3"}
+    assert given == {"log-level": "debug", "scheduler.restart": False, "worker.nthreads": 3}
 
 
 @pytest.mark.parametrize("command", ["scheduler", "worker", "config", "info"])

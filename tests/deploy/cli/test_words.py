@@ -112,6 +112,9 @@ def complete(words: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_names_of_commands_workers_and_connections_are_completed(tmp_path):
     assert "selftest" in complete("weft se", tmp_path)
+    found = complete("weft config work", tmp_path)
+    assert {"worker", "worker.nthreads"} <= set(found)
+    assert complete("weft config scheduler.por", tmp_path) == ["scheduler.port"]
     assert complete("weft logs --worker ", tmp_path) == []
     with (
         scheduler(folder=tmp_path) as started,

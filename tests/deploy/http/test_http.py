@@ -219,7 +219,7 @@ def test_names_of_the_pages_come_from_options_and_the_environment(tmp_path):
         assert pages.ask("/healthz", Host="weft.default.svc")[0].status == 421
     names = "weft.default.svc, weft"
     options = options[:2]
-    with scheduler(*options, folder=tmp_path, WEFT_DASHBOARD_HOST_NAMES=names) as started:
+    with scheduler(*options, folder=tmp_path, WEFT_SCHEDULER_DASHBOARD_HOST_NAMES=names) as started:
         found = ConnectionFile.read(file_of(started))
         pages = Pages(found.dashboard, view_token(found))
         for host in ("weft.default.svc:80", "weft"):
