@@ -528,8 +528,9 @@ def _find_for_address(
 def _at_address(found: ConnectionFile, address: str | None) -> ConnectionFile:
     if address is None:
         return found
-    # Elsewhere the address may be that of a tunnel.
-    if found.host == socket.gethostname() and (hint := near_miss(address, [found])):
+    # Elsewhere the address may be that of a tunnel. A file may be named after its host.
+    is_checked = found.host == socket.gethostname() and not _is_listed(address, found)
+    if is_checked and (hint := near_miss(address, [found])):
         raise ConfigError(hint)
     return dataclasses.replace(found, addresses=(_with_scheme(address, found),))
 

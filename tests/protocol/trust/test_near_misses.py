@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,15 @@ def test_a_tunnel_to_a_scheduler_elsewhere_may_have_any_address(is_here, tmp_pat
             find(str(path), "tcp://node1:8786", {})
     else:
         assert find(str(path), "tcp://node1:8786", {}).addresses == ("tcp://node1:8786",)
+
+
+@pytest.mark.parametrize("address", ["vm", "vm:8786", "tls://vm:8786"])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_file_may_have_the_name_of_its_host(address, is_given, tmp_path: Path):
+    environ = {"HOME": str(tmp_path)}
+    this = {"pid": os.getpid(), "host": socket.gethostname(), "created": time.time()}
+    file = ConnectionFile("c" * 32, ("tls://vm:8786",), new_token(), **this)
+    path = default_path("vm", environ)
+    file.write(path)
+    found = find(str(path) if is_given else None, address, environ)
+    assert found.addresses == ("tls://vm:8786",)
