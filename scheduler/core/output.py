@@ -52,7 +52,7 @@ class OutputFlow:
         #: {number: client} of all connected clients that want output
         self.wanting: dict[int, ClientHandle] = {}
         self.period_ends = float("-inf")
-        #: clients that had output in the last period, at least 1
+        #: clients that had output in the period just before this one, at least 1
         self.n_sharing = 1
         #: {number, or 0 for all together: what it may still get, apart from standard output, and of
         #: that}
@@ -64,8 +64,9 @@ class OutputFlow:
 
     def begin_period(self, now: float) -> None:
         """Let everything that may be passed on in one period be left again."""
+        is_next = now < self.period_ends + PERIOD_S
+        self.n_sharing = max(len(self.left) - 1, 1) if is_next else 1
         self.period_ends = now + PERIOD_S
-        self.n_sharing = max(len(self.left) - 1, 1)
         self.left = {0: (Allowance(), Allowance())}
 
 

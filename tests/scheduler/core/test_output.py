@@ -153,6 +153,15 @@ def test_a_client_with_a_flood_leaves_the_others_their_part():
     assert sent_to(board.send(worker, many(a, 2 * MAX_LINES)), alice) == (MAX_LINES, 0)
 
 
+def test_clients_that_had_output_long_ago_take_no_part():
+    board, worker, (alice, _), (a, b) = cluster("alice", "bob")
+    both = many(a, 2)
+    both.clients[1:] = [b]
+    board.send(worker, both)
+    board.tick(2 * PERIOD_S)
+    assert sent_to(board.send(worker, many(a, MAX_LINES)), alice) == (MAX_LINES, 0)
+
+
 def test_lines_that_workers_left_out_are_added_to_those_that_the_scheduler_leaves_out():
     board, worker, (alice,), (number,) = cluster("alice")
     out = board.send(worker, many(number, 1, level=m.DROPPED_LINES, text="30"))
