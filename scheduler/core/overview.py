@@ -1,7 +1,8 @@
 """The question `overview`: the cluster on one page, for status pages and commands.
 
-It looks at each worker once, and never at all tasks or all functions, so that it takes less than
-1 ms with 1 000 workers, any number of tasks and 200 functions with work.
+It looks at each worker once, and never at all tasks or all functions, so that it takes about
+1 ms (0.8 ms on an idle machine) with 1 000 workers, any number of tasks and 200 functions with
+work.
 """
 
 from __future__ import annotations
