@@ -302,7 +302,7 @@ def test_connecting_to_a_server_that_never_answers_times_out(run: Run, scheme: s
         ("tcp", b"", CommClosed, "tcp:// or tls://"),
         ("tcp", b"HTTP/1.1 400 Bad Request\r\n\r\n", HandshakeError, "HTTP"),
         ("tls", b"HTTP/1.1 400 Bad Request\r\n\r\n", HandshakeError, "tcp:// or tls://"),
-        ("tls", b"", CommError, "cannot connect"),
+        ("tls", b"", CommError, "closed before TLS began; is it a weft process"),
     ],
 )
 def test_connecting_to_a_server_of_another_kind_is_an_error(
