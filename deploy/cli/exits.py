@@ -10,6 +10,7 @@ from ...protocol.errors import (
     HandshakeError,
     InternalError,
     NotAdmitted,
+    NotPermitted,
     WeftError,
     WrongCluster,
     WrongRole,
@@ -75,7 +76,7 @@ def exit_code_of(error: WeftError) -> int:
     """Return the exit code of a command that ends with this error."""
     if isinstance(error, NoSchedulerFound) and not isinstance(error, NoTokenFound):
         return EXIT_NO_SCHEDULER
-    if isinstance(error, ConfigError):
+    if isinstance(error, (ConfigError, NotPermitted)):
         return EXIT_USAGE
     if isinstance(error, InternalError):
         return EXIT_CRASHED
@@ -84,6 +85,15 @@ def exit_code_of(error: WeftError) -> int:
     if isinstance(error, (CommError, HandshakeError)):
         return EXIT_NO_SCHEDULER
     return EXIT_FAILED
+
+
+def exit_codes_of(command: str) -> dict[int, str]:
+    """Return `{exit code: its meaning}` of one command, as plain text for its help."""
+    meanings: dict[int, list[str]] = {}
+    for row in EXIT_CODES:
+        if not row.commands or command in row.commands.split(", "):
+            meanings.setdefault(row.code, []).append(row.meaning.replace("`", "'"))
+    return {code: "; ".join(texts) for code, texts in meanings.items()}
 
 
 def exit_table() -> str:

@@ -140,6 +140,18 @@ class Command(click.Command):
             raise click.UsageError(error.message + text, ctx) from error
 
 
+class CommandWithCodes(Command):
+    """A command whose help ends with its exit codes, from the table of all commands."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from .exits import exit_codes_of
+
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Exit codes"):
+            codes = exit_codes_of(self.name or "")
+            formatter.write_dl([(f"{code} =", text) for code, text in codes.items()], col_spacing=1)
+
+
 class Time(click.FloatRange):
     """A length of time, as a number of seconds or with a unit; the command gets seconds."""
 

@@ -11,13 +11,13 @@ import click
 from ...protocol.wording import counted
 from .completing import complete_addresses, complete_workers
 from .group import connection_file_option, fail, weft
-from .hints import Command, Count, Time
+from .hints import CommandWithCodes, Count, Time
 
 if TYPE_CHECKING:
     from ..http.viewer import Viewer
 
 
-@weft.command(cls=Command, short_help="Let workers finish what they run, and leave.")
+@weft.command(cls=CommandWithCodes, short_help="Let workers finish what they run, and leave.")
 @click.argument("workers", nargs=-1, metavar="[WORKER]...", shell_complete=complete_workers)
 @click.option("-n", "n", type=Count(0), metavar="N", help="How many of them leave.")
 @click.option("--keep", type=Count(0), metavar="N", help="How many workers stay, instead of -n.")
@@ -59,9 +59,6 @@ def retire(
       weft retire gpu-07
       weft retire -n 4
       weft retire --keep 2 --timeout 10m
-
-    Exit codes: 0 = all have left, 1 = one was kept or lost, or still runs tasks after --timeout,
-    2 = wrong options or configuration.
     """
     import json
 

@@ -9,10 +9,10 @@ import click
 from ...protocol.wording import counted
 from .completing import complete_addresses
 from .group import connection_file_option, fail, weft
-from .hints import Command, Count, Time
+from .hints import CommandWithCodes, Count, Time
 
 
-@weft.command(cls=Command, short_help="Have N workers in a running cluster.")
+@weft.command(cls=CommandWithCodes, short_help="Have N workers in a running cluster.")
 @click.argument("n", type=Count(0), metavar="N")
 @click.option(
     "--wait", is_flag=True, help="Return when N workers are there, and those that leave are gone."
@@ -47,9 +47,6 @@ def scale(
     Examples:
       weft scale 8
       weft scale 0 --wait
-
-    Exit codes: 0 = done, or under way without --wait; 1 = no 'weft worker' is connected that could
-    start more, or --timeout is over; 2 = wrong options or configuration.
     """
     from ...client.client import Client
     from ...client.scaling import scale_client

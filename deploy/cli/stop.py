@@ -11,7 +11,7 @@ import click
 
 from ...protocol.wording import counted
 from .group import fail, scheduler_options, weft
-from .hints import Command
+from .hints import CommandWithCodes
 
 if TYPE_CHECKING:
     from ...protocol.trust.connection_file import ConnectionFile
@@ -22,7 +22,7 @@ _END_S: Final = 15.0
 _POLL_S: Final = 0.05
 
 
-@weft.command(cls=Command, short_help="End a cluster: the scheduler and all its workers.")
+@weft.command(cls=CommandWithCodes, short_help="End a cluster: the scheduler and all its workers.")
 @scheduler_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, even if tasks are unfinished.")
 def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
@@ -37,8 +37,6 @@ def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
     Examples:
       weft stop
       weft stop tls://node1:8786 --connection-file ~/cluster.json --yes
-
-    Exit codes: 0 = it has ended, 1 = it has not, 2 = wrong options or configuration.
     """
     from ...protocol.wire.levels import Level
     from .finding import find_scheduler

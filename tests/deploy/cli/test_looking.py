@@ -130,7 +130,7 @@ def test_a_viewer_may_look_at_tasks_and_not_at_logs(cluster, tmp_path):
     option = ("--connection-file", str(file))
     assert run("info", future.key, *option, folder=tmp_path).returncode == 0
     done = run("logs", *option, folder=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "needs a token of role client, and this one is of role view" in done.stderr
 
 

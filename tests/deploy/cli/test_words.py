@@ -12,9 +12,16 @@ import pytest
 from tests.deploy.daemons import address_of, daemon, file_of, run, scheduler
 from weft.deploy.cli import exits, status_text
 from weft.deploy.cli.command import weft
-from weft.deploy.cli.exits import EXIT_CODES, exit_table
+from weft.deploy.cli.exits import (
+    EXIT_CODES,
+    EXIT_USAGE,
+    exit_code_of,
+    exit_codes_of,
+    exit_table,
+)
 from weft.deploy.cli.retire import describe_end
 from weft.deploy.restarting import EXIT_TAKEN_OVER
+from weft.protocol.errors import NotPermitted
 from weft.worker.family import exits as worker_exits
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -77,6 +84,19 @@ def test_exit_codes_of_a_help_are_those_of_the_table(name):
     known = {row.code for row in EXIT_CODES if row.commands in ("", name) or name in row.commands}
     assert codes <= known, name
     assert bool(codes) is bool(found)
+
+
+@pytest.mark.parametrize("name", ["retire", "scale", "stop"])
+def test_a_help_has_all_exit_codes_of_a_command_that_asks_the_scheduler(name):
+    text = " ".join(help_of(name).partition("Exit codes:")[2].split())
+    for code, meaning in exit_codes_of(name).items():
+        assert f"{code} = {meaning}" in text
+    assert {0, 1, 2, 69, 77} <= set(exit_codes_of(name))
+    assert "`" not in text
+
+
+def test_a_role_that_is_too_low_is_a_fault_of_the_configuration():
+    assert exit_code_of(NotPermitted("retire", "client", "view")) == EXIT_USAGE
 
 
 @pytest.mark.parametrize(
