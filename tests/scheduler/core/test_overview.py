@@ -7,8 +7,9 @@ import pytest
 from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
+from weft.scheduler.core import prefixes
 from weft.scheduler.core.overview import overview
-from weft.scheduler.core.prefixes import MAX_IDLE, MAX_SEEN, MAX_SHOWN
+from weft.scheduler.core.prefixes import MAX_SEEN, MAX_SHOWN
 from weft.scheduler.core.recent import MAX_FAILURES, MAX_TEXT, Load, text_of
 from weft.scheduler.core.state import SchedulerTick
 
@@ -204,9 +205,11 @@ def test_the_load_is_that_of_the_last_tick_that_had_one(board):
     assert codes(board) == ["scheduler-busy", "scheduler-late"]
 
 
-def test_of_very_many_functions_the_sums_are_those_of_all(board):
+def test_of_very_many_functions_the_sums_are_those_of_all(board, monkeypatch):
+    n_kept = 100
+    monkeypatch.setattr(prefixes, "MAX_IDLE", n_kept)
     client, worker = board.client(), board.worker("w")
-    n = MAX_IDLE + MAX_SEEN
+    n = n_kept + MAX_SEEN
     for i in range(n):  # more than are kept: the sums of the first ones stay
         board.send(client, graph(f"done-{i}", function=f"f{i}"))
         if i % 50:
