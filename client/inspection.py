@@ -265,7 +265,6 @@ class ClusterInspection(abc.ABC):
         n = scaling.check_arguments(n, others)
         timeout_s = seconds_or_none(timeout, "timeout")
         self._running()
-        scaling.end_adaptation(self.cluster)
         return self._run(scaling.scale_client(self, n, wait, timeout_s))
 
     # --- Calls outside of scheduling --------------------------------------------------------------

@@ -49,11 +49,15 @@ def check_arguments(n: Any, others: Mapping[str, Any]) -> int:
     return n
 
 
-def end_adaptation(cluster: Any) -> None:
-    """End the adaptation of a client's cluster object, if it is one that adapts."""
-    end = getattr(cluster, "_end_adaptation", None)
-    if end is not None:
-        end()
+def demand_admin(engine: Engine) -> None:
+    """Check that the client's token permits to scale: else the scheduler would refuse a part of it.
+
+    Raises:
+        NotPermitted: it is not that of an admin.
+    """
+    link = engine.link
+    if link is not None and link.security.level < Level.ADMIN:
+        raise NotPermitted("scale()", Level.ADMIN.label, link.security.level.label)
 
 
 async def scale_client(
@@ -80,9 +84,7 @@ async def scale(engine: Engine, n: int) -> dict[str, Any]:
         NotPermitted: the client's token is not that of an admin.
         QuestionFailed: no supervisor is connected that could start more, or one cannot.
     """
-    link = engine.link
-    if link is not None and link.security.level < Level.ADMIN:  # else the scheduler refuses a part
-        raise NotPermitted("scale()", Level.ADMIN.label, link.security.level.label)
+    demand_admin(engine)
     places, n_alone = await _count(engine, takes_silence=True)
     for supervisor, n_there in spread(places, n - n_alone).items():
         if n_there != places[supervisor]:

@@ -22,6 +22,7 @@ from ..protocol.trust.page_access import link_into
 from . import settings
 from .adapting import Adaptation
 from .adaptive import AdaptiveConfig
+from .in_thread import in_thread
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -78,7 +79,7 @@ class Cluster(Openable):
         """Have `n` workers soon; on the event loop of `client`. It may be repeated."""
 
     async def _scale_whole(self, client: Any, n: int) -> dict[str, Any]:
-        """Do what `Client.scale` does for a client of this cluster."""
+        """Do what `Client.scale` does for a client of this cluster; an adaptation ends."""
         raise NotSupported(
             f"client.scale() starts workers by `weft worker`, and this {type(self).__name__} has "
             "others do that: use cluster.scale(n)"
@@ -297,6 +298,13 @@ class Cluster(Openable):
         adaptation, self._adaptation = self._adaptation, None
         if adaptation is not None:
             await adaptation.stop_async()
+
+    async def _end_adaptation_on_loop(self) -> None:
+        """Do what `_end_adaptation` does, on the event loop of a client."""
+        if self.asynchronous:
+            await self._end_adaptation_async()
+        else:  # it waits for a task of this loop
+            await in_thread(self._end_adaptation)
 
     def _count(self, n: int | None, memory: str | int | None, cores: int | None) -> int:
         given = [value for value in (n, memory, cores) if value is not None]

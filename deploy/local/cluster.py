@@ -325,18 +325,23 @@ class LocalCluster(Cluster):
         return f"the scheduler process of the LocalCluster has ended ({how}); start a new cluster"
 
     async def _scale_to(self, client: Client, n: int) -> None:
-        await self._scale_whole(client, n)
+        await self._scale_workers(client, n)
 
     async def _scale_whole(self, client: Any, n: int) -> dict[str, Any]:
+        scaling.demand_admin(client._running())
+        await self._end_adaptation_on_loop()
+        return await self._scale_workers(client, n)
+
+    async def _scale_workers(self, client: Any, n: int) -> dict[str, Any]:
         settings.check_count(n, "n", 0)
         engine = client._running()
-        self.n_workers = n
-        self._n_expected = 0
         if self._embedded is not None:
             await self._embedded.grow(n)
         else:
             await scaling.wait_for_supervisor(engine, _SUPERVISOR_TIMEOUT_S)
         leaving = await scaling.scale(engine, n)
+        self.n_workers = n
+        self._n_expected = 0
         if self._embedded is not None:
             self._embedded.note_leaving(
                 address for address, row in leaving.items() if row["end"] != "kept"

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 import weft
-from weft.protocol.errors import ConfigError
+from weft.protocol.errors import ConfigError, NotPermitted
+from weft.protocol.wire.levels import Level
 
 pytestmark = pytest.mark.slow
 
@@ -129,6 +130,27 @@ def test_a_client_scales_its_cluster(processes):
         assert (cluster.n_workers, n_registered(client)) == (1, 1)
 
 
+def test_a_refused_call_changes_neither_the_adaptation_nor_the_number(monkeypatch):
+    async def refuse(n: int) -> None:
+        raise OSError("no more processes")
+
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        adaptation = cluster.adapt(1, 1)
+        lowered = cluster.security.lowered(Level.CLIENT)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(client._running().link), "security", lowered)
+            with pytest.raises(NotPermitted):
+                client.scale(3)
+        assert adaptation.is_running
+        monkeypatch.setattr(cluster._embedded, "grow", refuse)
+        with pytest.raises(OSError, match="no more processes"):
+            client.scale(3)
+        assert cluster.n_workers == 1
+
+
 @pytest.mark.parametrize("processes", [True, False])
 def test_a_cluster_knows_of_workers_that_were_retired(processes, tmp_path: Path, wait_until: Wait):
     with (
@@ -228,7 +250,11 @@ def test_an_asynchronous_cluster_is_scaled_and_adapts(tmp_path: Path):
             adaptation = cluster.adapt(1, 2, interval="50ms", wait_down="100ms")
             while len(await client.nthreads()) != 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # workload
+            never_awaited = client.scale(2)
+            never_awaited.close()
             assert adaptation.is_running
+            assert await client.scale(2, wait=True, timeout=60) == {}
+            assert not adaptation.is_running
 
     asyncio.run(main())
 
