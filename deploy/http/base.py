@@ -108,7 +108,10 @@ class Page(tornado.web.RequestHandler):
         """Return whether the request has the view token, or a cookie that it has signed."""
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return not problem_with(token.strip().encode(), self.site.token)
+            is_right = not problem_with(token.strip().encode(), self.site.token)
+            if not is_right:
+                self.site.gate.note_failure(self)
+            return is_right
         return self.site.gate.is_open_for(self)
 
     async def ask(self, question: Awaitable[T]) -> T | None:

@@ -101,6 +101,7 @@ class StatusPage(BrowserPage):
             return
         problem = site.gate.take_link(access)
         if problem:
+            site.gate.note_failure(self)
             again = "Click on a new client.dashboard_link or cluster.dashboard_link, or sign in."
             self.html(_login_page(self, f"{problem} {again}"), 403)
         else:

@@ -96,6 +96,9 @@ class _NoGate:
         """See `Gate`."""
         return False
 
+    def note_failure(self, page: Page) -> None:
+        """Do nothing: this page has numbers only."""
+
 
 class FamilySite:
     """The parts that the page needs, as `Site` has them for those of a scheduler."""

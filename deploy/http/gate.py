@@ -8,8 +8,8 @@ maker is ahead, by at most `CLOCK_SKEW_S`, and the scheduler is started again wi
 
 A failed attempt locks no user out: the right token is always accepted at once. Behind a proxy all
 browsers have one address, so a limit for each address would be one for all of them. Guessing has no
-prospect, because a token has 256 random bits and is compared in constant time. A wrong token is
-answered late, so that a program which repeats it does so slowly, and the log has the number.
+prospect, because a token has 256 random bits and is compared in constant time. A wrong token in the
+form is answered late, unless many wait already. The log has the number of wrong tokens and links.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft.http")
 
-#: A failed attempt is answered after so long, unless so many wait already.
+#: A wrong token in the form is answered after so long, unless so many wait already.
 FAILURE_DELAY_S: Final = 0.5
 MAX_DELAYED: Final = 50
 #: Failed attempts are logged at most this often.
@@ -60,18 +60,20 @@ class UsedLinks:
 
 
 class FailedAttempts:
-    """Counts failed attempts to sign in, for the log, and delays their answers."""
+    """Counts failed attempts to sign in, for the log, and delays their answers.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    The first one is logged at once, and the number of those that follow at the end of the interval.
+    """
+
+    def __init__(self) -> None:
         self._n_new = self._n_delayed = 0
-        self._next_line = 0.0
+        self._last = ""
+        #: The end of the interval that the latest line began; None = there is none.
+        self._next_line: asyncio.TimerHandle | None = None
 
     async def delay(self, address: str) -> None:
         """Count a failed attempt, and wait before it is answered."""
-        line = self.note(address)
-        if line:
-            _log.warning("%s", line)
+        self.note(address)
         if self._n_delayed < MAX_DELAYED:
             self._n_delayed += 1
             try:
@@ -79,17 +81,34 @@ class FailedAttempts:
             finally:
                 self._n_delayed -= 1
 
-    def note(self, address: str) -> str:
-        """Count a failed attempt; return a line for the log, "" = none is due."""
+    def note(self, address: str) -> None:
+        """Count a failed attempt, on the event loop."""
         self._n_new += 1
-        now = self._clock()
-        if now < self._next_line:
-            return ""
-        n, self._n_new, self._next_line = self._n_new, 0, now + LOG_INTERVAL_S
-        return (
-            f"{counted(n, 'attempt')} to sign in to the pages failed, the last one from {address}; "
-            "the next line about it comes after a minute at the earliest"
+        self._last = address
+        if self._next_line is None:
+            self._log()
+
+    def _log(self) -> None:
+        """Log the attempts since the last line; end the interval if there were none."""
+        self._next_line = None
+        if not self._n_new:
+            return
+        n, self._n_new = self._n_new, 0
+        _log.warning(
+            "%s to sign in to the pages failed, the last one from %s; the next line about it comes "
+            "after a minute at the earliest",
+            counted(n, "attempt"),
+            self._last,
         )
+        self._next_line = asyncio.get_running_loop().call_later(LOG_INTERVAL_S, self._log)
+
+    def close(self) -> None:
+        """Log what was counted since the last line, and log no more."""
+        if self._next_line is not None:
+            self._next_line.cancel()
+            self._log()
+        if self._next_line is not None:
+            self._next_line.cancel()
 
 
 class Gate:
@@ -127,6 +146,10 @@ class Gate:
         if 0 < left_s < COOKIE_LIFE_S / 2:
             self.let_in(page)
         return left_s > 0
+
+    def note_failure(self, page: tornado.web.RequestHandler) -> None:
+        """Count a request with a wrong token or link, which is answered at once."""
+        self.failed.note(page.request.remote_ip or "?")
 
     def let_in(self, page: tornado.web.RequestHandler) -> None:
         """Give a browser the cookie."""

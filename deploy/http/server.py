@@ -100,6 +100,7 @@ async def serve(
     gone.cancel()
     left.cancel()
     await listening.stop(server)
+    gate.failed.close()
     await acceptance.close()
     await site.watch.close()
     await site.probed.close()

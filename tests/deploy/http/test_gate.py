@@ -9,7 +9,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from weft.deploy.http.gate import (
-    LOG_INTERVAL_S,
     MAX_DELAYED,
     FailedAttempts,
     Gate,
@@ -83,12 +82,25 @@ def test_links_of_others_and_from_the_future_are_refused(gate, clock):
     assert "future" in gate.take_link(access_of(clock.now + 120))
 
 
-def test_failed_attempts_are_logged_at_most_once_per_minute_with_their_number(clock):
-    failed = FailedAttempts(lambda: clock.now)
-    assert "1 attempt to sign in to the pages failed, the last one from a;" in failed.note("a")
-    assert [failed.note("a") for _ in range(9)] == [""] * 9
-    clock.now += LOG_INTERVAL_S
-    assert "10 attempts to sign in to the pages failed, the last one from b;" in failed.note("b")
+async def test_failed_attempts_are_logged_at_the_end_of_an_interval(monkeypatch, caplog):
+    monkeypatch.setattr("weft.deploy.http.gate.LOG_INTERVAL_S", 0.05)
+    failed = FailedAttempts()
+    for address in "abbbc":
+        failed.note(address)
+    while failed._next_line is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # workload: an interval without attempts ends it
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("1 attempt to sign in to the pages failed, the last one from a;")
+    assert second.startswith("4 attempts to sign in to the pages failed, the last one from c;")
+
+
+async def test_the_end_of_the_pages_logs_what_is_left(caplog):
+    failed = FailedAttempts()
+    for _ in range(3):
+        failed.note("a")
+    failed.close()
+    failed.close()
+    assert [record.getMessage()[:9] for record in caplog.records] == ["1 attempt", "2 attempt"]
 
 
 async def test_only_some_failed_attempts_wait_at_a_time(monkeypatch, caplog):
@@ -102,3 +114,4 @@ async def test_only_some_failed_attempts_wait_at_a_time(monkeypatch, caplog):
     await asyncio.wait(waiting)
     assert failed._n_delayed == 0
     assert len(caplog.records) == 1
+    failed.close()

@@ -123,8 +123,12 @@ async def test_wrong_tokens_of_one_user_lock_out_no_other_behind_the_same_proxy(
         assert {answer.status for answer, _ in answers} == {403}
         answer, _ = await other.post("/login", token=token)
         assert (answer.status, other.cookie != "") == (200, True)
-    (line,) = [record.message for record in caplog.records if record.name == "weft.http"]
-    assert "1 attempt to sign in to the pages failed, the last one from 127.0.0.1" in line
+        await visitor.get("/?access=wrong")
+        await visitor.get("/metrics", Authorization="Bearer wrong")
+    lines = [record.message for record in caplog.records if record.name == "weft.http"]
+    assert "1 attempt to sign in to the pages failed, the last one from 127.0.0.1" in lines[0]
+    assert "31 attempts to sign in to the pages failed, the last one from 127.0.0.1" in lines[1]
+    assert len(lines) == 2
 
 
 @pytest.mark.parametrize("path", ["/login", "/logout"])
