@@ -178,7 +178,9 @@ SCRIPT: Final = """\
     }
   }
   async function loop() {
+    const isHeld = live.checked && !document.hidden && isSelecting();
     if (isWanted()) await refresh();
+    else if (!failedSince) show(isHeld ? "This page is not refreshed while text is selected." : "");
     setTimeout(loop, seconds * 1000);
   }
   document.addEventListener("visibilitychange", () => {

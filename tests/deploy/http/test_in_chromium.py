@@ -123,7 +123,12 @@ async def test_a_refresh_keeps_the_box_the_focus_and_what_is_scrolled_or_selecte
         assert await page.js(seen) == 1
         select = "getSelection().selectAllChildren(document.querySelector('h2'))"
         assert await page.js(f"{select}, {seen}") == 0
+        silent = "document.querySelector('#silent')"
+        # A fetch that was under way takes the first selection away.
+        told = f"{silent}.innerText.includes('not refreshed while text is selected')"
+        await page.wait_for(f"{select}, {told}")
         assert await page.js(f"getSelection().removeAllRanges(), {seen}") == 1
+        await page.wait_for(f"{silent}.hidden")
         # Not by the mouse: a refresh that is under way could move the box below it.
         await page.js("document.querySelector('#live').click()")
         assert await page.js(seen) == 0
