@@ -31,6 +31,7 @@ from .release import (
     SCHEDULERS,
     Pool,
     Release,
+    cost_of,
     deletion_costs,
     pools_of,
     release_of,
@@ -45,6 +46,8 @@ _log = logging.getLogger("weft.cluster")
 
 #: Pods that are marked as the first to go.
 _MAX_MARKED: Final = 50
+#: Phases of pods that no Deployment counts.
+_OVER: Final = ("Failed", "Succeeded")
 #: Time in seconds after which pods that were marked and have not ended keep their marks.
 _MARKS_END_S: Final = 10.0
 #: The ports of a release.
@@ -342,36 +345,49 @@ class KubeCluster(Cluster):
             pool = self._find_pool(name)
             replicas = math.ceil(n / pool.n_processes)
             n_fewer = pool.replicas - replicas
-            if n_fewer > 0:
-                self._mark(pool, n_fewer, order)
+            marks = self._mark(pool, n_fewer, order) if n_fewer > 0 else {}
             if n_fewer:
                 self.kube.set_replicas(pool.deployment, replicas)
                 self.n_workers -= pool.n_workers
                 pool.replicas = replicas
                 self.n_workers += pool.n_workers
             if n_fewer > 0:
-                self._unmark(pool)
+                self._unmark(pool, marks)
 
         await in_thread(scale)
 
     def _staying(self, pool: Pool) -> list[dict[str, Any]]:
-        """Return the pods of a pool that are not ending."""
+        """Return the pods of a pool that count: neither ending nor over, as evicted ones are."""
         pods = self.kube.listed("pods", selector_of(self.name, "worker", pool.name))
-        return [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+        return [
+            pod
+            for pod in pods
+            if not pod["metadata"].get("deletionTimestamp")
+            and pod.get("status", {}).get("phase") not in _OVER
+        ]
 
-    def _mark(self, pool: Pool, n: int, order: list[str]) -> None:
-        """Mark the pods of a pool that should go first: those whose workers' end costs least."""
+    def _mark(self, pool: Pool, n: int, order: list[str]) -> dict[str, str | None]:
+        """Mark the pods of a pool that should go first: those whose workers' end costs least.
+
+        Return what was set.
+        """
         n = min(n, _MAX_MARKED)
-        self._set_costs(deletion_costs(self._staying(pool), n, order, pool.deletion_cost))
+        costs = deletion_costs(self._staying(pool), n, order, pool.deletion_cost)
+        self._set_costs(costs)
+        return costs
 
-    def _unmark(self, pool: Pool) -> None:
-        """Take the marks from pods that have stayed, or the next one who scales would stop them."""
+    def _unmark(self, pool: Pool, marks: dict[str, str | None]) -> None:
+        """Take the marks from pods that have stayed, or the next call that scales would stop them.
+
+        Marks that another user has set meanwhile stay.
+        """
         waiting = threading.Event()
         end_s = time.monotonic() + _MARKS_END_S
         while len(pods := self._staying(pool)) > pool.replicas and time.monotonic() < end_s:
             waiting.wait(0.2)
         if len(pods) <= pool.replicas:
-            self._set_costs(deletion_costs(pods, 0, (), pool.deletion_cost))
+            own = [pod for pod in pods if cost_of(pod) == marks.get(pod["metadata"]["name"])]
+            self._set_costs(deletion_costs(own, 0, (), pool.deletion_cost))
 
     def _set_costs(self, costs: dict[str, str | None]) -> None:
         for pod, cost in costs.items():

@@ -109,8 +109,8 @@ class Release:
         except (KeyError, ValueError, binascii.Error):
             keys = ", ".join(sorted(data)) or "none"
             raise ConfigError(
-                f"{where} has no client.json, and no client-token with a cluster-id, that can be "
-                f"read; its keys: {keys}. Compare it with the Secret that 'weft secret' prints"
+                f"{where} has no client.json and no client-token that can be read; its keys: "
+                f"{keys}. Compare it with the Secret that 'weft secret' prints"
             ) from None
         return dataclasses.replace(file, addresses=(address,), dashboard=pages)
 
@@ -198,6 +198,12 @@ def _n_processes(arguments: Sequence[str]) -> int:
     return max(1, int(numbers[0])) if numbers and numbers[0].isdecimal() else 1
 
 
+def cost_of(pod: Mapping[str, Any]) -> str | None:
+    """Return the deletion cost of a pod; None if it has none."""
+    cost: str | None = (pod["metadata"].get("annotations") or {}).get(DELETION_COST)
+    return cost
+
+
 def deletion_costs(
     pods: Iterable[Mapping[str, Any]], n: int, order: Sequence[str], usual: str | None
 ) -> dict[str, str | None]:
@@ -214,9 +220,8 @@ def deletion_costs(
     ranks: dict[str, int] = {}
     present: dict[str, str | None] = {}
     for pod in pods:
-        metadata = pod["metadata"]
-        name = metadata["name"]
-        present[name] = (metadata.get("annotations") or {}).get(DELETION_COST)
+        name = pod["metadata"]["name"]
+        present[name] = cost_of(pod)
         own = [i for i, w in enumerate(order) if w == name or w.startswith(f"{name}-")]
         ranks[name] = max(own, default=-1)
     going = sorted(ranks, key=ranks.__getitem__)[:n]

@@ -24,6 +24,8 @@ class SeemingRelease:
         self.set_costs: list[tuple[str, str | None]] = []
         #: Pods that Kubernetes stops before all others, whatever their marks.
         self.unready: list[str] = []
+        #: {pod: phase} of pods that are over, which no Deployment counts
+        self.phases: dict[str, str] = {}
         self.n_set = 0
 
     def listed(self, kind: str, selector: str) -> list[dict]:
@@ -32,7 +34,10 @@ class SeemingRelease:
         assert kind == "pods"
         wanted = dict(part.split("=") for part in selector.split(",") if "=" in part)
         return [
-            {"metadata": {"name": name, "annotations": self._annotations(name)}}
+            {
+                "metadata": {"name": name, "annotations": self._annotations(name)},
+                "status": {"phase": self.phases.get(name, "Running")},
+            }
             for name, pool in self.pods.items()
             if wanted.get("weft.io/pool", pool) == pool
         ]
@@ -57,7 +62,7 @@ class SeemingRelease:
     def set_replicas(self, deployment: str, n: int) -> None:
         self.pools[deployment][0] = n
         self.n_set += 1
-        own = [name for name, pool in self.pods.items() if pool == deployment]
+        own = [p for p, pool in self.pods.items() if pool == deployment and p not in self.phases]
         ranks = {name: (name not in self.unready, int(self.costs.get(name) or 0)) for name in own}
         for name in sorted(own, key=ranks.__getitem__)[: max(0, len(own) - n)]:
             del self.pods[name]
@@ -100,6 +105,30 @@ async def test_marks_of_pods_that_stayed_are_taken_away(monkeypatch: pytest.Monk
     assert list(release.pods) == ["b", "c"]
     assert release.set_costs[:2] == [("a", "-5"), ("b", "-4")]
     assert [release.costs.get(pod) for pod in "bc"] == [None, None]
+
+
+async def test_pods_that_were_evicted_are_neither_marked_nor_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer(*question: object):
+        yield {"names": ["a", "b", "c"]}
+
+    monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    monkeypatch.setattr("weft.deploy.kubernetes.cluster._MARKS_END_S", float("inf"))
+    release = SeemingRelease(dict.fromkeys(["x", "y", *"abc"], "default"), default=(3, 1))
+    release.phases = {"x": "Failed", "y": "Succeeded"}
+    await cluster_of(release)._scale_to(AskingClient(), 2)
+    assert list(release.pods) == ["x", "y", "b", "c"]
+    assert [pod for pod, _ in release.set_costs] == ["a"]
+
+
+def test_marks_of_another_user_are_left() -> None:
+    release = SeemingRelease(dict.fromkeys("abc", "default"), default=(3, 1))
+    cluster = cluster_of(release)
+    marks = cluster._mark(cluster.pools["default"], 1, ["a", "b", "c"])
+    release.costs["b"] = "-7"
+    cluster._unmark(cluster.pools["default"], marks)
+    assert release.costs == {"a": None, "b": "-7"}
 
 
 async def test_a_pod_that_ends_meanwhile_does_not_keep_others_from_being_marked() -> None:
