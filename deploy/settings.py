@@ -65,8 +65,11 @@ def total_memory() -> int:
     import psutil
 
     total = int(psutil.virtual_memory().total)
-    limit = memory_limit()
-    if limit is None or limit >= total:
+    # Where the control groups cannot be read, as in some sandboxes, the chart's word counts.
+    stated = os.environ.get("WEFT_POD_MEMORY", "")
+    limits = [memory_limit() or total, int(stated) if stated.isdecimal() else total]
+    limit = min(limits)
+    if not 0 < limit < total:
         return total
     return max(limit - CONTAINER_RESERVE, limit // 2)
 

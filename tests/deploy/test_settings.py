@@ -127,3 +127,16 @@ def test_a_container_s_limit_counts(monkeypatch):
     assert settings.total_memory() == 5 * 10**7
     monkeypatch.setattr(settings, "memory_limit", lambda: 1 << 62)
     assert settings.total_memory() == whole
+
+
+def test_the_memory_that_a_pod_states_is_its_limit_where_none_can_be_read(monkeypatch):
+    monkeypatch.setattr(settings, "memory_limit", lambda: None)
+    whole = settings.total_memory()
+    monkeypatch.setenv("WEFT_POD_MEMORY", str(1 << 30))
+    assert settings.total_memory() == (1 << 30) - settings.CONTAINER_RESERVE
+    monkeypatch.setattr(settings, "memory_limit", lambda: 1 << 29)
+    assert settings.total_memory() == (1 << 29) - settings.CONTAINER_RESERVE
+    monkeypatch.setattr(settings, "memory_limit", lambda: None)
+    for text in ("", "0", "1Gi", str(1 << 60)):
+        monkeypatch.setenv("WEFT_POD_MEMORY", text)
+        assert settings.total_memory() == whole

@@ -124,6 +124,9 @@ def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
             assert isinstance(grace_period, float)
             assert 0 < grace_period <= pods[POOL]["terminationGracePeriodSeconds"] - 10
             assert "--metrics-address" not in options(pods[POOL])
+            assert given["memory_limit"] == 1.0
+            stated = {variable["name"]: variable for variable in one["env"]}["WEFT_POD_MEMORY"]
+            assert stated["valueFrom"]["resourceFieldRef"]["resource"] == "limits.memory"
         elif name == SCHEDULER:
             assert given["restart"] is False
 
