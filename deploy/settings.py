@@ -201,7 +201,8 @@ def check_free_port(host: str, port: int) -> None:
 
         reason = str(error.strerror or error)
         for file in known_files()[0] if error.errno == errno.EADDRINUSE else ():
-            if file.dashboard and file.dashboard.rstrip("/").endswith(f":{port}"):
+            is_here = file.host == socket.gethostname()
+            if is_here and file.dashboard and file.dashboard.rstrip("/").endswith(f":{port}"):
                 reason = f"the scheduler of yours at {file.addresses[0]} has its pages there"
         raise ConfigError(
             f"cannot serve pages at {host}:{port}: {reason}; choose another --dashboard-address, "
