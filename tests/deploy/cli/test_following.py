@@ -113,7 +113,7 @@ def test_a_token_that_only_reads_may_not_follow(tmp_path):
         view = str(tmp_path / "view.json")
         assert run("token", "--role", "view", "--output", view, folder=tmp_path).returncode == 0
         done = run("logs", "-f", "--connection-file", view, folder=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "needs a token of role client" in done.stderr
 
 
