@@ -26,7 +26,10 @@ _POLL_S: Final = 0.05
 @scheduler_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, even if tasks are unfinished.")
 def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
-    """End a cluster: the scheduler, all its workers, and the sessions of all its clients.
+    """End a cluster: the scheduler and all its workers.
+
+    Calls that other clients still wait for fail when these have looked for a scheduler for their
+    reconnect_timeout (60 s).
 
     If clients wait for unfinished tasks, it asks first; without a terminal it ends nothing then,
     unless --yes is given. It takes the token of an admin, which the scheduler's own connection file
