@@ -173,7 +173,7 @@ def test_workers_that_are_retired_leave_and_those_that_stay_go_on(tmp_path):
         view = str(tmp_path / "view.json")
         assert run("token", "--role", "view", "--output", view, folder=tmp_path).returncode == 0
         done = run("retire", "-n", "1", "--connection-file", view, folder=tmp_path)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert "needs a token of role client" in done.stderr
 
 
