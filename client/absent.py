@@ -177,7 +177,7 @@ MODULE: Final = _table(
         _SHARED_STATE + "; to limit how many tasks run at a time, use `resources=`",
     ),
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
-    ("worker_client get_client local_client secede rejoin", _NO_TASKS_IN_TASKS),
+    ("worker_client get_client local_client", _NO_TASKS_IN_TASKS),
     ("Reschedule", "raise an exception, and submit with `retries=`"),
     ("fire_and_forget", "keep the future until the task is done"),
     ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),

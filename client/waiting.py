@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import ClientClosed
+from ..protocol.host.blocking import blocked
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, last_notice
@@ -404,10 +405,11 @@ class as_completed:
             event.clear()
             if not self.has_ready() and self._n:
                 assert self._engine is not None
-                self._engine.check_may_wait()
+                self._engine.check_may_block()
                 left = self._time_left()
                 try:
-                    event.wait(SLICE_S if left is None else min(left, SLICE_S))
+                    with blocked():
+                        event.wait(SLICE_S if left is None else min(left, SLICE_S))
                 except KeyboardInterrupt:
                     self._engine.note_interrupt(list(self._futures))
                     raise

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .graphs.get import get
     from .graphs.pool.thread_pool import ThreadPool
     from .worker.context import get_worker
+    from .worker.seats import get_current_task, rejoin, secede
 
 __version__ = "0.1.0"
 
@@ -38,9 +39,12 @@ __all__ = [
     "as_completed",
     "default_client",
     "get",
+    "get_current_task",
     "get_worker",
     "multiprocessing",
     "progress",
+    "rejoin",
+    "secede",
     "threaded",
     "wait",
 ]
@@ -56,8 +60,11 @@ _HOMES = {
     "as_completed": "client",
     "default_client": "client",
     "get": "graphs.get",
+    "get_current_task": "worker.seats",
     "get_worker": "worker.context",
     "progress": "client",
+    "rejoin": "worker.seats",
+    "secede": "worker.seats",
     "wait": "client",
 }
 

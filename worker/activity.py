@@ -35,6 +35,7 @@ class SlotClock:
         "_clock",
         "_share_packing",
         "_share_unpacking",
+        "is_away",
         "is_resting",
         "n_failed",
         "n_finished",
@@ -45,8 +46,12 @@ class SlotClock:
         "unpacking",
     )  # fmt: skip
 
-    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = time.perf_counter_ns, *, is_away: bool = False
+    ) -> None:
         self._clock = clock
+        #: its slot has no seat: no time passes
+        self.is_away = is_away
         #: by activity, up to `since`
         self.totals = [0] * len(ACTIVITIES)
         self.since = clock()
@@ -102,6 +107,25 @@ class SlotClock:
         self.report(now)
         self.is_resting = True
 
+    # --- Of slots that give their seats up (see `core/seats.py`) ----------------------------------
+
+    def pause(self, now: int, n_finished: int, n_failed: int) -> None:
+        """Count tasks that ran since the last border, and the time of one that waits from now."""
+        self.totals[_COMPUTE] += now - self.since
+        self.since = now
+        self.n_finished += n_finished
+        self.n_failed += n_failed
+
+    def leave_seat(self, now: int) -> None:
+        """Stop, because the slot has no seat any more."""
+        self.totals[_IDLE if self.is_resting else _COMPUTE] += max(now - self.since, 0)
+        self.is_away = True
+
+    def take_seat(self, now: int) -> None:
+        """Go on."""
+        self.since = now
+        self.is_away = False
+
     # --- Of a task that is measured ---------------------------------------------------------------
 
     def unpack(self, *args: Any) -> Any:
@@ -133,6 +157,8 @@ class SlotClock:
     def read(self, now: int) -> list[int]:
         """Return the totals up to now; what is going on counts as compute, or as idle."""
         totals = [*self.totals]
+        if self.is_away:
+            return totals
         totals[_IDLE if self.is_resting else _COMPUTE] += max(now - self.since, 0)
         return totals
 
@@ -197,7 +223,7 @@ class WorkerMeter:
         found = [
             *states,
             n_results,
-            len(self._clocks),
+            sum(not clock.is_away for clock in self._clocks),
             *activities,
             sum(clock.n_finished for clock in self._clocks),
             sum(clock.n_failed for clock in self._clocks),

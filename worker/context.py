@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..protocol.wire.keys import Key, key_of
+
+if TYPE_CHECKING:
+    from .core.tasks import WorkerTask
+    from .seats import SlotSeat
 
 __all__ = ["WorkerContext", "get_worker"]
 
@@ -17,22 +23,53 @@ class WorkerContext:
         address: where peers and clients fetch data from it.
         worker_id: identifies this process, across connections; no other process ever has it.
         local_directory: a folder for files of the worker, removed with it; "" if it has none.
-        task_key: the text of `key`, as logs and pages show it.
+        resources: the amount of each resource that the worker has.
     """
 
-    __slots__ = ("address", "local_directory", "name", "task_key", "worker_id")
+    __slots__ = (
+        "address",
+        "local_directory",
+        "name",
+        "resources",
+        "seat",
+        "task",
+        "worker_id",
+    )
 
-    def __init__(self, name: str, address: str, worker_id: str, local_directory: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        worker_id: str,
+        local_directory: str = "",
+        resources: Mapping[str, float] | None = None,
+    ) -> None:
         self.name = name
         self.address = address
         self.worker_id = worker_id
         self.local_directory = local_directory
-        self.task_key = ""
+        self.resources = dict(resources or {})
+        #: The task that the thread runs, None between tasks, and in functions of `client.run`.
+        self.task: WorkerTask | None = None
+        #: That of the thread; None for functions of `client.run`.
+        self.seat: SlotSeat | None = None
+
+    @property
+    def task_key(self) -> str:
+        """The text of `key`, as logs and pages show it."""
+        task = self.task
+        return "" if task is None else task.key
 
     @property
     def key(self) -> Key:
         """The key of the task that this thread runs, "" between tasks."""
         return key_of(self.task_key)
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt to run the task, which no other has; 0 between tasks."""
+        task = self.task
+        return 0 if task is None else task.attempt
 
     def __repr__(self) -> str:
         return f"<WorkerContext of {self.name!r} at {self.address}>"

@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..protocol.errors import InternalError, LocalProtocolError, UnpicklableResult
+from ..protocol.host.blocking import on_blocked_here
 from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import function_name, loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
@@ -45,14 +46,21 @@ from .core.events import (
     Event,
     ForgetFunctions,
     ForgetValues,
+    LeaveSeat,
     OutputCame,
     Run,
     SchedulerSent,
+    SlotBlocked,
+    SlotResumes,
+    StartSlot,
+    TakeSeat,
 )
+from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
 from .output import OutputCatcher
 from .packing import pack_to_ride_along
+from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord
 from .store import Store
@@ -129,6 +137,8 @@ class Executor:
         #: One per slot: True = there is a chunk, False = end.
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
         self._threads: list[threading.Thread] = []
+        #: No thread waits for a seat any more.
+        self._is_stopped = False
         #: What the threads do, one per slot.
         self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.
@@ -141,18 +151,18 @@ class Executor:
 
     def start(self) -> None:
         """Start the threads. They are daemons: a task that never ends does not keep the process."""
-        for slot in self.state.slots:
-            thread = threading.Thread(
-                target=self._run_slot,
-                args=(slot.index,),
-                name=f"weft-{self._context.name}-{slot.index}",
-                daemon=True,
-            )
-            self._threads.append(thread)
-            thread.start()
+        for slot in list(self.state.slots):
+            self._start_thread(slot.index)
+
+    def _start_thread(self, slot: int) -> None:
+        name = f"weft-{self._context.name}-{slot}"
+        thread = threading.Thread(target=self._run_slot, args=(slot,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def stop(self) -> None:
         """Let each thread end after its current task. Call it when nothing waits to be started."""
+        self._is_stopped = True
         for inbox in self._inboxes:
             inbox.put(False)
         if self.slot_reading is not None:
@@ -239,7 +249,7 @@ class Executor:
     def running(self) -> list[tuple[str, int]]:
         """Return the key and the thread of each task that runs now."""
         contexts = list(self._contexts.items())
-        return [(one.task_key, thread) for thread, one in contexts if one.task_key]
+        return [(key, thread) for thread, one in contexts if (key := one.task_key)]
 
     def handle(self, event: Event, slot: int | None = None) -> bool:
         """Hand an event to the core and do its actions. Any thread may call this.
@@ -248,6 +258,7 @@ class Executor:
         """
         state = self.state
         garbage: list[Any] = []
+        new_slots: list[int] = []
         watch = False
         with self._lock:
             state.handle(event, time.monotonic())
@@ -264,6 +275,14 @@ class Executor:
                     elif action.__class__ is CatchOutput:
                         if self._output is not None:
                             self._output.want(action)
+                    elif action.__class__ is StartSlot:
+                        self._inboxes.append(queue.SimpleQueue())
+                        self.clocks.append(SlotClock(is_away=True))
+                        new_slots.append(action.slot)
+                    elif action.__class__ is TakeSeat:
+                        self.clocks[action.slot].take_seat(time.perf_counter_ns())
+                    elif action.__class__ is LeaveSeat:
+                        self.clocks[action.slot].leave_seat(time.perf_counter_ns())
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
@@ -278,6 +297,8 @@ class Executor:
             wake = (sends and not sends_here) or (bool(state.after) and not self._wake_pending)
             if wake:
                 self._wake_pending = True
+        for new_slot in new_slots:
+            self._start_thread(new_slot)
         if wake:
             self._wake()
         elif sends_here:
@@ -326,7 +347,9 @@ class Executor:
     def _run_slot(self, slot: int) -> None:
         try:
             context = copy.copy(self._context)
+            context.seat = SlotSeat(self, slot)
             set_worker(context)
+            on_blocked_here(context.seat.blocked)
             self._contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
             while True:
@@ -347,6 +370,9 @@ class Executor:
         note = self._started.note if self._started is not None else None
         report = ChunkDone(slot, [], [], [], [])
         values: list[Any] = []
+        seat = context.seat
+        assert seat is not None
+        seat.pending = report, values
         own = self.clocks[slot]
         start = end = reported = looked = clock()
         first = 0  # the duration of the first task since `reported`
@@ -359,16 +385,18 @@ class Executor:
             try:
                 task = take()
             except IndexError:
-                context.task_key = ""
+                context.task = None
                 own.run(end, len(report.attempts), len(report.failed_attempts), first)
                 more = self._report(report, values)
                 if note is not None:
                     # Not earlier: a task that has broken the interpreter causes an error by here.
                     note(slot, 0)
                 if not more:
+                    seat.pending = None  # which has the values
                     own.rest(clock())
                     return
                 report, values = ChunkDone(slot, [], [], [], []), []
+                seat.pending = report, values
                 start = end = reported = clock()
                 first = 0
                 if start - looked > _LOOK_AFTER_NS:
@@ -382,7 +410,7 @@ class Executor:
                 continue
             if note is not None:
                 note(slot, task.attempt)
-            context.task_key = task.key
+            context.task = task
             value: Any
             try:
                 call = task.function.call
@@ -401,12 +429,16 @@ class Executor:
                 else:
                     args, kwargs = unpack(task.args)
                 value = call(*args, **kwargs)
+                if seat.was_used:
+                    start += seat.end_task()
                 blob: Blob | None = None
                 if task.wanted:
                     blob, nbytes = pack(value, task.key)
                 else:
                     nbytes = sizeof(value)
             except BaseException as error:  # of user code: SystemExit ends the task only
+                if seat.was_used:
+                    start += seat.end_task()
                 failure = self._failure(error, task)
                 end = clock()
                 report.failed_attempts.append(task.attempt)
@@ -424,13 +456,48 @@ class Executor:
             unpack, pack = loads_arguments, pack_to_ride_along
             first = first or end - start
             start = end
-            if end - reported > _REPORT_AFTER_NS:
+            if end - reported > _REPORT_AFTER_NS and not seat.is_given_up:
                 own.run(end, len(report.attempts), len(report.failed_attempts), first)
                 first = 0
                 reported = end
                 report.finished = False
                 self._report(report, values)
                 report, values = ChunkDone(slot, [], [], [], []), []
+                seat.pending = report, values
+
+    def give_seat_up(self, seat: SlotSeat) -> None:
+        """Let another task run while that of this thread waits; first report what it has done."""
+        slot = seat.slot
+        assert seat.pending is not None, "a task runs here"
+        report, values = seat.pending
+        if len(self.state.blocked) + len(self.state.returning) >= MAX_BLOCKED:
+            raise RuntimeError(
+                f"{MAX_BLOCKED} tasks of worker {self._context.name} wait for others already, each "
+                "on a thread of its own: submit fewer tasks that wait, or in larger steps"
+            )
+        own = self.clocks[slot]
+        own.pause(time.perf_counter_ns(), len(report.attempts), len(report.failed_attempts))
+        if report.attempts or report.failed_attempts:
+            done = copy.copy(report)
+            done.finished = False
+            report.attempts, report.nbytes, report.durations_us = [], [], []
+            report.results, report.failures = [], []
+            report.failed_attempts, report.failed_durations_us = [], []
+            made = list(values)
+            values.clear()
+            self._report(done, made)
+        if self._started is not None:
+            self._started.note(slot, 0)
+        self.handle(SlotBlocked(slot, seat.attempt))
+
+    def take_seat(self, seat: SlotSeat) -> None:
+        """Wait until the task of this thread may go on."""
+        self.handle(SlotResumes(seat.slot))
+        inbox = self._inboxes[seat.slot]
+        if not self._is_stopped and not inbox.get():
+            inbox.put(False)  # the thread is to end after this task
+        if self._started is not None:
+            self._started.note(seat.slot, seat.attempt)
 
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
         """Report the slot's finished tasks; return whether there is something in its chunk."""

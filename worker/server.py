@@ -68,6 +68,7 @@ from .core.events import (
     SessionOpened,
     WorkerEnding,
 )
+from .core.seats import MAX_BLOCKED
 from .core.state import MESSAGE_TYPES, WorkerState
 from .executor import Executor
 from .numbers import SUFFIX
@@ -229,12 +230,16 @@ class WorkerServer:
         self.address = config.contact_address(self._listener.address)
         self.name = config.name or self.address
         if config.started_path is not None:
-            self._started = StartedRecord(config.started_path, config.nthreads)
+            self._started = StartedRecord(config.started_path, config.nthreads + MAX_BLOCKED)
             self._beat(self._started, self._loop.time())
         self._executor = Executor(
             WorkerState(config.nthreads, self.address),
             WorkerContext(
-                self.name, self.address, config.worker_id, str(config.local_directory or "")
+                self.name,
+                self.address,
+                config.worker_id,
+                str(config.local_directory or ""),
+                config.resources,
             ),
             Store(config.memory_limit),
             wake=self._wake,

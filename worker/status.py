@@ -56,7 +56,7 @@ class StatusReporter:
         managed = max(0, executor.store.nbytes)
         return WorkerStatus(
             state="leaving" if state.is_leaving else "running",
-            nthreads=len(state.slots),
+            nthreads=state.n_seats,
             n_records=len(state.by_key),
             n_ready=state.ready.n,
             managed_nbytes=managed,

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WeftError
+from ...protocol.host.blocking import blocked
 from ...protocol.rates import Rate
 from ...protocol.wording import lasting, rated
 from ..core.events import Unwatch, Watch
@@ -103,7 +104,7 @@ def wait_showing(
         timeout: seconds; None = for ever.
         stops: return at the first failure.
     """
-    engine.check_may_wait()
+    engine.check_may_block()
     return _wait(Progress(engine, make_painter()), states, timeout, stops=stops, wants_data=True)
 
 
@@ -124,7 +125,7 @@ def _wait(
     wants_data: bool,
 ) -> bool:
     engine = shown.engine
-    engine.check_may_wait()
+    engine.check_may_block()
     waiter = ThreadWaiter(len(states), wants_data, stops)
     deadline = None if timeout is None else time.monotonic() + timeout
     done = False
@@ -132,7 +133,8 @@ def _wait(
         shown.add(states, waiter, wants_data)
         engine.check_open()
         while not done:
-            done = waiter.wait(_slice(deadline))
+            with blocked():
+                done = waiter.wait(_slice(deadline))
             shown.draw(is_over=done)
             if deadline is not None and time.monotonic() >= deadline:
                 break

@@ -53,7 +53,6 @@ from .data_links import DataLinks
 from .engine_waiting import EngineWaiting
 from .forking import close_in_fork
 from .gap import Gap
-from .in_task import is_in_task
 from .link import SchedulerLink
 from .past_loop import PastLoop
 from .spilling import spill
@@ -106,8 +105,6 @@ class Engine(EngineWaiting):
         self.client = client
         self.name = name
         self.loop = loop
-        #: The client was made in a task, and not by the program that the cluster works for.
-        self._is_of_task = is_in_task()
         self.table = FutureTable(threading.Lock())
         #: Held around each event of the core and the draining of its out-boxes.
         self.lock = threading.RLock()

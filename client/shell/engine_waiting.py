@@ -6,9 +6,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
+from ...protocol.host.blocking import blocked
 from ..core.events import ForgetWatcher, SendInOrder, Unwatch, Watch
 from ..core.tasks import FutureState
-from .in_task import is_in_task, waits_in_task
+from .in_task import check_not_own, is_in_task
 from .interrupts import on_interrupt
 from .watchers import AsyncWaiter, ThreadWaiter, Waiter, is_ready
 
@@ -28,7 +29,6 @@ class EngineWaiting:
     interruption: Interruption | None = None
     _past_loop: PastLoop
     _thread_id: int
-    _is_of_task: bool
 
     if TYPE_CHECKING:
 
@@ -41,7 +41,7 @@ class EngineWaiting:
         Raises:
             ClientClosed: there would be no answer.
         """
-        self._check_may_block()
+        self.check_may_block()
         past_loop = self._past_loop
         done = False
         try:
@@ -84,9 +84,14 @@ class EngineWaiting:
         n: int | None = None,
         stops_at_failure: bool = False,
     ) -> bool:
-        """Wait for states that are not ready, all or `n` of them."""
-        self.check_may_wait()
+        """Wait for states that are not ready, all or `n` of them; in a task, without its thread."""
+        self.check_may_block()
         try:
+            if is_in_task():
+                check_not_own(states)
+                with blocked():
+                    waiter = ThreadWaiter(n or len(states), wants_data, stops_at_failure)
+                    return self.wait(waiter, Watch(waiter, states), timeout)
             if self._past_loop.is_lent and len(states) == 1:
                 start = 0.0 if timeout is None else time.monotonic()
                 self._past_loop.receive_until_done(states[0], timeout)
@@ -135,15 +140,10 @@ class EngineWaiting:
         """Report to the user that Ctrl-C has ended the wait, and what goes on."""
         on_interrupt(cast("Engine", self), states)
 
-    def _check_may_block(self) -> None:
+    def check_may_block(self) -> None:
+        """Raise RuntimeError in the thread of the event loop."""
         if threading.get_ident() == self._thread_id:
             raise RuntimeError(
                 "this call would block the event loop that it waits for; await it, with "
                 "Client(asynchronous=True)"
             )
-
-    def check_may_wait(self) -> None:
-        """Raise RuntimeError if this thread must not wait for a task."""
-        if not self._is_of_task and is_in_task():
-            raise waits_in_task()
-        self._check_may_block()

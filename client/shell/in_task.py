@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..core.tasks import FutureState
 
 _MODULE: Final = f"{__name__.partition('.')[0]}.worker.context"
 
@@ -14,10 +17,12 @@ def is_in_task() -> bool:
     return context is not None and context.is_in_task()
 
 
-def waits_in_task() -> RuntimeError:
-    """Return the error for a task that would keep a thread that another task may need, for ever."""
-    return RuntimeError(
-        "a task cannot wait for another task, because it would occupy the thread of its worker "
-        "meanwhile; tasks cannot submit tasks yet. Submit from the program that made the client, "
-        "with futures as arguments"
-    )
+def check_not_own(states: list[FutureState]) -> None:
+    """Raise RuntimeError if the calling task is among those that it is about to wait for."""
+    context = sys.modules.get(_MODULE)
+    key = "" if context is None else context.task_here()
+    if key and any([state.key == key for state in states]):  # noqa: C419 - faster, of many states
+        raise RuntimeError(
+            f"task {key!r} would wait for itself, for ever: it reads the future of its own key. "
+            "Equal calls share one key, so submit this call with pure=False or another key="
+        )

@@ -319,7 +319,7 @@ def assign(
     message = draft.message
     state.touched[ws] = None
     n_exceptions, now = state.n_exceptions, state.now
-    if not ws.processing and not ws.zombies:
+    if not ws.n_busy:
         ws.last_progress = now
     while stack:
         task = stack.pop()
@@ -417,7 +417,7 @@ def _refresh(state: SchedulerState) -> None:
         if ws.is_away or ws.is_leaving or ws.peer not in state.workers:
             continue
         n_processing = len(ws.processing)
-        n_busy = n_processing + len(ws.zombies)
+        n_busy = n_processing + len(ws.zombies) - len(ws.blocked)
         if n_busy:
             idle.pop(ws, None)
         else:
@@ -500,7 +500,7 @@ def _has_movable(ws: WorkerHandle) -> bool:
 
     A chain that was assigned ahead has one: the rest of it could start nowhere else.
     """
-    n_left = ws.nthreads
+    n_left = ws.nthreads + len(ws.blocked)
     for task in islice(ws.processing.values(), MAX_RETURNED_SEEN):
         if all(dependency.state == MEMORY for dependency in task.dependencies):
             if not n_left:

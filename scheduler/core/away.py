@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...protocol.wire import messages as m
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from . import barrier, claims
+from .blocked import resume_all
 from .peers import Inventory, WorkerHandle
 from .reporting import send_states
 
@@ -45,6 +46,7 @@ def expect_inventory(state: SchedulerState, ws: WorkerHandle) -> None:
     ws.lacking.clear()  # it asks again
     ws.inventory = Inventory(ws)
     ws.return_asked = False
+    resume_all(ws)  # it reports anew which are blocked
     await_rows(state, ws)
     barrier.note_worker(state, ws)
 

@@ -184,6 +184,7 @@ def withdraw_all(state: SchedulerState, ws: WorkerHandle) -> None:
     """Forget all rows of a worker that is lost, or sends its inventory again."""
     for attempt in list(ws.claims):
         ws.zombies.pop(attempt, None)  # it was not dropped there, only not adopted yet
+        ws.blocked.pop(attempt, None)
         withdraw(state, ws, attempt)
     for function_id, workers in list(state.unclaimed_functions.items()):
         workers.pop(ws, None)

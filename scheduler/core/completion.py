@@ -137,6 +137,9 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
         )
         queue_times.add(_queue_time_us(first, first_queued_us), n - n_before_group)
     ws.occupancy_ns -= occupancy_ns
+    if ws.blocked:
+        for attempt in message.attempts:
+            ws.blocked.pop(attempt, None)
     ws.nbytes += nbytes_total
     ws.last_progress = state.now
     ws.n_fruitless = 0

@@ -183,7 +183,7 @@ def _look_at_workers(
         task = next(iter(processing.values()))
         prefix = task.group.prefix
         occupancy_ns = ws.occupancy_ns
-        if prefix.estimate_ns > 2 * task.estimate_ns:
+        if prefix.estimate_ns > 2 * task.estimate_ns > 0:
             # It was assigned before its function was measured, and so were those behind it.
             occupancy_ns = occupancy_ns * prefix.estimate_ns // task.estimate_ns
         needed_ns = occupancy_ns if occupancy_ns < n * target_ns else n * target_ns

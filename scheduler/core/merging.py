@@ -168,7 +168,7 @@ def adopt(
     task.worker = ws
     task.attempt = attempt
     task.assigned = state.now
-    task.estimate_ns = task.group.prefix.estimate_ns
+    task.estimate_ns = 0 if attempt in ws.blocked else task.group.prefix.estimate_ns
     ws.occupancy_ns += task.estimate_ns
     ws.processing[attempt] = task
     for name, amount in task.group.task_class.resources:

@@ -34,6 +34,7 @@ class WorkerHandle:
         "awaited",
         "away_due",
         "backlog_ns",
+        "blocked",
         "claims",
         "classes",
         "facts",
@@ -96,13 +97,15 @@ class WorkerHandle:
         #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its
         #: resources, until the worker reports that it ended
         self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
+        #: {attempt: None} of `processing` and `zombies`: they wait, and hold no thread
+        self.blocked: dict[int, None] = {}
         #: {worker: when}: peers that this worker could not fetch from lately
         self.unreachable: dict[WorkerHandle, float] = {}
         #: {worker: None}: the inverse
         self.unreachable_from: dict[WorkerHandle, None] = {}
         #: {function: None} that it was sent; the inverse of `Function.workers`
         self.functions: dict[Function, None] = {}
-        #: sum of `estimate_ns` over `processing`, exact
+        #: sum of `estimate_ns` over `processing`, exact; that of a blocked task is 0
         self.occupancy_ns = 0
         #: {task: None}: all and only tasks in memory with self among their replicas
         self.has_what: dict[SchedulerTask, None] = {}
@@ -148,7 +151,7 @@ class WorkerHandle:
             return False
         if self.occupancy_ns < self.backlog_ns:
             return True
-        return len(self.processing) + len(self.zombies) < self.nthreads
+        return len(self.processing) + len(self.zombies) - len(self.blocked) < self.nthreads
 
     @property
     def wants_more(self) -> bool:
@@ -170,13 +173,13 @@ class WorkerHandle:
     @property
     def n_busy(self) -> int:
         """The number of attempts that may hold its threads."""
-        return len(self.processing) + len(self.zombies)
+        return len(self.processing) + len(self.zombies) - len(self.blocked)
 
     def is_stuck(self, now: float) -> bool:
         """Return whether all its threads have been busy for so long that others are preferred."""
         if now - self.last_progress <= STUCK_S:
             return False
-        return len(self.processing) + len(self.zombies) >= self.nthreads
+        return len(self.processing) + len(self.zombies) - len(self.blocked) >= self.nthreads
 
     def has_room_for(self, task_class: TaskClass) -> bool:
         """Return whether it may be given one more task of this class.

@@ -41,6 +41,8 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.InventoryEnd: Level.WORKER,
     m.AttemptsEnded: Level.WORKER,
     m.AttemptsReturned: Level.WORKER,
+    m.AttemptsBlocked: Level.WORKER,
+    m.AttemptsResumed: Level.WORKER,
     m.ReplicasAdded: Level.WORKER,
     m.KeysMissing: Level.WORKER,
     m.KeysData: Level.WORKER,

@@ -43,6 +43,7 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from . import (
     assignment,
+    blocked,
     claims,
     completion,
     inventories,
@@ -412,6 +413,8 @@ class SchedulerState:
                 m.InventoryEnd: inventories.on_end,
                 m.AttemptsErred: completion.on_erred,
                 m.AttemptsEnded: completion.on_ended,
+                m.AttemptsBlocked: blocked.on_blocked,
+                m.AttemptsResumed: blocked.on_resumed,
                 m.AttemptsReturned: assignment.on_returned,
                 m.ReplicasAdded: missing.on_replicas_added,
                 m.KeysMissing: missing.on_keys_missing,

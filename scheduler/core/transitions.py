@@ -175,6 +175,8 @@ def _leave_processing(state: SchedulerState, task: SchedulerTask) -> None:
     ws.occupancy_ns -= task.estimate_ns
     if task.attempt not in ws.zombies:
         free_resources(ws, task.group.task_class.resources)
+        if ws.blocked:
+            ws.blocked.pop(task.attempt, None)
     task.worker = None
     task.attempt = 0
     task.estimate_ns = 0
@@ -226,6 +228,7 @@ def note_attempt_ended(state: SchedulerState, ws: WorkerHandle, attempt: int) ->
     resources = ws.zombies.pop(attempt, None)
     if resources is not None:
         free_resources(ws, resources)
+        ws.blocked.pop(attempt, None)
         ws.last_progress = state.now
         state.touched[ws] = None
 

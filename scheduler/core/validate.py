@@ -163,6 +163,10 @@ def _strangers(state: SchedulerState) -> list[int]:
     return [peer for peer, role in roles if role is not Role.VIEWER and peer not in registered]
 
 
+def _is_blocked(task: SchedulerTask) -> bool:
+    return task.worker is not None and task.attempt in task.worker.blocked
+
+
 def _loaded(state: SchedulerState) -> list[WorkerHandle]:
     staying = [ws for ws in state.workers.values() if not (ws.is_leaving or ws.is_away)]
     return [ws for ws in staying if ws.processing and ws.n_busy > ws.nthreads]
@@ -286,7 +290,9 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         )
     ],
     "the estimate of a processing task has a minimum": lambda s: [
-        (t, t.estimate_ns) for t in tasks_in(s, PROCESSING) if t.estimate_ns < MIN_DURATION_NS
+        (t, t.estimate_ns)
+        for t in tasks_in(s, PROCESSING)
+        if (t.estimate_ns == 0) != _is_blocked(t) or 0 < t.estimate_ns < MIN_DURATION_NS
     ],
     "estimate_ns is 0 unless processing": lambda s: [
         (t, t.estimate_ns) for t in tasks_in(s) if t.estimate_ns and t.state != PROCESSING
@@ -365,6 +371,12 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         (ws, ws.occupancy_ns)
         for ws in s.workers.values()
         if ws.occupancy_ns != sum(task.estimate_ns for task in ws.processing.values())
+    ],
+    "blocked lists attempts of its worker": lambda s: [
+        (ws, attempt)
+        for ws in s.workers.values()
+        for attempt in ws.blocked
+        if attempt not in ws.processing and attempt not in ws.zombies
     ],
     "has_what lists only data of its worker": lambda s: [
         (t, ws) for ws, t in _copies(s) if ws not in t.replicas

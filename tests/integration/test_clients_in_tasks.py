@@ -1,8 +1,9 @@
-"""A task that asks for a client, or uses a future, gets an error with advice."""
+"""Tasks that submit tasks and wait for them; and what gets an error with advice."""
 
 from __future__ import annotations
 
 import functools
+import os
 
 import pytest
 
@@ -45,28 +46,95 @@ def test_a_future_inside_a_function_is_an_error_of_submit_that_names_the_variabl
 def wait_for_another_task(call):
     client = weft.Client.current()
     future = client.submit(abs, -1, pure=False)
-    try:
-        call(client, future)
-    finally:
-        future.release()
+    return call(client, future)
 
 
 CALLS = {
     "result": lambda client, future: future.result(),
-    "gather": lambda client, future: client.gather([future]),
-    "wait": lambda client, future: weft.wait([future]),
-    "as_completed": lambda client, future: list(weft.as_completed([future])),
+    "gather": lambda client, future: client.gather([future])[0],
+    "wait": lambda client, future: weft.wait([future]).done.pop().result(),
+    "as_completed": lambda client, future: next(weft.as_completed([future])).result(),
     "get": lambda client, future: client.get({"x": (abs, -1)}, "x"),
 }
 
 
-def test_a_task_in_a_thread_of_this_program_cannot_wait_for_another_one():
+@pytest.fixture
+def in_threads():
     with weft.Client(processes=False, n_workers=1, threads_per_worker=1) as client:
-        for name, call in CALLS.items():
-            task = client.submit(wait_for_another_task, call, key=name)
-            with pytest.raises(RuntimeError, match="a task cannot wait for another task"):
-                task.result(60)
-        assert client.submit(abs, -5).result(60) == 5
+        yield client
+
+
+def test_a_task_that_waits_for_another_one_gives_its_thread_to_it(in_threads):
+    for name, call in CALLS.items():
+        assert in_threads.submit(wait_for_another_task, call, key=name).result(60) == 1, name
+
+
+def count_down(n):
+    if not n:
+        return 0
+    return weft.Client.current().submit(count_down, n - 1).result() + 1
+
+
+def test_tasks_that_wait_for_each_other_thirty_deep_end_on_one_thread(in_threads):
+    assert in_threads.submit(count_down, 30).result(60) == 30
+
+
+def wait_for_myself():
+    return weft.Client.current().submit(wait_for_myself).result()
+
+
+def test_a_task_that_waits_for_itself_fails(in_threads):
+    with pytest.raises(RuntimeError, match="would wait for itself, for ever"):
+        in_threads.submit(wait_for_myself).result(60)
+
+
+def fail_after_a_wait():
+    weft.Client.current().submit(abs, -1).result()
+    raise ValueError("on purpose")
+
+
+def test_a_task_may_fail_after_it_has_waited(in_threads):
+    with pytest.raises(ValueError, match="on purpose"):
+        in_threads.submit(fail_after_a_wait).result(60)
+    assert in_threads.submit(abs, -5).result(60) == 5
+
+
+def names_of_the_task():
+    worker = weft.get_worker()
+    return weft.get_current_task(), worker.key, worker.attempt > 0, worker.resources
+
+
+def test_a_task_can_ask_what_it_is():
+    with weft.Client(processes=False, n_workers=1, resources={"GPU": 2}) as client:
+        task = client.submit(names_of_the_task, key=("name", 1))
+        assert task.result(60) == (("name", 1), ("name", 1), True, {"GPU": 2.0})
+    with pytest.raises(RuntimeError, match="works only in a task"):
+        weft.get_current_task()
+
+
+def secede_until(started, release, rejoins):
+    weft.secede()
+    weft.secede()  # does nothing more
+    os.write(started, b"x")
+    os.read(release, 1)
+    if rejoins:
+        weft.rejoin()
+        weft.rejoin()
+    return "done"
+
+
+@pytest.mark.parametrize("rejoins", [True, False])
+def test_a_task_that_secedes_lets_others_run(in_threads, rejoins):
+    has_started, started = os.pipe()
+    release, releases = os.pipe()
+    task = in_threads.submit(secede_until, started, release, rejoins)
+    os.read(has_started, 1)
+    assert in_threads.submit(abs, -5).result(60) == 5
+    os.write(releases, b"x")
+    assert task.result(60) == "done"
+    assert in_threads.submit(abs, -6).result(60) == 6
+    for end in (has_started, started, release, releases):
+        os.close(end)
 
 
 def run_in_a_client_of_its_own():

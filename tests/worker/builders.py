@@ -29,8 +29,13 @@ from weft.worker.core.events import (
     Fetch,
     ForgetFunctions,
     ForgetValues,
+    LeaveSeat,
     Run,
     SchedulerSent,
+    SlotBlocked,
+    SlotResumes,
+    StartSlot,
+    TakeSeat,
 )
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
@@ -135,6 +140,8 @@ class Hands:
         self.started: dict[int, list[WorkerTask]] = {i: [] for i in range(nthreads)}
         #: Slots whose thread is awake.
         self.awake: set[int] = set()
+        #: Slots that have a seat.
+        self.seated: set[int] = set(range(nthreads))
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
@@ -175,9 +182,18 @@ class Hands:
 
     def _do_before(self, action: Before) -> None:
         if isinstance(action, Run):
-            assert action.slot not in self.awake
+            # A slot that returns is awake, and its thread waits for this.
+            assert action.slot not in self.awake or action.slot in self.seated
             self.awake.add(action.slot)
             self.n_runs += 1
+        elif isinstance(action, StartSlot):
+            assert action.slot == len(self.started)
+            self.started[action.slot] = []
+        elif isinstance(action, TakeSeat):
+            assert action.slot not in self.seated
+            self.seated.add(action.slot)
+        elif isinstance(action, LeaveSeat):
+            self.seated.remove(action.slot)
         elif isinstance(action, ForgetValues):
             self.store.difference_update(action.attempts)
         else:
@@ -204,6 +220,7 @@ class Hands:
         assert early <= self.store <= held | set(state.released) | unfinished | early
         for slot in state.slots:
             assert slot.busy == (slot.index in self.awake)
+            assert (slot.place == "seated") == (slot.index in self.seated)
         for tasks in self.started.values():
             for task in tasks:
                 if task.state == "executing":
@@ -250,6 +267,22 @@ class Hands:
         if finished and self.state.slots[slot].busy:
             self.awake.add(slot)
         return self._drain()
+
+    def block(self, slot: int = 0) -> list[Message]:
+        """Let the task that a slot runs wait; what the slot has finished is reported first."""
+        task = self.started[slot].pop()
+        finished, self.started[slot] = self.started[slot], []
+        self.store.update(one.attempt for one in finished)
+        attempts = [one.attempt for one in finished]
+        n = len(attempts)
+        self.take_in(ChunkDone(slot, attempts, [100] * n, [10] * n, [None] * n, finished=False))
+        self.started[slot] = [task]
+        self.take_in(SlotBlocked(slot, task.attempt))
+        return self._drain()
+
+    def resume(self, slot: int = 0) -> list[Message]:
+        """Let that task go on; it may have to wait for a seat."""
+        return self.handle(SlotResumes(slot))
 
     def run(self, slot: int = 0, n: int = 1) -> list[str]:
         """Start `n` tasks and report them; return their keys."""

@@ -130,20 +130,34 @@ class Worker(RuleBasedStateMachine):
     def drop_function(self, function):
         self.listen(self.hands.receive(DropFunctions(functions=[function])))
 
-    @rule(slot=st.integers(0, 1))
+    @rule(slot=st.integers(0, 12))
     def start(self, slot):
-        task = self.hands.start(slot)
+        task = self.hands.start(slot) if slot in self.hands.seated else None
         assert task is None or task.state in {"executing", "cancelled"}
 
     @precondition(lambda self: self.hands.awake)
     @rule(
-        slot=st.integers(0, 1),
+        slot=st.integers(0, 12),
         failed=st.sets(keys, max_size=1),
         duration_us=st.sampled_from([3, 40, 400, 5000]),
     )
     def report(self, slot, failed, duration_us):
-        if slot in self.hands.awake:
+        if slot in self.hands.awake & self.hands.seated:
             self.listen(self.hands.report(slot, failed=failed, duration_us=duration_us))
+
+    @precondition(lambda self: any(self.hands.started.values()))
+    @rule(data=st.data())
+    def block(self, data):
+        running = [slot for slot in self.hands.seated if self.hands.started[slot]]
+        if running and len(self.hands.started) < 12:
+            self.listen(self.hands.block(data.draw(st.sampled_from(sorted(running)))))
+
+    @precondition(lambda self: self.hands.state.blocked)
+    @rule(data=st.data(), ends=st.booleans())
+    def resume(self, data, ends):
+        blocked = sorted(slot.index for slot in self.hands.state.blocked)
+        slot = data.draw(st.sampled_from(blocked))
+        self.listen(self.hands.report(slot) if ends else self.hands.resume(slot))
 
     @precondition(lambda self: self.hands.fetches)
     @rule(data=st.data(), missing=st.sets(keys, max_size=2))
@@ -167,16 +181,20 @@ class Worker(RuleBasedStateMachine):
 
     @invariant()
     def no_slot_sleeps_while_a_task_is_ready(self):
-        assert not self.hands.state.ready.n or len(self.hands.awake) == 2
+        assert not self.hands.state.ready.n or len(self.hands.awake & self.hands.seated) == 2
 
     def teardown(self):
         # Nothing gets stuck: when all threads and peers have done their part, a task that is left
         # waits for an input that is missing, or for another task that waits.
         hands = self.hands
         while hands.awake or hands.fetches:
+            for slot in hands.state.blocked:
+                self.listen(hands.resume(slot.index))
+                break
             for slot in list(hands.awake):
-                hands.start(slot)
-                self.listen(hands.report(slot))
+                if slot in hands.awake & hands.seated:
+                    hands.start(slot)
+                    self.listen(hands.report(slot))
             for fetch in list(hands.fetches.values()):
                 self.listen(hands.answer(fetch.holder))
         assert not hands.state.cancelled

@@ -18,7 +18,7 @@ from ...protocol.wire.messages import (
 from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
 from .inputs import is_awaited, move_waiters, note_missing, placeholder, unpin
 from .ready import worst_first
-from .slots import take_back
+from .seats import take_back
 from .tasks import (
     CANCELLED,
     EXECUTING,

@@ -115,6 +115,21 @@ class Leave:
 
 
 @dataclass(slots=True)
+class SlotBlocked:
+    """The task of slot `slot` waits from now on. All that the slot has finished was reported."""
+
+    slot: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class SlotResumes:
+    """The task of slot `slot` could go on: give it a seat, now or later with `Run`."""
+
+    slot: int
+
+
+@dataclass(slots=True)
 class OutputCame:
     """Tasks have printed or logged."""
 
@@ -124,6 +139,8 @@ class OutputCame:
 Event: TypeAlias = (
     SchedulerSent
     | ChunkDone
+    | SlotBlocked
+    | SlotResumes
     | OutputCame
     | CopiesFetched
     | CopiesNotFetched
@@ -141,7 +158,28 @@ Event: TypeAlias = (
 
 @dataclass(slots=True)
 class Run:
-    """Wake slot `slot`, which sleeps: there is work in its chunk."""
+    """Wake slot `slot`, which sleeps: there is work in its chunk, or its task may go on."""
+
+    slot: int
+
+
+@dataclass(slots=True)
+class StartSlot:
+    """Start the thread of a new slot, which sleeps."""
+
+    slot: int
+
+
+@dataclass(slots=True)
+class TakeSeat:
+    """Count the time of slot `slot` from now on: it has a seat."""
+
+    slot: int
+
+
+@dataclass(slots=True)
+class LeaveSeat:
+    """Do not count the time of slot `slot` any more: it has no seat."""
 
     slot: int
 
@@ -194,6 +232,8 @@ class EndWorker:
 
 
 #: Actions that must be done before the messages of the same event leave.
-Before: TypeAlias = Run | ForgetValues | ForgetFunctions | CatchOutput
+Before: TypeAlias = (
+    Run | StartSlot | TakeSeat | LeaveSeat | ForgetValues | ForgetFunctions | CatchOutput
+)
 #: Actions that are done after the messages.
 After: TypeAlias = Fetch | EndFetch | EndWorker

@@ -17,6 +17,7 @@ from ...protocol.wire.messages import (
     DROPPED,
     NO_HASH,
     RUNNING,
+    AttemptsBlocked,
     InventoryEnd,
     InventoryFailed,
     InventoryFunctions,
@@ -142,6 +143,9 @@ def _send_inventory(state: WorkerState) -> None:
     if functions:
         send(InventoryFunctions(functions=functions))
     send(InventoryEnd(n_rows=len(held) + len(unfinished) + len(failed)))
+    blocked = [*state.blocked.values(), *state.returning.values()]
+    if blocked:
+        send(AttemptsBlocked(attempts=blocked))
 
 
 def _phase(state: WorkerState, record: WorkerTask) -> int:

@@ -70,7 +70,7 @@ def decide_wait(state: WorkerState, n_before: int, event: Event) -> None:
 
 def _is_patient(state: WorkerState, n_before: int, event: Event) -> bool:
     """Return whether the messages of an event may wait, and are sent with later ones."""
-    if len(state.idle) == len(state.slots):
+    if len(state.idle) == state.n_seats:
         return False
     if event.__class__ is ChunkDone and not _goes_on(state, event):
         return False

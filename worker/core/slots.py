@@ -6,10 +6,11 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import AttemptsErred
+from . import seats
 from .events import ChunkDone, Run
 from .inputs import move_waiters, placeholder, unpin, wake
 from .reports import report_finished
-from .tasks import EXECUTING, FORGOTTEN, MEMORY, READY, Slot, WorkerTask
+from .tasks import EXECUTING, FORGOTTEN, MEMORY, SEATED, Slot, WorkerTask
 from .transitions import move
 
 if TYPE_CHECKING:
@@ -90,17 +91,6 @@ def feed(state: WorkerState, asking: Slot) -> None:
         del state.idle[asking]
 
 
-def take_back(state: WorkerState, slot: Slot) -> None:
-    """Make the slot's unstarted tasks ready again."""
-    chunk = slot.chunk
-    while chunk:
-        try:
-            task = chunk.pop()
-        except IndexError:  # its thread was faster
-            break
-        move(state, task, READY)
-
-
 def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
     """File the attempts that a slot has finished; return the slot if it asks for more."""
     slot = state.slots[event.slot]
@@ -112,6 +102,12 @@ def on_chunk_done(state: WorkerState, event: ChunkDone) -> Slot | None:
     if event.failed_attempts:
         _end_failed(state, slot, event)
     if not event.finished:
+        return None
+    if slot.place != SEATED:
+        seats.on_done_without_seat(state, slot)
+        return None
+    if state.returning:
+        seats.pass_on(state, slot)
         return None
     slot.busy = False
     state.idle[slot] = None

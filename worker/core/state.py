@@ -26,7 +26,7 @@ from ...protocol.errors import RemoteProtocolError
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.message import Message
-from . import assignment, copies, drops, inventory, output, puts, reports, slots
+from . import assignment, copies, drops, inventory, output, puts, reports, seats, slots
 from .events import (
     After,
     Before,
@@ -40,6 +40,8 @@ from .events import (
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
+    SlotBlocked,
+    SlotResumes,
     ValueExpired,
     ValuePut,
     ValueRefused,
@@ -93,9 +95,18 @@ class WorkerState:
 
         #: The time of the last event, seconds.
         self.now = 0.0
+        #: Number of slots that have a seat, always.
+        self.n_seats = nthreads
         self.slots = [Slot(index) for index in range(nthreads)]
-        #: Slots that are not busy, in the order in which they fell asleep.
+        #: Slots with a seat that are not busy, in the order in which they fell asleep.
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
+        #: {slot: the attempt that waits there}. All and only slots in place "blocked".
+        self.blocked: dict[Slot, int] = {}
+        #: {slot: the attempt that could go on}. All and only slots in place "returning", the one
+        #: that has waited longest first.
+        self.returning: dict[Slot, int] = {}
+        #: All and only slots in place "spare".
+        self.spare: dict[Slot, None] = {}
         #: Attempts whose values are to be dropped when this event has been handled.
         self.forget: list[int] = []
         #: {(holder, it is unreachable): (keys that it did not give, their attempts)}, to be
@@ -170,6 +181,8 @@ _EVENTS: dict[type, Callable[[WorkerState, Any], None]] = {
     ValueRefused: puts.on_value_refused,
     Leave: drops.on_leave,
     OutputCame: output.on_output_came,
+    SlotBlocked: seats.on_blocked,
+    SlotResumes: seats.on_resumes,
     WorkerEnding: drops.on_ending,
     SchedulerLost: inventory.on_scheduler_lost,
     SessionOpened: inventory.on_session_opened,

@@ -40,6 +40,14 @@ CANCELLED: Final = "cancelled"  #: dropped after it had started; its result is t
 RELEASED: Final = "released"  #: dropped from memory, and read by unfinished tasks here
 FORGOTTEN: Final = "forgotten"  #: in no container any more, except as litter, which is skipped
 
+#: Where a slot is, as `seats.py` moves it.
+Place: TypeAlias = Literal["seated", "blocked", "returning", "spare"]
+
+SEATED: Final = "seated"  #: it may run tasks
+BLOCKED: Final = "blocked"  #: its task waits for something, and another slot has its seat
+RETURNING: Final = "returning"  #: its task could go on, and no seat is free
+SPARE: Final = "spare"  #: it runs nothing, and its thread sleeps
+
 #: The attempt of a record in state "missing" whose attempt is not known.
 NO_ATTEMPT = -1
 
@@ -148,7 +156,7 @@ class WorkerTask:
 class Slot:
     """One executor thread, as the core sees it."""
 
-    __slots__ = ("busy", "chunk", "fetched_us", "index", "n_executing", "queued_us")
+    __slots__ = ("busy", "chunk", "fetched_us", "index", "n_executing", "place", "queued_us")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -158,6 +166,7 @@ class Slot:
         self.chunk: deque[WorkerTask] = deque()
         #: False = its thread sleeps, or is about to, and has to be woken with `Run`.
         self.busy = False
+        self.place: Place = SEATED
         #: Tasks in state executing or cancelled with this slot's index.
         self.n_executing = 0
         #: The time from the arrival of the first task of the chunk to the chunk's start, and the

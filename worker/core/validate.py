@@ -14,6 +14,7 @@ from ...protocol.errors import InvalidState
 from .inputs import is_awaited
 from .state import WorkerState
 from .tasks import (
+    BLOCKED,
     CANCELLED,
     EXECUTING,
     FETCH,
@@ -24,6 +25,9 @@ from .tasks import (
     NO_FUNCTION,
     READY,
     RELEASED,
+    RETURNING,
+    SEATED,
+    SPARE,
     WAITING,
     WorkerTask,
 )
@@ -110,6 +114,11 @@ def _n_executing(state: WorkerState) -> Iterator[object]:
     return (
         (slot.index, slot.n_executing) for slot in state.slots if slot.n_executing != n[slot.index]
     )
+
+
+def _running(state: WorkerState) -> set[int]:
+    """Return the attempts that slots execute."""
+    return {task.attempt for task in _in(state, EXECUTING, CANCELLED)}
 
 
 def _at_peers(state: WorkerState) -> list[tuple[object, ...]]:
@@ -219,8 +228,30 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         slot.index for index, slot in enumerate(state.slots) if slot.index != index
     ),
     "n_executing counts the tasks of a slot": _n_executing,
-    "idle lists the slots that are not busy": lambda state: (
-        slot.index for slot in state.slots if slot.busy == (slot in state.idle)
+    "idle lists the slots with a seat that are not busy": lambda state: (
+        slot.index
+        for slot in state.slots
+        if (slot.place == SEATED and not slot.busy) != (slot in state.idle)
+    ),
+    "as many slots have a seat as there are seats": lambda state: (
+        [n] if (n := sum(slot.place == SEATED for slot in state.slots)) != state.n_seats else []
+    ),
+    "blocked, returning and spare file the slots without a seat": lambda state: (
+        slot.index
+        for slot in state.slots
+        if [slot in state.blocked, slot in state.returning, slot in state.spare]
+        != [slot.place == place for place in (BLOCKED, RETURNING, SPARE)]
+    ),
+    "a slot whose task waits executes that alone": lambda state: (
+        (slot.index, attempt)
+        for slot, attempt in (*state.blocked.items(), *state.returning.items())
+        if slot.n_executing != 1 or slot.chunk or not slot.busy or attempt not in _running(state)
+    ),
+    "a spare slot has nothing": lambda state: (
+        slot.index for slot in state.spare if slot.busy or slot.chunk or slot.n_executing
+    ),
+    "no slot returns while another is idle": lambda state: (
+        (slot.index for slot in state.returning) if state.idle else []
     ),
     "a chunk holds executing tasks of its slot": lambda state: (
         task
@@ -244,7 +275,7 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         [] if state.is_leaving or not state.ready.n else (slot.index for slot in state.idle)
     ),
     "reports wait only while a slot is busy": lambda state: (
-        state.to_scheduler if state.reporting.until and len(state.idle) == len(state.slots) else []
+        state.to_scheduler if state.reporting.until and len(state.idle) == state.n_seats else []
     ),
     "requests are filed by number, at their peers": lambda state: (
         number

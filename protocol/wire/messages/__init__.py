@@ -27,9 +27,11 @@ from .from_supervisors import (
     WorkersAlive,
 )
 from .from_workers import (
+    AttemptsBlocked,
     AttemptsEnded,
     AttemptsErred,
     AttemptsFinished,
+    AttemptsResumed,
     AttemptsReturned,
     GetData,
     KeysMissing,
@@ -129,9 +131,11 @@ __all__ = [
     "Ask",
     "AskFailed",
     "AssignTasks",
+    "AttemptsBlocked",
     "AttemptsEnded",
     "AttemptsErred",
     "AttemptsFinished",
+    "AttemptsResumed",
     "AttemptsReturned",
     "Bye",
     "CancelKeys",

@@ -95,6 +95,20 @@ class WorkerLeaving(Message):
     reason: Text
 
 
+@message(84, columns=("attempts",))
+class AttemptsBlocked(Message):
+    """Report attempts that wait, and occupy no thread meanwhile: others may run in their place."""
+
+    attempts: Ints
+
+
+@message(85, columns=("attempts",))
+class AttemptsResumed(Message):
+    """Report blocked attempts that go on, and occupy a thread again."""
+
+    attempts: Ints
+
+
 @message(76)
 class WorkerStatus(Message):
     """Describe the worker; sent with each heartbeat. What could not be measured is 0."""

@@ -291,6 +291,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "processing lists known tasks": lambda b: b.w.processing.update({77: b.stranger()}),
     "occupancy_ns is the sum over processing": lambda b: setattr(b.w, "occupancy_ns", 1),
+    "blocked lists attempts of its worker": lambda b: b.w.blocked.update({77: None}),
     "has_what lists only data of its worker": lambda b: b.w.has_what.update(
         {b.task("processing"): None}
     ),

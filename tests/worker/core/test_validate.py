@@ -121,8 +121,20 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "n_executing counts the tasks of a slot": lambda state: setattr(
         state.slots[0], "n_executing", 4
     ),
-    "idle lists the slots that are not busy": lambda state: state.idle.update(
+    "idle lists the slots with a seat that are not busy": lambda state: state.idle.update(
         {state.slots[0]: None}
+    ),
+    "as many slots have a seat as there are seats": lambda state: setattr(state, "n_seats", 3),
+    "blocked, returning and spare file the slots without a seat": lambda state: state.spare.update(
+        {state.slots[0]: None}
+    ),
+    "a slot whose task waits executes that alone": lambda state: state.blocked.update(
+        {state.slots[0]: 99}
+    ),
+    "a spare slot has nothing": lambda state: state.spare.update({state.slots[0]: None}),
+    "no slot returns while another is idle": lambda state: (
+        state.returning.update({state.slots[0]: 99}),
+        state.idle.update({state.slots[1]: None}),
     ),
     "a chunk holds executing tasks of its slot": lambda state: state.slots[0].chunk.append(
         one(state, "ready")

@@ -1,0 +1,55 @@
+"""Attempts that wait for something and hold no thread of their worker meanwhile.
+
+Such a task has begun and has not ended, so it stays in state processing, with its resources. But
+its worker runs others in its place: it counts neither as busy nor for the work that the worker has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.wire import messages as m
+from .peers import WorkerHandle
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlocked) -> None:
+    """Let the worker have other work instead of these attempts."""
+    for attempt in message.attempts:
+        task = ws.processing.get(attempt)
+        if task is None and attempt not in ws.zombies:
+            state.counters.reports_stale += 1
+            continue
+        if task is not None:
+            ws.occupancy_ns -= task.estimate_ns
+            task.estimate_ns = 0
+        ws.blocked[attempt] = None
+    ws.last_progress = state.now
+    state.touched[ws] = None
+
+
+def on_resumed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsResumed) -> None:
+    """Count these attempts as work of their worker again."""
+    for attempt in message.attempts:
+        if attempt not in ws.blocked:
+            state.counters.reports_stale += 1
+            continue
+        resume(ws, attempt)
+    state.touched[ws] = None
+
+
+def resume_all(ws: WorkerHandle) -> None:
+    """Count all attempts of a worker as its work, until it reports anew which are blocked."""
+    for attempt in list(ws.blocked):
+        resume(ws, attempt)
+
+
+def resume(ws: WorkerHandle, attempt: int) -> None:
+    """Count a blocked attempt as work of its worker again."""
+    del ws.blocked[attempt]
+    task = ws.processing.get(attempt)
+    if task is not None:
+        task.estimate_ns = task.group.prefix.estimate_ns
+        ws.occupancy_ns += task.estimate_ns

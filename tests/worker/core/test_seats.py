@@ -1,0 +1,169 @@
+"""seats.py: a slot whose task waits gives its seat up, and takes one before its task goes on."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.worker.builders import SLOW, Hands, assign, drop
+from weft.protocol.errors import InvalidTransition
+from weft.protocol.wire.messages import (
+    AttemptsBlocked,
+    AttemptsEnded,
+    AttemptsFinished,
+    AttemptsResumed,
+)
+from weft.worker.core import seats
+from weft.worker.core.events import SchedulerLost, SessionOpened, WorkerEnding
+from weft.worker.core.tasks import Slot
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_readme_shows_the_moves_of_slots():
+    rows = [f"| {start} | {finish} | {why} |" for (start, finish), why in seats.MOVES.items()]
+    table = "\n".join(["| from | to | because |", "|---|---|---|", *rows]) + "\n"
+    readme = ROOT / "worker" / "README.md"
+    assert table in readme.read_text(encoding="utf-8"), f"put this into {readme}:\n{table}"
+
+
+def kinds(messages):
+    return [type(message) for message in messages]
+
+
+def test_a_task_that_waits_lets_another_one_run_on_a_new_slot():
+    worker = Hands(1)
+    worker.receive(assign("1 parent", "2 child", function=SLOW))
+    worker.start(0)
+    assert worker.block(0) == [AttemptsBlocked(attempts=[1])]
+    assert worker.run(1) == ["child"]
+    assert worker.resume(0) == [AttemptsResumed(attempts=[1])]
+    assert worker.seated == {0}
+    assert kinds(worker.report(0)) == [AttemptsFinished]
+
+
+def test_what_a_slot_has_finished_and_not_started_is_not_held_up_by_its_task_that_waits():
+    worker = Hands(1)
+    worker.receive(assign("1 warm"))
+    worker.run_all()
+    worker.receive(assign("2 done", "3 waits", "4 next", "5 last"))
+    worker.start(0)
+    worker.start(0)
+    assert kinds(worker.block(0)) == [AttemptsFinished, AttemptsBlocked]
+    assert worker.run_all(1) == ["next", "last"]
+
+
+def test_a_slot_that_returns_waits_for_the_next_one_that_has_done_its_chunk():
+    worker = Hands(1)
+    worker.receive(assign("1 parent", "2 child", "3 next", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    worker.start(1)
+    assert worker.resume(0) == []
+    assert worker.seated == {1}
+    sent = worker.report(1)
+    assert kinds(sent) == [AttemptsFinished, AttemptsResumed]
+    assert worker.seated == {0}
+    assert worker.state.ready.n == 1
+    worker.report(0)
+    assert worker.run(0) == ["next"]
+
+
+def test_a_slot_that_returns_gets_the_seat_of_the_next_task_that_waits():
+    worker = Hands(1)
+    worker.receive(assign("1 one", "2 two", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    worker.start(1)
+    worker.resume(0)
+    assert worker.block(1) == [AttemptsBlocked(attempts=[2]), AttemptsResumed(attempts=[1])]
+    assert worker.seated == {0}
+    worker.report(0)
+    assert worker.resume(1) == [AttemptsResumed(attempts=[2])]
+    worker.report(1)
+    assert len(worker.state.slots) == 2
+
+
+def test_a_spare_slot_is_used_again():
+    worker = Hands(1)
+    for attempt in range(1, 9):
+        worker.receive(assign(f"{attempt} task", function=SLOW))
+        (slot,) = worker.awake
+        worker.start(slot)
+        worker.block(slot)
+        worker.resume(slot)
+        worker.report(slot)
+    assert len(worker.state.slots) == 2
+
+
+def test_tasks_that_wait_for_each_other_thirty_deep_end_on_one_seat():
+    worker = Hands(1)
+    depth = 30
+    for i in range(depth):
+        worker.receive(assign(f"{i + 1} level-{i}", function=SLOW))
+        worker.start(i)
+        worker.block(i)
+    for i in reversed(range(depth)):
+        worker.resume(i)
+        worker.report(i)
+    assert len(worker.state.slots) == depth + 1
+    assert worker.state.by_key.keys() == {f"level-{i}" for i in range(depth)}
+
+
+def test_a_task_may_end_without_a_seat():
+    worker = Hands(1)
+    worker.receive(assign("1 seceded", "2 other", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    assert kinds(worker.report(0)) == [AttemptsFinished]
+    assert list(worker.state.spare) == [worker.state.slots[0]]
+    assert worker.run(1) == ["other"]
+
+
+def test_a_dropped_task_that_waits_ends_without_a_result():
+    worker = Hands(1)
+    worker.receive(assign("1 task", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    worker.receive(drop(1))
+    worker.resume(0)
+    assert AttemptsEnded(attempts=[1]) in worker.report(0)
+
+
+def test_the_next_session_begins_with_what_waits():
+    worker = Hands(1)
+    worker.receive(assign("1 one", "2 two", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    worker.start(1)
+    worker.resume(0)
+    worker.handle(SchedulerLost())
+    sent = worker.handle(SessionOpened(is_first=False))
+    assert sent[-1] == AttemptsBlocked(attempts=[1])
+
+
+def test_a_worker_that_ends_lets_tasks_that_wait_go_on():
+    worker = Hands(1)
+    worker.receive(assign("1 task", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    worker.handle(WorkerEnding())
+    worker.resume(0)
+    worker.report(0)
+
+
+@pytest.mark.parametrize(
+    ("start", "finish"),
+    [
+        pair
+        for pair in itertools.product(("seated", "blocked", "returning", "spare"), repeat=2)
+        if pair not in seats.MOVES
+    ],
+)
+def test_other_moves_are_bugs(start, finish):
+    slot = Slot(0)
+    slot.place = start
+    with pytest.raises(InvalidTransition):
+        seats.place(slot, finish)

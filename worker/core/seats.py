@@ -1,0 +1,128 @@
+"""Seats: a slot whose task waits for something gives its seat to another slot.
+
+A worker has as many *seats* as threads, and only a slot with a seat runs tasks. A slot has one
+thread. When its task blocks, the slot gives its seat up: to the slot that has waited longest for a
+seat, else to a spare slot, else to a new one. So the worker goes on with other tasks, and a task
+may wait for tasks that only this worker can run. When the wait is over the slot takes a seat again
+before its task goes on: at once that of an idle slot, else that of the next slot that has done its
+chunk, before any other task is started. So never more tasks compute at a time than there are seats;
+the number of threads is that of seats and of tasks that wait.
+
+A task may also end without a seat: it has given it up for good (`secede`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.errors import InvalidTransition
+from ...protocol.wire.messages import AttemptsBlocked, AttemptsResumed
+from .events import LeaveSeat, Run, SlotBlocked, SlotResumes, StartSlot, TakeSeat
+from .tasks import BLOCKED, READY, RETURNING, SEATED, SPARE, Place, Slot
+from .transitions import move
+
+if TYPE_CHECKING:
+    from .state import WorkerState
+
+#: (start, finish) -> why a slot makes such a move
+MOVES: Final[dict[tuple[Place, Place], str]] = {
+    (SEATED, BLOCKED): "its task waits for something",
+    (BLOCKED, SEATED): "the wait is over, and a slot with a seat is idle",
+    (BLOCKED, RETURNING): "the wait is over, and each slot with a seat is busy",
+    (BLOCKED, SPARE): "its task ended without a seat",
+    (RETURNING, SEATED): "another slot has done its chunk, or its task waits",
+    (SEATED, SPARE): "it has nothing to run, and its seat goes to one that returns",
+    (SPARE, SEATED): "another slot has given its seat up",
+}
+
+#: Slots that may be without a seat because their tasks wait: each is a thread. A further task that
+#: waits fails.
+MAX_BLOCKED: Final = 1000
+
+
+def place(slot: Slot, finish: Place) -> None:
+    """Move a slot; the caller changes the tables."""
+    if (slot.place, finish) not in MOVES:
+        raise InvalidTransition(f"slot {slot.index}", slot.place, finish, [])
+    slot.place = finish
+
+
+def take_back(state: WorkerState, slot: Slot) -> None:
+    """Make the slot's unstarted tasks ready again."""
+    chunk = slot.chunk
+    while chunk:
+        try:
+            task = chunk.pop()
+        except IndexError:  # its thread was faster
+            break
+        move(state, task, READY)
+
+
+def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
+    """Give the slot's seat to another one, and make its unstarted tasks ready again."""
+    slot = state.slots[event.slot]
+    take_back(state, slot)
+    place(slot, BLOCKED)
+    state.blocked[slot] = event.attempt
+    state.before.append(LeaveSeat(slot.index))
+    state.to_scheduler.append(AttemptsBlocked(attempts=[event.attempt]))
+    if state.returning:
+        _seat_returning(state)
+        return
+    if state.spare:
+        other, _ = state.spare.popitem()
+        place(other, SEATED)
+    else:
+        other = Slot(len(state.slots))
+        state.slots.append(other)
+        state.before.append(StartSlot(other.index))
+    state.idle[other] = None
+    state.before.append(TakeSeat(other.index))
+
+
+def on_resumes(state: WorkerState, event: SlotResumes) -> None:
+    """Give the slot a seat, now or later: `Run` wakes its thread then."""
+    slot = state.slots[event.slot]
+    if state.idle:
+        other, _ = state.idle.popitem()
+        _retire(state, other)
+        _sit_down(state, slot)
+        return
+    place(slot, RETURNING)
+    state.returning[slot] = state.blocked.pop(slot)
+    for other in state.slots:
+        if other.chunk:
+            take_back(state, other)  # so that its thread asks when its present task has ended
+
+
+def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
+    """Let a slot rest whose task has ended without a seat."""
+    del state.blocked[slot]
+    place(slot, SPARE)
+    slot.busy = False
+    state.spare[slot] = None
+
+
+def pass_on(state: WorkerState, slot: Slot) -> None:
+    """Give the seat of a slot that has done its chunk to the one that has waited longest."""
+    slot.busy = False
+    _retire(state, slot)
+    _seat_returning(state)
+
+
+def _seat_returning(state: WorkerState) -> None:
+    _sit_down(state, next(iter(state.returning)))
+
+
+def _retire(state: WorkerState, slot: Slot) -> None:
+    place(slot, SPARE)
+    state.spare[slot] = None
+    state.before.append(LeaveSeat(slot.index))
+
+
+def _sit_down(state: WorkerState, slot: Slot) -> None:
+    attempt = (state.blocked if slot.place == BLOCKED else state.returning).pop(slot)
+    place(slot, SEATED)
+    state.before.append(TakeSeat(slot.index))
+    state.before.append(Run(slot.index))
+    state.to_scheduler.append(AttemptsResumed(attempts=[attempt]))

@@ -1,0 +1,151 @@
+"""The seat of one slot's thread, as the task that runs there gives it up and takes one again.
+
+`core/seats.py` decides who gets the seat. Here is what the thread does: `blocked` of
+`protocol/host/blocking.py` on the threads of tasks, and the functions that users call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .context import WorkerContext, get_worker
+
+if TYPE_CHECKING:
+    from .core.events import ChunkDone
+    from .executor import Executor
+
+__all__ = ["SlotSeat", "get_current_task", "rejoin", "secede"]
+
+
+class SlotSeat:
+    """The seat of one slot. For the slot's own thread."""
+
+    __slots__ = (
+        "_at_end",
+        "_depth",
+        "_executor",
+        "_waited_ns",
+        "is_given_up",
+        "pending",
+        "slot",
+        "was_used",
+    )
+
+    def __init__(self, executor: Executor, slot: int) -> None:
+        self._executor = executor
+        self.slot = slot
+        #: What the thread has finished and not reported, and the values; None while it rests.
+        self.pending: tuple[ChunkDone, list[Any]] | None = None
+        #: `secede` was called, and `rejoin` was not.
+        self.is_given_up = False
+        #: The present task has used this object: `end_task` has something to do.
+        self.was_used = False
+        #: Number of `blocked` that the thread is in.
+        self._depth = 0
+        self._waited_ns = 0
+        #: Called once when the task ends.
+        self._at_end: dict[Callable[[], object], None] = {}
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that runs here."""
+        task = get_worker().task
+        assert task is not None, "a task runs on this thread"
+        return task.attempt
+
+    @contextlib.contextmanager
+    def blocked(self) -> Iterator[None]:
+        """Give the seat up, unless that is so already, and take one at the end."""
+        if self._depth or self.is_given_up or get_worker().task is None:
+            yield
+            return
+        self.was_used = True
+        start = time.perf_counter_ns()
+        self._executor.give_seat_up(self)
+        self._depth = 1
+        try:
+            yield
+        finally:
+            self._depth = 0
+            if not self.is_given_up:
+                self._executor.take_seat(self)
+            self._waited_ns += time.perf_counter_ns() - start
+
+    def secede(self) -> None:
+        """Give the seat up until the task ends, or takes one with `rejoin`."""
+        if not self.is_given_up:
+            self.was_used = True
+            if not self._depth:
+                self._executor.give_seat_up(self)
+            self.is_given_up = True
+
+    def rejoin(self) -> None:
+        """Take a seat again."""
+        if self.is_given_up:
+            self.is_given_up = False
+            if not self._depth:
+                self._executor.take_seat(self)
+
+    def when_task_ends(self, action: Callable[[], object]) -> None:
+        """Call `action` on this thread when the task has ended, before its end is reported."""
+        self.was_used = True
+        self._at_end[action] = None
+
+    def end_task(self) -> int:
+        """Do what is due at the end of the task; return for how many ns it has waited."""
+        if self._at_end:
+            actions, self._at_end = list(self._at_end), {}
+            for action in actions:
+                action()
+        self.was_used = False
+        waited_ns, self._waited_ns = self._waited_ns, 0
+        return waited_ns
+
+
+def secede() -> None:
+    """Let the worker run another task in the place of the calling one, until that ends.
+
+    A task that waits by weft's own means does this by itself meanwhile. One that waits for
+    something else, or that runs for very long and computes little, calls `secede`. It is not
+    counted as a running task of the worker afterwards, so it should not compute. `rejoin` ends
+    this.
+
+    Raises:
+        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+    """
+    _seat("secede").secede()
+
+
+def rejoin() -> None:
+    """End what `secede` has begun: wait until the worker has a thread for the calling task again.
+
+    Raises:
+        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+    """
+    _seat("rejoin").rejoin()
+
+
+def get_current_task() -> Any:
+    """Return the key of the calling task.
+
+    Raises:
+        RuntimeError: the caller is not in a task, or is in a thread that the task started.
+    """
+    return _context("get_current_task").key
+
+
+def _context(name: str) -> WorkerContext:
+    with contextlib.suppress(RuntimeError):
+        context = get_worker()
+        if context.task is not None:
+            return context
+    raise RuntimeError(f"{name}() works only in a task, on the thread that runs it")
+
+
+def _seat(name: str) -> SlotSeat:
+    seat = _context(name).seat
+    assert seat is not None, "tasks run on threads of slots"
+    return seat
