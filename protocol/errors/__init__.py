@@ -29,9 +29,11 @@ from .graphs import (
     UnknownOption,
     WrongExecutor,
 )
+from .held import AlreadyHeld, HeldClosed, HeldError, HoldLost, NotHeld, OtherLimit, TooLarge
 from .questions import NoAnswer, QuestionFailed, UnknownWorker, UnsupportedRequest
 
 __all__ = [
+    "AlreadyHeld",
     "ClientClosed",
     "CommClosed",
     "CommError",
@@ -43,6 +45,9 @@ __all__ = [
     "GraphCycle",
     "GraphError",
     "HandshakeError",
+    "HeldClosed",
+    "HeldError",
+    "HoldLost",
     "InternalError",
     "InvalidDuration",
     "InvalidState",
@@ -51,8 +56,10 @@ __all__ = [
     "MissingKey",
     "NoAnswer",
     "NotAdmitted",
+    "NotHeld",
     "NotPermitted",
     "NotSupported",
+    "OtherLimit",
     "ProtocolError",
     "QuestionFailed",
     "RemoteProtocolError",
@@ -63,6 +70,7 @@ __all__ = [
     "TaskCancelled",
     "TaskErred",
     "TaskError",
+    "TooLarge",
     "UnknownOption",
     "UnknownWorker",
     "UnpicklableResult",

@@ -92,8 +92,6 @@ __all__ = [
 RESERVED: Final[dict[int, str]] = {
     112: "Interrupt",
     114: "WishCopies",
-    115: "HeldOperation",
-    116: "HeldAnswer",
 }
 MAX_CODE: Final = 255
 

@@ -13,6 +13,7 @@ from .tasks import PROCESSING
 from .transitions import ACTIVE
 
 if TYPE_CHECKING:
+    from .peers import ClientHandle
     from .state import SchedulerState
 
 
@@ -28,9 +29,13 @@ def _miscounted_prefixes(state: SchedulerState) -> list[tuple[str, int, int]]:
     return [(name, p.n_functions, n[p]) for name, p in items if p.n_functions != n[p]]
 
 
+def _keeping(state: SchedulerState) -> list[ClientHandle]:
+    return [*state.clients.values(), state.held.values.keeper]
+
+
 def _miscounted_functions(state: SchedulerState) -> list[tuple[str, int, int]]:
     n = Counter(task.group.function for task in state.tasks.values())
-    for client in state.clients.values():
+    for client in _keeping(state):
         n.update(client.functions.keys())
     functions = state.functions.values()
     return [(f.prefix.name, f.n_tasks, n[f]) for f in functions if f.n_tasks != n[f]]
@@ -50,7 +55,7 @@ def _sum_of_prefixes(state: SchedulerState, field: str) -> int:
 
 def _unlike_idle_functions(state: SchedulerState) -> list[str]:
     used = {task.group.function for task in state.tasks.values()}
-    used.update(*(client.functions for client in state.clients.values()))
+    used.update(*(client.functions for client in _keeping(state)))
     functions = state.functions.values()
     return [f.prefix.name for f in functions if (f in state.idle_functions) == (f in used)]
 

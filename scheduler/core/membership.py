@@ -15,7 +15,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted, placed_again
-from . import barrier, claims, phases, puts
+from . import barrier, claims, held, phases, puts
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
@@ -446,6 +446,7 @@ def _end_lease(state: SchedulerState, client: ClientHandle) -> None:
 
 
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
+    held.on_client_expired(state, client)
     del state.clients[client.client_id]
     note_members(state)
     state.deadlines.cancel(client.lease)

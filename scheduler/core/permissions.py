@@ -64,6 +64,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.ReportMissing: Level.CLIENT,
     m.Resubmitted: Level.CLIENT,
     m.WantOutput: Level.CLIENT,
+    m.Operate: Level.CLIENT,
     m.ShutdownCluster: Level.ADMIN,
 }
 

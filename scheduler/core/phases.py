@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
 from ...protocol.wording import counted
-from . import barrier, claims, idling
+from . import barrier, claims, held, idling
 from .barrier import Recovery, plan_end, waits_for
 from .epochs import GiveWay, StartOver, is_from_the_future
 from .missing import answer_lacking
@@ -120,6 +120,7 @@ def _end(state: SchedulerState) -> None:
     claims.take_all(state, [key for key in state.claims if key in state.tasks])
     n_lost = forget_unknown(state)
     answer_lacking(state)
+    held.on_recovery_ended(state)
     counters = state.counters
     counters.recoveries += 1
     n_workers, n_clients, n_tasks = len(state.workers), len(state.clients), len(state.tasks)

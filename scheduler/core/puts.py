@@ -106,7 +106,8 @@ def _find_client(
     """
     first, others = task.group.client, state.clients.values()
     known = [client for client in others if client.number == first]
-    found = [client for client in (*known, *task.wanted_by, *others) if client not in without]
+    wanting = [client for client in task.wanted_by if client is not state.held.values.keeper]
+    found = [client for client in (*known, *wanting, *others) if client not in without]
     connected = [client for client in found if client.peer is not None]
     return next(iter(connected or found), None)
 

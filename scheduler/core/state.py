@@ -46,6 +46,7 @@ from . import (
     blocked,
     claims,
     completion,
+    held,
     inventories,
     liveness,
     membership,
@@ -220,8 +221,7 @@ class SchedulerState:
         #: and no client has come or gone since
         self.members_kept_at = float("-inf")
         self.members_due: Deadline | None = None
-        #: sent to every peer that registers: versions, where the HTTP pages are
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}  #: sent to every peer that registers: versions, pages
         self.client_lease_s = client_lease_s
         #: a worker whose connection has ended has this long to come back; 0 = none
         self.away_s = away_s
@@ -332,8 +332,7 @@ class SchedulerState:
         #: {worker_id: what was there} of lost workers, in order of time, that will be logged with
         #: the reason, or soon without it
         self.losses: dict[str, Loss] = {}
-        #: the deaths that were logged, or counted, a short time ago
-        self.death_log = DeathLog("were lost")
+        self.death_log = DeathLog("were lost")  #: deaths that were logged, or counted, lately
         #: when a line of `death_log` may be due; None while it has counted nothing
         self.death_line: Deadline | None = None
         #: {request to a worker: relay}: clients' fetches that workers are answering, and which
@@ -350,6 +349,7 @@ class SchedulerState:
         self.next_request = 1
         self.next_client = 1
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
+        self.held = held.HeldObjects()  #: locks, queues and others, by name
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
         self.generation = 0
         self.next_rank = 0
@@ -398,6 +398,7 @@ class SchedulerState:
                 m.Ask: on_ask,
                 m.ShutdownCluster: membership.on_shutdown,
                 **puts.HANDLERS,
+                **held.HANDLERS,
                 m.Heartbeat: liveness.on_heartbeat,
                 m.Resubmitted: phases.on_resubmitted,
                 m.WantOutput: output.on_want_output,

@@ -576,6 +576,33 @@ def test_supervisor_may_be_wrong_about_workers(cluster: Cluster) -> None:
     cluster.check()
 
 
+def test_client_may_be_wrong_about_locks_and_queues(cluster: Cluster) -> None:
+    """Each call has an answer with the reason, and what an attacker held goes with it."""
+    calls = [
+        m.Operate(request=1, operation="climb", kind="tree", name="x"),
+        m.Operate(request=2, operation="acquire", kind="lock", name="x", arguments={"lease": 5}),
+        m.Operate(request=3, operation="create", kind="queue", name="x", arguments={"maxsize": -1}),
+        m.Operate(request=4, operation="put", kind="queue", name="", values=[b"v"]),
+        m.Operate(request=5, operation="put", kind="queue", name="x", values=[bytes(5 << 20)]),
+        m.Operate(request=6, operation="set", kind="variable", name="x", values=[b"v"], keys=["?"]),
+        m.Operate(request=7, operation="release", kind="lock", name="x", arguments={"lease": "1"}),
+        m.Operate(request=8, operation="withdraw", arguments={"request": 10**30}),
+    ]
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        problems = []
+        for call in calls:
+            attacker.say(call)
+            answer = attacker.hear(m.Operated)
+            assert isinstance(answer, m.Operated)
+            problems.append(answer.problem)
+        attacker.say(m.Operate(request=0, operation="resume", arguments={"pending": "all"}))
+        attacker.leave()
+    wrong = "bad-call"
+    assert problems == [wrong, wrong, wrong, wrong, "too-large", "key-lost", "not-held", ""]
+    cluster.check()
+
+
 def test_worker_that_breaks_the_rules_loses_its_work_to_others(cluster: Cluster) -> None:
     n_before = sum(cluster.metrics()["workers_lost_total"].values())
     with Attacker(cluster, Role.WORKER) as attacker:

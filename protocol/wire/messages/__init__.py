@@ -39,6 +39,10 @@ from .from_workers import (
     WorkerLeaving,
     WorkerStatus,
 )
+from .held import (
+    Operate,
+    Operated,
+)
 from .inventories import (
     ASSIGNED,
     DROPPED,
@@ -164,6 +168,8 @@ __all__ = [
     "LeaveCluster",
     "LocatedKeys",
     "Metrics",
+    "Operate",
+    "Operated",
     "Put",
     "PutDone",
     "PutFailed",

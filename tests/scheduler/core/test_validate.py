@@ -14,6 +14,7 @@ from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
 from weft.scheduler.core.epochs import Members
+from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.prefixes import Prefix
@@ -446,7 +447,8 @@ def test_the_board_has_a_task_in_each_state():
 
 
 def test_each_invariant_is_broken_once():
-    assert list(BREAKAGES) == list(INVARIANTS)
+    # Those of held objects are broken in test_held.py.
+    assert list(BREAKAGES) == [name for name in INVARIANTS if name not in HELD_INVARIANTS]
 
 
 @pytest.mark.parametrize("name", BREAKAGES)

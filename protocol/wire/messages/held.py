@@ -1,0 +1,66 @@
+"""Messages about held objects: locks, semaphores, events, queues and variables."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Final
+
+from ..message import Blobs, Info, Ints, KeyLists, Keys, Message, Number, Text, message
+
+#: Kinds of held objects.
+LOCK: Final = "lock"
+SEMAPHORE: Final = "semaphore"
+MULTILOCK: Final = "multilock"
+EVENT: Final = "event"
+QUEUE: Final = "queue"
+VARIABLE: Final = "variable"
+
+# Operations of a client's session, on no object.
+#: Nothing but the acknowledgements is meant.
+NOTE: Final = "note"
+#: A session begins: only the calls in the argument `pending` are not answered for the client.
+RESUME: Final = "resume"
+#: The client does not wait for the call in the argument `request`; what it has got is given back.
+WITHDRAW: Final = "withdraw"
+
+# Why an operation was refused.
+BAD_CALL: Final = "bad-call"
+ALREADY_HELD: Final = "already-held"
+NOT_HELD: Final = "not-held"
+HOLD_LOST: Final = "hold-lost"
+CLOSED: Final = "closed"
+OTHER_LIMIT: Final = "other-limit"
+TOO_LARGE: Final = "too-large"
+KEY_LOST: Final = "key-lost"
+LATE: Final = "late"
+
+
+@message(115)
+class Operate(Message):
+    """Ask for an operation on a held object; `Operated` answers, when its turn has come.
+
+    A client repeats it in each session with the same `request`, until it has the answer; the
+    scheduler keeps the answer until it is acknowledged, so the operation is done once. What has
+    `request` 0 is not answered.
+    """
+
+    request: Number
+    operation: Text
+    kind: Text = ""
+    name: Text = ""
+    arguments: Info = field(default_factory=dict)
+    values: Blobs = field(default_factory=list)  #: pickles, opaque to the scheduler
+    keys: Keys = field(default_factory=list)  #: of the futures in them, which are kept
+    acknowledged: Ints = field(default_factory=list)  #: requests whose answers have arrived
+
+
+@message(116)
+class Operated(Message):
+    """Answer an `Operate`: with its outcome, or with a `problem` and a text for the user."""
+
+    request: Number
+    info: Info = field(default_factory=dict)
+    values: Blobs = field(default_factory=list)
+    keys: KeyLists = field(default_factory=list)  #: of the futures in each value
+    problem: Text = ""
+    text: Text = ""

@@ -1,0 +1,143 @@
+"""Queues: values leave in the order in which they came; each is taken once.
+
+A value is gone with the client that took it. A call that waits for values, or for room, is served
+in the order in which it came; one whose client is gone does not take part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire.messages.held import LATE, OTHER_LIMIT
+from ....protocol.wire.payload import blob_nbytes
+from .arguments import bad, count_in
+from .records import (
+    Call,
+    HeldKind,
+    HeldOperation,
+    HeldRecord,
+    HeldRefusal,
+    HeldValue,
+    QueueRecord,
+    Reply,
+)
+from .values import drop, use
+
+if TYPE_CHECKING:
+    from ..peers import ClientHandle
+    from ..state import SchedulerState
+
+_LATE: Final = Reply(problem=LATE)
+#: One answer carries values up to this; what is beyond stays in the queue.
+MAX_ANSWER_NBYTES: Final = 32 << 20
+#: ... and so many of them.
+MAX_ANSWER_VALUES: Final = 10_000
+
+
+def _make(call: Call) -> HeldRecord:
+    return QueueRecord(call.kind, call.name, count_in(call, "maxsize", 0, 0))
+
+
+def _create(_state: SchedulerState, record: QueueRecord, call: Call) -> Reply:
+    if record.is_closed:
+        record.is_closed = False
+        record.maxsize = count_in(call, "maxsize", 0, 0)
+    _check_size(record, call)
+    return Reply()
+
+
+def _check_size(record: QueueRecord, call: Call) -> None:
+    """Refuse another size; 0 = the one that it has, and one that has none yet takes this one."""
+    maxsize = count_in(call, "maxsize", 0, 0)
+    record.maxsize = record.maxsize or maxsize
+    if maxsize and maxsize != record.maxsize:
+        raise HeldRefusal(
+            OTHER_LIMIT,
+            f"queue {record.name!r} has maxsize={record.maxsize}, and not {maxsize}: use the same "
+            "number wherever it is made, or another name",
+        )
+
+
+def _put(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None:
+    if record.maxsize and len(record.items) >= record.maxsize:
+        return None
+    assert call.value is not None
+    use(state, call.value)
+    record.items.append(call.value)
+    return Reply()
+
+
+def _check_get(record: QueueRecord, call: Call) -> None:
+    _check_size(record, call)
+    number = count_in(call, "number", 1, 1)
+    if number > MAX_ANSWER_VALUES:
+        raise bad(f"batch={number} is more than {MAX_ANSWER_VALUES} values at once")
+    if record.maxsize and number > record.maxsize:
+        raise bad(
+            f"batch={number} values are never in queue {record.name!r} at once: it has "
+            f"maxsize={record.maxsize}"
+        )
+
+
+def _get(state: SchedulerState, record: QueueRecord, call: Call) -> Reply | None:
+    _check_get(record, call)  # again: it may have got a size meanwhile
+    number: int = call.arguments.get("number", 1)
+    if len(record.items) < number:
+        return None
+    return Reply(values=tuple(_taken(record, number)))
+
+
+def _take_all(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
+    """Take all values that there are now, also before calls that wait for more."""
+    return Reply(values=tuple(_taken(record, min(len(record.items), MAX_ANSWER_VALUES))))
+
+
+def _taken(record: QueueRecord, number: int) -> list[HeldValue]:
+    """Take values out; their uses go over to the answer."""
+    values: list[HeldValue] = []
+    nbytes = 0
+    for _ in range(number):
+        blob = record.items[0].blob
+        nbytes += 0 if blob is None else blob_nbytes(blob)
+        if values and nbytes > MAX_ANSWER_NBYTES:
+            break
+        values.append(record.items.popleft())
+    return values
+
+
+def _undo_get(state: SchedulerState, record: QueueRecord, _call: Call, reply: Reply) -> None:
+    """Put values back that their client has not read."""
+    for value in reversed(reply.values):
+        use(state, value)
+        record.items.appendleft(value)
+
+
+def _count(_state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
+    return Reply({"n": len(record.items)})
+
+
+def _close(state: SchedulerState, record: QueueRecord, _call: Call) -> Reply:
+    for value in record.items:
+        drop(state, value)
+    record.items.clear()
+    record.is_closed = True
+    return Reply()
+
+
+def _drop(_record: QueueRecord, _client: ClientHandle) -> None:
+    """Values stay when the client that has put them is gone."""
+
+
+QUEUES: Final = HeldKind(
+    _make,
+    {
+        "create": HeldOperation(_create, may_be_closed=True),
+        "put": HeldOperation(_put, "put", _LATE, check=_check_size, has_value=True),
+        "get": HeldOperation(_get, "get", _LATE, undo=_undo_get, check=_check_get),
+        "drain": HeldOperation(_take_all, undo=_undo_get, check=_check_size),
+        "count": HeldOperation(_count),
+        "close": HeldOperation(_close),
+    },
+    _drop,
+    lambda record: not record.items and not record.users,
+)

@@ -1,0 +1,207 @@
+"""The invariants of held objects, by name; `validate.py` checks them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..checking import unless
+from .operating import KINDS
+from .records import (
+    Call,
+    EventRecord,
+    HeldRecord,
+    HeldValue,
+    Holder,
+    MultiLockRecord,
+    QueueRecord,
+    SemaphoreRecord,
+    VariableRecord,
+)
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+
+def _records(state: SchedulerState) -> Iterable[HeldRecord]:
+    return state.held.records.values()
+
+
+def _in_lanes(state: SchedulerState) -> Iterator[tuple[HeldRecord, str, Call]]:
+    for record in _records(state):
+        for name, lane in record.lanes.items():
+            for call in lane:
+                yield record, name, call
+
+
+def _waiting(state: SchedulerState) -> Iterator[Call]:
+    for calls in state.held.calls.values():
+        yield from calls.waiting.values()
+
+
+def _holders(state: SchedulerState) -> Iterator[tuple[HeldRecord, Holder]]:
+    for record in _records(state):
+        if isinstance(record, SemaphoreRecord):
+            for holder in record.holders:
+                yield record, holder
+        elif isinstance(record, MultiLockRecord):
+            for holder in record.owners:
+                yield record, holder
+
+
+def _idle(record: HeldRecord) -> bool:
+    if record.lanes:
+        return False
+    return not record.users if record.is_closed else KINDS[record.kind].is_idle(record)
+
+
+def _servable(record: HeldRecord) -> list[Call]:
+    """Return the calls that wait although their turn has come."""
+    lanes = {name: next(iter(lane)) for name, lane in record.lanes.items() if lane}
+    if record.is_closed:
+        return list(lanes.values())
+    found: list[Call] = []
+    if (
+        (isinstance(record, SemaphoreRecord) and len(record.holders) < record.limit)
+        or (isinstance(record, EventRecord) and record.is_set)
+        or (isinstance(record, VariableRecord) and record.value is not None)
+    ):
+        found += lanes.values()
+    elif isinstance(record, QueueRecord):
+        get = lanes.get("get")
+        if get is not None and len(record.items) >= get.arguments.get("number", 1):
+            found.append(get)
+        if "put" in lanes and not 0 < record.maxsize <= len(record.items):
+            found.append(lanes["put"])
+    elif isinstance(record, MultiLockRecord) and "acquire" in lanes:
+        names = lanes["acquire"].arguments["names"]
+        n_free = sum(name not in record.holders for name in names)
+        if n_free >= lanes["acquire"].arguments.get("number", 1):
+            found.append(lanes["acquire"])
+    return found
+
+
+def _uses(state: SchedulerState) -> Counter[HeldValue]:
+    """Count the places of each value."""
+    n: Counter[HeldValue] = Counter()
+    for record in _records(state):
+        if isinstance(record, QueueRecord):
+            n.update(record.items)
+        elif isinstance(record, VariableRecord) and record.value is not None:
+            n[record.value] += 1
+    n.update(call.value for call in _waiting(state) if call.value is not None)
+    for calls in state.held.calls.values():
+        for _, reply in calls.answered.values():
+            n.update(reply.values)
+    return n
+
+
+def _miscounted_keys(state: SchedulerState) -> list[object]:
+    n = Counter(key for value in _uses(state) for key in value.keys)
+    known = state.held.values.n_uses
+    return [(key, known.get(key), n[key]) for key in {**known, **n} if known.get(key) != n[key]]
+
+
+def _strange_wants(state: SchedulerState) -> list[object]:
+    values = state.held.values
+    return [
+        task
+        for task in values.keeper.wants
+        if task.key not in values.n_uses
+        or state.tasks.get(task.key) is not task
+        or values.keeper not in task.wanted_by
+    ]
+
+
+#: {what holds: what breaks it}
+HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "held objects are filed by kind and name": lambda s: [
+        r for key, r in s.held.records.items() if key != (r.kind, r.name)
+    ],
+    "no held object is idle": lambda s: [r for r in _records(s) if _idle(r)],
+    "a semaphore has at most as many leases as its limit": lambda s: [
+        (r, len(r.holders))
+        for r in _records(s)
+        if isinstance(r, SemaphoreRecord) and not len(r.holders) <= r.limit
+    ],
+    "holders are leases of clients that use the object": lambda s: [
+        (r, h) for r, h in _holders(s) if h.client not in r.users
+    ],
+    "each lock of a MultiLock is held by a holder with an owner": lambda s: [
+        (r, name)
+        for r in _records(s)
+        if isinstance(r, MultiLockRecord)
+        for name, holder in r.holders.items()
+        if holder not in r.owners
+    ],
+    "each owner of a MultiLock holds one of its locks": lambda s: [
+        (r, holder)
+        for r in _records(s)
+        if isinstance(r, MultiLockRecord)
+        for holder in r.owners
+        if holder not in r.holders.values()
+    ],
+    "users of held objects are known clients, and have it among their records": lambda s: [
+        (r, c)
+        for r in _records(s)
+        for c in r.users
+        if s.clients.get(c.client_id) is not c or r not in s.held.calls[c].records
+    ],
+    "clients with calls are known": lambda s: [
+        c for c in s.held.calls if s.clients.get(c.client_id) is not c
+    ],
+    "records of a client have it among their users": lambda s: [
+        (c, r)
+        for c, calls in s.held.calls.items()
+        for r in calls.records
+        if c not in r.users or s.held.records.get((r.kind, r.name)) is not r
+    ],
+    "no lane of a held object is empty": lambda s: [
+        r for r in _records(s) if not all(r.lanes.values())
+    ],
+    "a call in a lane waits there, and its client has it": lambda s: [
+        (r, call)
+        for r, lane, call in _in_lanes(s)
+        if call.record is not r
+        or call.lane != lane
+        or s.held.calls[call.client].waiting.get(call.request) is not call
+    ],
+    "a call that waits is in its lane, or put off": lambda s: [
+        call
+        for call in _waiting(s)
+        if (call in s.held.deferred) == (call.record is not None)
+        or (call.record is not None and call not in call.record.lanes.get(call.lane, ()))
+    ],
+    "a call is not both answered and waiting": lambda s: [
+        number
+        for calls in s.held.calls.values()
+        for number in calls.waiting
+        if number in calls.answered
+    ],
+    "calls are put off only while recovering": lambda s: unless(
+        s.recovery is not None or not s.held.deferred, s.held.deferred
+    ),
+    "a call put off is one that waits": lambda s: [
+        call
+        for call in s.held.deferred
+        if s.held.calls[call.client].waiting.get(call.request) is not call
+    ],
+    "a call with a time limit that waits in a lane has a deadline": lambda s: [
+        call
+        for _, _, call in _in_lanes(s)
+        if (call.timeout is None) != (call.deadline is None)
+        or (call.deadline is not None and not call.deadline.is_pending)
+    ],
+    "no call waits whose turn has come": lambda s: [
+        (r, call) for r in _records(s) for call in _servable(r)
+    ],
+    "n_uses of a value counts its places": lambda s: [
+        (value, value.n_uses, n) for value, n in _uses(s).items() if value.n_uses != n
+    ],
+    "held bytes are the sum over the values": lambda s: unless(
+        s.held.values.nbytes == sum(value.nbytes for value in _uses(s)), s.held.values.nbytes
+    ),
+    "n_uses of a key counts the values with it": _miscounted_keys,
+    "the keeper wants only tasks of values, and they know it": _strange_wants,
+}

@@ -1,0 +1,372 @@
+"""Operations of clients on held objects: done at once, or when their turn has come.
+
+    Operate(request, operation, kind, name, ...) -> Operated(request, ...)
+
+A call that cannot be done yet waits in a lane of its object, in order, until it is served, until
+its time limit, or until its client withdraws it or is gone. Each change of an object serves the
+calls whose turn has come with it.
+
+**Once.** A client sends a call again in each session until it has the answer. The answer is kept
+until the client acknowledges it, so a call that is read twice is done once. A later scheduler knows
+nothing of it, and does it: what only the old one held is gone, too.
+
+**Recovery.** Until the barrier, calls whose outcome depends on what others hold are put off: a
+holder may not have come back yet. Holders state anew what they hold.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.columns import MAX_KEY_CHARS
+from ....protocol.wire.message import Message
+from ....protocol.wire.messages.held import (
+    EVENT,
+    LOCK,
+    MULTILOCK,
+    NOTE,
+    QUEUE,
+    RESUME,
+    SEMAPHORE,
+    TOO_LARGE,
+    VARIABLE,
+    WITHDRAW,
+)
+from .arguments import bad, check_timeout
+from .events import EVENTS
+from .fifo import QUEUES
+from .multilocks import MULTILOCKS
+from .records import Call, ClientCalls, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
+from .semaphores import LOCKS, SEMAPHORES, closed
+from .values import HeldValues, drop, take
+from .variables import VARIABLES
+
+if TYPE_CHECKING:
+    from ..peers import ClientHandle
+    from ..state import SchedulerState
+
+KINDS: Final[dict[str, HeldKind]] = {
+    LOCK: LOCKS,
+    SEMAPHORE: SEMAPHORES,
+    MULTILOCK: MULTILOCKS,
+    EVENT: EVENTS,
+    QUEUE: QUEUES,
+    VARIABLE: VARIABLES,
+}
+#: The most objects of one scheduler, and calls of one client that wait.
+MAX_OBJECTS: Final = 100_000
+MAX_WAITING: Final = 100_000
+
+
+class HeldObjects:
+    """All held objects, and the calls of all clients."""
+
+    __slots__ = ("calls", "deferred", "records", "values")
+
+    def __init__(self) -> None:
+        #: {(kind, name): record}; none is idle
+        self.records: dict[tuple[str, str], HeldRecord] = {}
+        #: {client: its calls}
+        self.calls: dict[ClientHandle, ClientCalls] = {}
+        #: {call: None}, in order, that wait for the end of the recovery
+        self.deferred: dict[Call, None] = {}
+        self.values: HeldValues = HeldValues()
+
+
+def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) -> None:
+    """Do an operation of a client, or let it wait."""
+    held = state.held
+    calls = held.calls.get(client)
+    if calls is None:
+        calls = held.calls[client] = ClientCalls()
+    for request in message.acknowledged:
+        _forget_answer(state, calls, request)
+    if message.operation == NOTE:
+        return
+    if message.operation == RESUME:
+        _resume(state, calls, message)
+        return
+    request = message.request
+    if request in calls.answered:
+        _send(state, *calls.answered[request])
+        return
+    if request in calls.waiting:
+        return  # it was sent again, and is answered in its turn
+    call = Call(
+        client, request, message.kind, message.name, message.operation, dict(message.arguments)
+    )
+    if message.operation == WITHDRAW:
+        withdrawn = message.arguments.get("request")
+        if type(withdrawn) is int and withdrawn != request:
+            _withdraw(state, calls, withdrawn)
+        _answer(state, call, Reply())
+        return
+    try:
+        operation = _operation_of(call)
+        check_timeout(call)
+        if len(calls.waiting) >= MAX_WAITING:
+            raise bad(f"{MAX_WAITING} operations of this client wait already, which is the limit")
+        if operation.has_value:
+            if len(message.values) != 1:
+                raise bad(f"{message.operation} of a {message.kind} carries one value")
+            call.value = take(state, message.values[0], message.keys)
+        if operation.is_deferred and state.recovery is not None:
+            calls.waiting[request] = call
+            held.deferred[call] = None
+            return
+        _begin(state, call, operation)
+    except HeldRefusal as refusal:
+        _answer(state, call, _refused(refusal))
+
+
+def _refused(refusal: HeldRefusal) -> Reply:
+    return Reply(problem=refusal.problem, text=refusal.text)
+
+
+def _operation_of(call: Call) -> HeldOperation:
+    kind = KINDS.get(call.kind)
+    if kind is None:
+        raise bad(f"this scheduler has no objects of kind {call.kind[:40]!r}")
+    if not 1 <= len(call.name) <= MAX_KEY_CHARS:
+        raise bad(f"the name of a {call.kind} has 1 to {MAX_KEY_CHARS} characters")
+    operation = kind.operations.get(call.operation)
+    if operation is None:
+        raise bad(f"a {call.kind} has no operation {call.operation[:40]!r}")
+    return operation
+
+
+def _begin(state: SchedulerState, call: Call, operation: HeldOperation) -> None:
+    """Attempt a call; let it wait if its turn has not come.
+
+    Raises:
+        HeldRefusal: it is refused.
+    """
+    held = state.held
+    kind = KINDS[call.kind]
+    record = held.records.get((call.kind, call.name))
+    if record is None:
+        if len(held.records) >= MAX_OBJECTS:
+            text = f"there are {MAX_OBJECTS} locks, queues and others, which is the limit"
+            raise HeldRefusal(TOO_LARGE, text)
+        record = kind.make(call)
+        held.records[call.kind, call.name] = record
+    record.users[call.client] = None
+    held.calls[call.client].records[record] = None
+    try:
+        if record.is_closed and not operation.may_be_closed:
+            raise closed(record)
+        if operation.check is not None:
+            operation.check(record, call)
+        reply = None
+        is_first = kind.serve is not None or operation.lane not in record.lanes
+        if is_first:
+            reply = operation.attempt(state, record, call)
+        if reply is None:
+            reply = _wait(state, record, call, operation)
+        if reply is not None:
+            _answer(state, call, reply)
+    finally:
+        serve(state, record)
+
+
+def _wait(
+    state: SchedulerState, record: HeldRecord, call: Call, operation: HeldOperation
+) -> Reply | None:
+    """Let a call wait; return the reply if it must not."""
+    timeout = call.timeout
+    if timeout == 0:
+        return operation.late
+    if timeout is None and operation.check_wait is not None:
+        operation.check_wait(record, call)
+    record.lanes.setdefault(operation.lane, OrderedDict())[call] = None
+    call.record = record
+    call.lane = operation.lane
+    state.held.calls[call.client].waiting[call.request] = call
+    if timeout is not None:
+        call.deadline = state.call_after(timeout, _on_late, call)
+    return None
+
+
+def serve(state: SchedulerState, record: HeldRecord) -> None:
+    """Answer the calls whose turn has come; forget the object if it is idle then."""
+    kind = KINDS[record.kind]
+    if record.is_closed:
+        for call in [call for lane in record.lanes.values() for call in lane]:
+            _leave_lane(call)
+            _answer(state, call, _refused(closed(record)))
+    elif kind.serve is not None:
+        for call, reply in kind.serve(state, record):
+            _leave_lane(call)
+            _answer(state, call, reply)
+    else:
+        was_served = bool(record.lanes)
+        while was_served:
+            was_served = False
+            for name in list(record.lanes):
+                was_served = _serve_lane(state, record, name, kind) or was_served
+    is_idle = not record.users if record.is_closed else kind.is_idle(record)
+    if is_idle and not record.lanes:
+        del state.held.records[record.kind, record.name]
+        for user in record.users:
+            del state.held.calls[user].records[record]
+        record.users.clear()
+
+
+def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: HeldKind) -> bool:
+    """Answer the first calls of a lane as far as their turn has come; return whether it had."""
+    was_served = False
+    while lane in record.lanes:
+        call = next(iter(record.lanes[lane]))
+        try:
+            reply = kind.operations[call.operation].attempt(state, record, call)
+        except HeldRefusal as refusal:
+            reply = _refused(refusal)
+        if reply is None:
+            break
+        was_served = True
+        _leave_lane(call)
+        _answer(state, call, reply)
+    return was_served
+
+
+def _leave_lane(call: Call) -> None:
+    record = call.record
+    assert record is not None
+    lane = record.lanes[call.lane]
+    del lane[call]
+    if not lane:
+        del record.lanes[call.lane]
+    call.record = None
+
+
+def _on_late(state: SchedulerState, call: Call) -> None:
+    """The time limit of a call that waits is over."""
+    record = call.record
+    assert record is not None
+    _leave_lane(call)
+    _answer(state, call, KINDS[call.kind].operations[call.operation].late)
+    serve(state, record)  # those behind it may be smaller
+
+
+def _answer(state: SchedulerState, call: Call, reply: Reply) -> None:
+    """End a call, and keep its answer until it is acknowledged."""
+    calls = state.held.calls[call.client]
+    calls.waiting.pop(call.request, None)
+    state.deadlines.cancel(call.deadline)
+    call.deadline = None
+    if call.value is not None:
+        drop(state, call.value)
+        call.value = None
+    if call.request:
+        calls.answered[call.request] = (call, reply)
+        _send(state, call, reply)
+    else:
+        for value in reply.values:
+            drop(state, value)
+
+
+def _send(state: SchedulerState, call: Call, reply: Reply) -> None:
+    has_keys = any(value.keys for value in reply.values)
+    state.send_client(
+        call.client,
+        m.Operated(
+            request=call.request,
+            info=dict(reply.info),
+            values=[value.blob for value in reply.values],
+            keys=[value.keys for value in reply.values] if has_keys else [],
+            problem=reply.problem,
+            text=reply.text,
+        ),
+    )
+
+
+def _forget_answer(state: SchedulerState, calls: ClientCalls, request: int) -> None:
+    answered = calls.answered.pop(request, None)
+    if answered is not None:
+        for value in answered[1].values:
+            drop(state, value)
+
+
+def _resume(state: SchedulerState, calls: ClientCalls, message: m.Operate) -> None:
+    """Forget the answers that the client had before its session ended."""
+    pending = message.arguments.get("pending")
+    kept = dict.fromkeys(n for n in pending if type(n) is int) if type(pending) is list else {}
+    for request in [request for request in calls.answered if request not in kept]:
+        _forget_answer(state, calls, request)
+
+
+def _withdraw(state: SchedulerState, calls: ClientCalls, request: int) -> None:
+    """End a call that the client does not wait for any more, and undo what it has got."""
+    call = calls.waiting.get(request)
+    if call is not None:
+        waited_for = _end_wait(state, call)
+        if waited_for is not None:
+            serve(state, waited_for)
+        return
+    answered = calls.answered.get(request)
+    if answered is None:
+        return
+    call, reply = answered
+    record = state.held.records.get((call.kind, call.name))
+    if record is not None and not record.is_closed and not reply.problem:
+        undo = KINDS[call.kind].operations[call.operation].undo
+        if undo is not None:
+            undo(state, record, call, reply)
+            serve(state, record)
+    _forget_answer(state, calls, request)
+
+
+def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
+    """End a call that waits, without an answer; return the object whose lane it was in."""
+    record = call.record
+    del state.held.calls[call.client].waiting[call.request]
+    state.held.deferred.pop(call, None)
+    state.deadlines.cancel(call.deadline)
+    if call.value is not None:
+        drop(state, call.value)
+        call.value = None
+    if record is not None:
+        _leave_lane(call)
+    return record
+
+
+def on_client_expired(state: SchedulerState, client: ClientHandle) -> None:
+    """A client is gone for good: release what it holds, and end its calls."""
+    held = state.held
+    calls = held.calls.get(client)
+    if calls is None:
+        return
+    for call in list(calls.waiting.values()):
+        _end_wait(state, call)
+    for request in list(calls.answered):
+        _forget_answer(state, calls, request)
+    records = list(calls.records)
+    del held.calls[client]
+    for record in records:
+        if held.records.get((record.kind, record.name)) is not record:
+            continue
+        del record.users[client]
+        KINDS[record.kind].drop(record, client)
+        serve(state, record)
+
+
+def on_recovery_ended(state: SchedulerState) -> None:
+    """Do the calls that were put off, in the order in which they came."""
+    deferred, state.held.deferred = state.held.deferred, {}
+    for call in deferred:
+        calls = state.held.calls[call.client]
+        if calls.waiting.get(call.request) is not call:
+            continue
+        del calls.waiting[call.request]
+        try:
+            _begin(state, call, _operation_of(call))
+        except HeldRefusal as refusal:
+            _answer(state, call, _refused(refusal))
+
+
+#: The messages of clients about held objects.
+HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {m.Operate: on_operate}
+__all__ = ["HANDLERS", "HeldObjects", "on_client_expired", "on_operate", "on_recovery_ended"]

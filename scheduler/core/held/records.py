@@ -1,0 +1,236 @@
+"""The records of held objects, of the calls that wait for them, and of the values in them.
+
+An object is named by its kind and its name, and exists while it has content, holders, waiting calls
+or, where its limit has to be remembered, users.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....protocol.wire.payload import Blob, blob_nbytes
+
+if TYPE_CHECKING:
+    from ..deadlines import Deadline
+    from ..peers import ClientHandle
+    from ..state import SchedulerState
+
+#: Bytes that a value takes beside its pickle, and each key.
+VALUE_OVERHEAD = 200
+
+
+class HeldRefusal(Exception):
+    """An operation is refused: `problem` is one of `messages.held`, `text` is for the user."""
+
+    def __init__(self, problem: str, text: str) -> None:
+        super().__init__(problem, text)
+        self.problem = problem
+        self.text = text
+
+
+class HeldValue:
+    """A value of a queue or variable, or on its way to or from one."""
+
+    __slots__ = ("blob", "keys", "n_uses", "nbytes")
+
+    def __init__(self, blob: Blob | None, keys: list[str]) -> None:
+        self.blob = blob
+        #: of the futures in it, each once; their tasks are wanted while the value is used
+        self.keys = keys
+        self.nbytes = VALUE_OVERHEAD * (1 + len(keys)) + (0 if blob is None else blob_nbytes(blob))
+        #: the places that it has: in objects, in waiting calls, in kept answers
+        self.n_uses = 0
+
+
+class Reply(NamedTuple):
+    """The outcome of an operation."""
+
+    info: Mapping[str, Any] = MappingProxyType({})
+    values: tuple[HeldValue, ...] = ()
+    problem: str = ""
+    text: str = ""
+
+
+class Call:
+    """One operation of a client, until its answer is acknowledged."""
+
+    __slots__ = (
+        "arguments",
+        "client",
+        "deadline",
+        "kind",
+        "lane",
+        "name",
+        "operation",
+        "record",
+        "request",
+        "value",
+    )
+
+    def __init__(
+        self,
+        client: ClientHandle,
+        request: int,
+        kind: str,
+        name: str,
+        operation: str,
+        arguments: dict[str, Any],
+    ) -> None:
+        self.client = client
+        self.request = request
+        self.kind = kind
+        self.name = name
+        self.operation = operation
+        self.arguments = arguments
+        #: that it carries; used by the call until it has one more use, or none
+        self.value: HeldValue | None = None
+        #: where it waits; None while it does not, and before the end of a recovery
+        self.record: HeldRecord | None = None
+        self.lane = ""
+        self.deadline: Deadline | None = None
+
+    @property
+    def timeout(self) -> float | None:
+        """The seconds that it may wait; None = no limit."""
+        timeout: float | None = self.arguments.get("timeout")
+        return timeout
+
+    def __repr__(self) -> str:
+        what = f"{self.kind} {self.name!r}"
+        return f"<Call {self.request} of {self.client.name}: {self.operation} {what}>"
+
+
+class Holder(NamedTuple):
+    """What holds: a lease of a client."""
+
+    client: ClientHandle
+    #: text that the client has chosen, another one for each lease
+    lease: str
+
+
+class HeldRecord:
+    """What is common to all kinds."""
+
+    __slots__ = ("is_closed", "kind", "lanes", "name", "users")
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        #: {lane: {call: None}} that wait, in order; none is empty. The first of a lane is the only
+        #: one whose turn may have come, except for kinds with a `serve` of their own
+        self.lanes: dict[str, OrderedDict[Call, None]] = {}
+        #: {client: None} of those that have called; symmetric with `ClientCalls.records`
+        self.users: dict[ClientHandle, None] = {}
+        #: operations are refused until an object of that name is made anew
+        self.is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.kind} {self.name!r}>"
+
+
+class SemaphoreRecord(HeldRecord):
+    """A semaphore; a lock is one whose limit is 1."""
+
+    __slots__ = ("holders", "limit")
+
+    def __init__(self, kind: str, name: str, limit: int) -> None:
+        super().__init__(kind, name)
+        self.limit = limit  #: > 0
+        #: {holder: its owner}, the thread or task that must not wait for itself; at most `limit`
+        self.holders: dict[Holder, str] = {}
+
+
+class MultiLockRecord(HeldRecord):
+    """All locks that are taken several at a time; there is one record of them."""
+
+    __slots__ = ("holders", "owners")
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.holders: dict[str, Holder] = {}  #: {name of a lock: its holder}
+        #: {holder: its owner}, all and only those of `holders`
+        self.owners: dict[Holder, str] = {}
+
+
+class EventRecord(HeldRecord):
+    """An event."""
+
+    __slots__ = ("is_set",)
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.is_set = False
+
+
+class QueueRecord(HeldRecord):
+    """A queue."""
+
+    __slots__ = ("items", "maxsize")
+
+    def __init__(self, kind: str, name: str, maxsize: int) -> None:
+        super().__init__(kind, name)
+        self.maxsize = maxsize  #: 0 = no limit
+        self.items: deque[HeldValue] = deque()
+
+
+class VariableRecord(HeldRecord):
+    """A variable."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.value: HeldValue | None = None  #: None = it is not set
+
+
+class ClientCalls:
+    """What the scheduler knows of the calls of one client."""
+
+    __slots__ = ("answered", "records", "waiting")
+
+    def __init__(self) -> None:
+        #: {request: call} that are not answered
+        self.waiting: dict[int, Call] = {}
+        #: {request: (call, its answer)} that are not acknowledged
+        self.answered: dict[int, tuple[Call, Reply]] = {}
+        #: {record: None} that it has called
+        self.records: dict[HeldRecord, None] = {}
+
+
+class HeldOperation(NamedTuple):
+    """An operation of a kind."""
+
+    #: (state, record, call) -> the reply; None = its turn has not come
+    attempt: Callable[[SchedulerState, Any, Call], Reply | None]
+    #: of calls that wait; "" = it never waits
+    lane: str = ""
+    #: the reply when its time is over
+    late: Reply = Reply()
+    #: the same if the answer was given and the client did not read it
+    undo: Callable[[SchedulerState, Any, Call, Reply], None] | None = None
+    #: raises `HeldRefusal` if the arguments are not valid for the object
+    check: Callable[[Any, Call], None] | None = None
+    #: the same if the call would wait for itself
+    check_wait: Callable[[Any, Call], None] | None = None
+    #: it carries a value
+    has_value: bool = False
+    #: not before the end of a recovery: others may come back with what it asks for
+    is_deferred: bool = False
+    #: also on a closed object
+    may_be_closed: bool = False
+
+
+class HeldKind(NamedTuple):
+    """A kind of held objects."""
+
+    make: Callable[[Call], HeldRecord]
+    operations: dict[str, HeldOperation]
+    #: removes what a client holds
+    drop: Callable[[Any, ClientHandle], None]
+    #: whether nothing would be lost with the record
+    is_idle: Callable[[Any], bool]
+    #: the calls whose turn has come, with their replies; None = the first ones of each lane
+    serve: Callable[[SchedulerState, Any], list[tuple[Call, Reply]]] | None = None

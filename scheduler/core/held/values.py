@@ -1,0 +1,115 @@
+"""The values in queues and variables: their bytes, and the futures in them, which they keep alive.
+
+A value has as many uses as places that need it; with the last one its bytes are not counted any
+more, and its futures are not wanted any more. A future is wanted by a client that stands for all
+values; like a client that is away it is sent nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.messages.held import KEY_LOST, TOO_LARGE
+from ....protocol.wire.payload import Blob, blob_nbytes
+from .. import recipes, wants
+from ..peers import ClientHandle
+from ..tasks import RELEASED
+from ..transitions import activate, release_unneeded
+from .records import HeldRefusal, HeldValue
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+#: The largest pickle of a value.
+MAX_VALUE_NBYTES: Final = 4 << 20
+#: The largest sum over all values.
+MAX_NBYTES: Final = 512 << 20
+#: The most futures in one value.
+MAX_KEYS: Final = 10_000
+
+
+class HeldValues:
+    """All values that are used."""
+
+    __slots__ = ("keeper", "n_uses", "nbytes")
+
+    def __init__(self) -> None:
+        #: Wants the tasks of `n_uses`, except for those that were cancelled or are unknown. It is
+        #: no client of the cluster, and never has a connection.
+        self.keeper = ClientHandle("", "queues and variables", 0)
+        #: {key: number of values with a future of it}
+        self.n_uses: dict[str, int] = {}
+        self.nbytes = 0  #: sum over the values
+
+
+def take(state: SchedulerState, blob: Blob | None, keys: list[str]) -> HeldValue:
+    """Return a new value with one use.
+
+    Raises:
+        HeldRefusal: it is too large, or the task of a future is unknown.
+    """
+    values = state.held.values
+    size = 0 if blob is None else blob_nbytes(blob)
+    if size > MAX_VALUE_NBYTES or len(keys) > MAX_KEYS:
+        raise HeldRefusal(
+            TOO_LARGE,
+            f"the value takes {size} bytes and has {len(keys)} futures in it; the limits are "
+            f"{MAX_VALUE_NBYTES} bytes and {MAX_KEYS} futures. Large data belongs in the result of "
+            "a task: put its future",
+        )
+    value = HeldValue(blob, [*dict.fromkeys(keys)])
+    if values.nbytes + value.nbytes > MAX_NBYTES:
+        raise HeldRefusal(
+            TOO_LARGE,
+            f"the queues and variables of the cluster hold {values.nbytes} bytes, and the limit "
+            f"for all of them is {MAX_NBYTES}; take values out of queues, or put futures",
+        )
+    for key in value.keys:
+        if key not in state.tasks and not recipes.can_make(state, key):
+            raise HeldRefusal(
+                KEY_LOST,
+                f"the scheduler does not know the task {key!r} of a future in the value (any "
+                "more): it was cancelled or released; submit its call again",
+            )
+    use(state, value)
+    return value
+
+
+def use(state: SchedulerState, value: HeldValue) -> None:
+    """Note one more use of a value."""
+    value.n_uses += 1
+    if value.n_uses > 1:
+        return
+    values = state.held.values
+    values.nbytes += value.nbytes
+    for key in value.keys:
+        values.n_uses[key] = values.n_uses.get(key, 0) + 1
+        task = state.tasks.get(key)
+        if task is None:
+            recipes.want(state, values.keeper, key, m.NO_HASH)
+            continue
+        wants.want(values.keeper, task)
+        if task.state == RELEASED:
+            activate(state, task)
+
+
+def drop(state: SchedulerState, value: HeldValue) -> None:
+    """Note that a value has one use less."""
+    value.n_uses -= 1
+    if value.n_uses:
+        return
+    values = state.held.values
+    values.nbytes -= value.nbytes
+    unneeded = []
+    for key in value.keys:
+        values.n_uses[key] -= 1
+        if values.n_uses[key]:
+            continue
+        del values.n_uses[key]
+        task = state.tasks.get(key)
+        if task is not None and task in values.keeper.wants:
+            wants.unwant(values.keeper, task)
+            unneeded.append(task)
+    release_unneeded(state, unneeded)
+    wants.drop_functions(state, values.keeper)
