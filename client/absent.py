@@ -172,10 +172,6 @@ CLUSTER_OPTIONS: Final = _table(
 )
 
 MODULE: Final = _table(
-    (
-        "Lock MultiLock Semaphore Event Queue Variable",
-        _SHARED_STATE + "; to limit how many tasks run at a time, use `resources=`",
-    ),
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
     ("worker_client get_client local_client", _NO_TASKS_IN_TASKS),
     ("Reschedule", "raise an exception, and submit with `retries=`"),

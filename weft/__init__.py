@@ -20,6 +20,10 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
     from .client import Client, Future, as_completed, default_client, progress, wait
+    from .client.coordination.event import Event
+    from .client.coordination.locks import Lock, MultiLock, Semaphore
+    from .client.coordination.queue import Queue
+    from .client.coordination.variable import Variable
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
@@ -31,10 +35,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Client",
+    "Event",
     "Future",
     "LocalCluster",
+    "Lock",
+    "MultiLock",
+    "Queue",
+    "Semaphore",
     "SynchronousExecutor",
     "ThreadPool",
+    "Variable",
     "__version__",
     "as_completed",
     "default_client",
@@ -53,10 +63,16 @@ __all__ += errors.__all__
 #: {public name: module below weft that defines it}. The same names as under TYPE_CHECKING.
 _HOMES = {
     "Client": "client",
+    "Event": "client.coordination.event",
     "Future": "client",
     "LocalCluster": "deploy.local.cluster",
+    "Lock": "client.coordination.locks",
+    "MultiLock": "client.coordination.locks",
+    "Queue": "client.coordination.queue",
+    "Semaphore": "client.coordination.locks",
     "SynchronousExecutor": "graphs.drivers.executors",
     "ThreadPool": "graphs.pool.thread_pool",
+    "Variable": "client.coordination.variable",
     "as_completed": "client",
     "default_client": "client",
     "get": "graphs.get",

@@ -22,6 +22,7 @@ from ...protocol.wire.messages import (
     KeysPending,
     KeysUnknown,
     KeysUnrunnable,
+    Operated,
     PutWanted,
     Recovered,
     Recovering,
@@ -31,6 +32,7 @@ from ...protocol.wire.messages import (
 )
 from .events import AnswersReceived, Warn
 from .fetching import take, turn_from
+from .held import on_held_refused, on_operated
 from .puts import on_put_wanted
 from .recipes import has_recipe
 from .reconciling import submit_held
@@ -232,9 +234,15 @@ def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
 def on_denied(core: ClientState, message: Denied) -> None:
     found = core.shutdowns.pop(message.request, None)
     if found is None:
-        take_answer(core, message)
+        on_refused(core, message)
     else:
         touch(core, found[0], message)
+
+
+def on_refused(core: ClientState, message: Denied | Unsupported) -> None:
+    """Notify the caller of a question, or of another call, that has no answer."""
+    if not on_held_refused(core, message):
+        take_answer(core, message)
 
 
 def on_task_output(core: ClientState, message: TaskOutput) -> None:
@@ -257,7 +265,8 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     Answer: take_answer,
     AskFailed: take_answer,
     Denied: on_denied,
-    Unsupported: take_answer,
+    Unsupported: on_refused,
+    Operated: on_operated,
     TaskOutput: on_task_output,
     Recovering: on_recovering,
     Recovered: on_recovered,

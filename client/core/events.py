@@ -144,6 +144,39 @@ class SendInOrder:
     message: Message
 
 
+@dataclass(slots=True, eq=False)
+class HeldCall:
+    """Notify `watcher` of the answer: `Operated`, `Denied`, `Unsupported`; None at the end."""
+
+    watcher: Watcher | None
+    kind: str
+    name: str
+    operation: str
+    arguments: dict[str, Any]
+    values: list[Blob | None] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    #: of the message; 0 until the core has read of it
+    request: int = 0
+    #: number of sessions in which it was sent
+    n_sent: int = 0
+
+
+@dataclass(slots=True)
+class HeldTaken:
+    """The caller has what the answer gave."""
+
+    call: HeldCall
+    #: the scheduler keeps futures until it reads of this
+    has_futures: bool = False
+
+
+@dataclass(slots=True)
+class HeldAbandoned:
+    """The caller waits no more: withdraw the call, or give back what its answer gave."""
+
+    call: HeldCall
+
+
 @dataclass(slots=True)
 class ShutDown:
     """Stop the cluster; notify `watcher` with None when the connection ends, or with `Denied`."""
@@ -155,7 +188,7 @@ class ShutDown:
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
     " | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent | SendInOrder"
-    " | ShutDown"
+    " | ShutDown | HeldCall | HeldTaken | HeldAbandoned"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

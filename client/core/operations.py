@@ -19,6 +19,9 @@ from .events import (
     Cancel,
     Confirm,
     ForgetWatcher,
+    HeldAbandoned,
+    HeldCall,
+    HeldTaken,
     Lent,
     Loaded,
     Operations,
@@ -30,6 +33,7 @@ from .events import (
     Watch,
     WatchCluster,
 )
+from .held import call_held, on_abandoned, on_taken
 from .lineage import release_temporary, supply
 from .puts import inherit_values, keep_value
 from .recipes import SMALL_NBYTES, keep_result
@@ -96,6 +100,13 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is AskScheduler:
             close_submissions(core)  # which the question may be about
             ask_scheduler(core, operation)
+        elif cls is HeldCall:
+            close_submissions(core)  # whose futures may be in its value
+            call_held(core, operation)
+        elif cls is HeldTaken:
+            on_taken(core, operation)
+        elif cls is HeldAbandoned:
+            on_abandoned(core, operation)
         elif cls is SendInOrder:
             close_submissions(core)
             if core.is_linked:

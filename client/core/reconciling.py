@@ -26,6 +26,7 @@ from ...protocol.wire.messages import (
     ShutdownCluster,
     WantKeys,
 )
+from .held import resume_held
 from .lineage import is_held, release_temporary, submit_with_inputs
 from .recipes import has_recipe
 from .releasing import release, set_barrier
@@ -144,6 +145,7 @@ def go_on(core: ClientState) -> None:
     later = [key for key in later if not is_held(core.table, key)]
     if later:
         core.to_scheduler.append(ReleaseKeys(keys=later))
+    resume_held(core)
     for request, question in core.questions.items():
         send_question(core, request, question)
     for request, (_, reason) in core.shutdowns.items():

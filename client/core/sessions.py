@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire.failure import Failure
-from ...protocol.wire.messages import Ask, AskFailed, Put, Recovered, Recovering, SubmitTasks
+from ...protocol.wire.messages import (
+    Ask,
+    AskFailed,
+    Operate,
+    Put,
+    Recovered,
+    Recovering,
+    SubmitTasks,
+)
 from ...protocol.wire.messages.questions import BAD_ARGUMENT
 from ...protocol.wording import counted
 from .borrowing import settle_all_loans, settle_late_loans
 from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, Unsendable, Warn
 from .fetching import ask_later_ones, requeue_relayed
+from .held import end_held, on_held_unsendable
 from .operations import go_on_after_loans
 from .puts import forget_session, on_put_unsendable, send_failed
 from .reconciling import ask, look_at_answers, submit_again
@@ -135,6 +144,8 @@ def on_unsendable(core: ClientState, event: Unsendable, _now: float) -> None:
                 fail(core, state, ERROR, ["not-sent", key, event.reason])
     elif isinstance(event.message, Put):
         on_put_unsendable(core, event.message, event.reason)
+    elif isinstance(event.message, Operate):
+        on_held_unsendable(core, event.message, event.reason)
     elif isinstance(event.message, Ask):
         text = f"it could not be sent: {event.reason}"
         failed = AskFailed(request=event.message.request, kind=BAD_ARGUMENT, text=text)
@@ -170,6 +181,7 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
     core.cluster_watchers.clear()
     core.questions.clear()
     core.confirmations.clear()
+    end_held(core)
     settle_all_loans(core)
     go_on_after_loans(core)
 

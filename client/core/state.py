@@ -45,6 +45,7 @@ from .events import (
     Unsendable,
 )
 from .fetching import FetchUnderWay, give_up_holder, issue, take
+from .held import HeldCalls
 from .operations import on_operations
 from .puts import ClientPuts, on_put_ended
 from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
@@ -159,6 +160,7 @@ class ClientState:
         self.cluster_watchers: list[tuple[Watcher, int]] = []
         #: {request: question} to the scheduler that was not answered; sent while linked.
         self.questions: dict[int, AskScheduler] = {}
+        self.held_calls: HeldCalls = HeldCalls()  #: calls of locks, queues and others
         #: {request: (watcher, reason)} of ShutdownCluster; sent only while linked.
         self.shutdowns: dict[int, tuple[Watcher, str]] = {}
         #: [(watcher, request)] of `Confirm`; 0 = not asked yet, for want of a connection.

@@ -55,6 +55,9 @@ def _requests(core: ClientState) -> list[int]:
         *core.fetches,
         *core.questions,
         *core.shutdowns,
+        *core.held_calls.pending,
+        *core.held_calls.untaken,
+        *core.held_calls.restating,
         *core.barriers.values(),
         *asked,
     ]

@@ -19,7 +19,14 @@ from weft.deploy.cli.command import weft
 
 #: The address that the pages have for a scheduler; the test's own listens elsewhere.
 ADDRESS = "tcp://127.0.0.1:8786"
-_NAMES = ("client.md", "embedded.md", "notebooks.md", "quickstart.md", "scaling.md")
+_NAMES = (
+    "client.md",
+    "coordination.md",
+    "embedded.md",
+    "notebooks.md",
+    "quickstart.md",
+    "scaling.md",
+)
 PAGES = [Page("README.md"), *[Page(f"docs/{name}") for name in _NAMES]]
 
 

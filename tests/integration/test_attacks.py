@@ -586,7 +586,7 @@ def test_client_may_be_wrong_about_locks_and_queues(cluster: Cluster) -> None:
         m.Operate(request=5, operation="put", kind="queue", name="x", values=[bytes(5 << 20)]),
         m.Operate(request=6, operation="set", kind="variable", name="x", values=[b"v"], keys=["?"]),
         m.Operate(request=7, operation="release", kind="lock", name="x", arguments={"lease": "1"}),
-        m.Operate(request=8, operation="withdraw", arguments={"request": 10**30}),
+        m.Operate(request=8, operation="withdraw", arguments={"request": 10**18}),
     ]
     with Attacker(cluster, Role.CLIENT) as attacker:
         attacker.register(client())

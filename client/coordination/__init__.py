@@ -1,0 +1,1 @@
+"""Locks, semaphores, events, queues and variables that clients and tasks share by name."""

@@ -1,0 +1,50 @@
+"""`Event`: those that wait go on when it is set, in a whole cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.wire.messages import Operated
+from ...protocol.wire.messages.held import EVENT
+from .held_object import HeldObject
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ..shell.engine import Engine
+
+
+def _is_set(_engine: Engine, answer: Operated) -> bool:
+    return answer.info.get("set") is True
+
+
+class Event(HeldObject):
+    """An event that clients and tasks set, clear and wait for.
+
+    It stays set when the client that has set it ends, until it is cleared.
+
+    Args:
+        name: events of one name are the same event. None = a new one.
+        client: see `Client.current` for None.
+    """
+
+    _KIND = EVENT
+
+    def wait(self, timeout: Duration | None = None) -> Any:
+        """Wait until it is set; return whether it was in time.
+
+        Args:
+            timeout: time to wait; None = no limit.
+        """
+        return self._call("wait", _is_set, timeout=timeout)
+
+    def set(self) -> Any:
+        """Set it, so that all that wait go on."""
+        return self._call("set", lambda _engine, _answer: None)
+
+    def clear(self) -> Any:
+        """Clear it, so that later calls of `wait` wait."""
+        return self._call("clear", lambda _engine, _answer: None)
+
+    def is_set(self) -> Any:
+        """Return whether it is set at this moment."""
+        return self._call("is_set", _is_set)

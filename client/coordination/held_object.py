@@ -1,0 +1,239 @@
+"""What locks, events, queues and variables have in common: a name, a client, and calls.
+
+There is one implementation for both ways of waiting: a method builds its call and a function that
+reads the answer; a blocking client waits for it in the thread, which gives the slot of its task up
+meanwhile, and an asynchronous one returns a coroutine.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ...protocol.durations import seconds_or_none
+from ...protocol.errors import (
+    AlreadyHeld,
+    ClientClosed,
+    HeldClosed,
+    HeldError,
+    HoldLost,
+    NotHeld,
+    NotPermitted,
+    OtherLimit,
+    TooLarge,
+    UnsupportedRequest,
+)
+from ...protocol.host.blocking import blocked
+from ...protocol.wire.messages import Denied, Operated, Unsupported
+from ...protocol.wire.messages.held import (
+    ALREADY_HELD,
+    CLOSED,
+    HOLD_LOST,
+    LATE,
+    NOT_HELD,
+    OTHER_LIMIT,
+    TOO_LARGE,
+)
+from ..asking import error_of_end
+from ..core.events import HeldAbandoned, HeldCall, HeldTaken
+from ..shell.current import find_current
+from ..shell.watchers import AsyncWaiter, ThreadWaiter
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ...protocol.wire.payload import Blob
+    from ..client import Client
+    from ..shell.engine import Engine
+
+#: A time limit is counted by the scheduler. A call whose answer is so much later, because there is
+#: no scheduler, has waited long enough.
+_PATIENCE_S: Final = 10.0
+_MAX_NAME: Final = 1024
+
+_ERRORS: Final[dict[str, type[HeldError]]] = {
+    ALREADY_HELD: AlreadyHeld,
+    NOT_HELD: NotHeld,
+    HOLD_LOST: HoldLost,
+    CLOSED: HeldClosed,
+    OTHER_LIMIT: OtherLimit,
+    TOO_LARGE: TooLarge,
+}
+
+Read = Callable[["Engine", Operated], Any]
+
+
+class HeldObject:
+    """The base class of all held objects.
+
+    Args:
+        name: of the object; objects of one class and name are the same, wherever they are made.
+            None: a new name, for an object that is passed on in arguments.
+        client: through which it is used; None = the current one where it is used.
+    """
+
+    _KIND: ClassVar[str]
+
+    def __init__(self, name: str | None = None, client: Client | None = None) -> None:
+        if name is None:
+            name = f"{self._KIND}-{uuid.uuid4().hex}"
+        check_name(name, type(self).__name__)
+        if client is not None and not hasattr(type(client), "as_current"):
+            raise TypeError(f"client= is a weft.Client, not {type(client).__name__}")
+        self.name = name
+        self._client = client if client is not None else _client_here()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Become an object of the same name, used through the reader's client."""
+        return type(self), (self.name,)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}>"
+
+    # --- Calls ------------------------------------------------------------------------------------
+
+    def _engine(self) -> Engine:
+        if self._client is None:
+            self._client = find_current()
+        return self._client._running()
+
+    def _call(
+        self,
+        operation: str,
+        read: Read,
+        arguments: dict[str, Any] | None = None,
+        *,
+        timeout: Duration | None = None,
+        values: list[Blob | None] | None = None,
+        keys: list[str] | None = None,
+    ) -> Any:
+        """Do an operation: `read` makes the result from its answer. Awaitable if the client is."""
+        engine = self._engine()
+        call, limit_s = self._made(operation, arguments, timeout, values, keys)
+        if engine.is_asynchronous:
+            return self._wait_async(engine, call, limit_s, read)
+        waiter = ThreadWaiter(1, wants_data=False)
+        call.watcher = waiter
+        is_done = False
+        try:
+            with blocked():
+                engine.wait(waiter, call, limit_s)
+            answer = self._answer(engine, waiter)
+            is_done = True
+        finally:
+            if not is_done:
+                _abandon(engine, call)
+        return self._read(engine, call, answer, read)
+
+    def _call_async(
+        self,
+        operation: str,
+        read: Read,
+        arguments: dict[str, Any],
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Do an operation in a coroutine, whatever the client."""
+        call, limit_s = self._made(operation, arguments, timeout, None, None)
+        return self._wait_async(self._engine(), call, limit_s, read)
+
+    def _made(
+        self,
+        operation: str,
+        arguments: dict[str, Any] | None,
+        timeout: Duration | None,
+        values: list[Blob | None] | None,
+        keys: list[str] | None,
+    ) -> tuple[HeldCall, float | None]:
+        timeout_s = seconds_or_none(timeout, "timeout")
+        given = {**(arguments or {}), **self._limits()}
+        if timeout_s is not None:
+            given["timeout"] = timeout_s
+        call = HeldCall(None, self._KIND, self.name, operation, given, values or [], keys or [])
+        return call, None if timeout_s is None else timeout_s + _PATIENCE_S
+
+    async def _wait_async(
+        self, engine: Engine, call: HeldCall, limit_s: float | None, read: Read
+    ) -> Any:
+        waiter = AsyncWaiter(1, wants_data=False)
+        call.watcher = waiter
+        is_done = False
+        try:
+            await engine.wait_async(waiter, call, limit_s)
+            answer = self._answer(engine, waiter)
+            is_done = True
+        finally:
+            if not is_done:
+                _abandon(engine, call)
+        return self._read(engine, call, answer, read)
+
+    def _answer(self, engine: Engine, waiter: ThreadWaiter | AsyncWaiter) -> Operated:
+        """Return the answer that came.
+
+        Raises:
+            TimeoutError, WeftError: there is none.
+        """
+        answer = waiter.answer
+        what = f"{self._KIND} {self.name!r}"
+        if isinstance(answer, Operated):
+            return answer
+        if isinstance(answer, Denied):
+            raise NotPermitted(f"the use of {what}", answer.needed, answer.level)
+        if isinstance(answer, Unsupported):
+            raise UnsupportedRequest(f"the use of {what}", "the scheduler")
+        if waiter.n_left > 0:
+            raise TimeoutError(f"the scheduler did not answer a call of {what} in time")
+        raise error_of_end(engine)
+
+    def _read(self, engine: Engine, call: HeldCall, answer: Operated, read: Read) -> Any:
+        if answer.problem:
+            if answer.problem == LATE:
+                limit_s = call.arguments.get("timeout", 0.0)
+                raise TimeoutError(f"{self._late_text(call.operation)} within {limit_s:g} s")
+            raise _ERRORS.get(answer.problem, HeldError)(answer.text)
+        try:
+            return read(engine, answer)
+        finally:
+            if answer.keys:
+                engine.post(HeldTaken(call, has_futures=True))
+            elif call.request:
+                engine.post_later(HeldTaken(call))
+
+    def _note(self, operation: str) -> None:
+        """Do an operation, if there is a client, without waiting: a later one shows what failed."""
+        client = self._client
+        if client is not None and client.status == "running":
+            call, _ = self._made(operation, None, None, None, None)
+            client._running().post(call)
+
+    # --- What kinds differ in ---------------------------------------------------------------------
+
+    def _limits(self) -> dict[str, Any]:
+        """Return the arguments of all calls."""
+        return {}
+
+    def _late_text(self, operation: str) -> str:
+        return f"{operation} of {self._KIND} {self.name!r} was not possible"
+
+
+def check_name(name: object, of: str) -> None:
+    """Check the name of an object.
+
+    Raises:
+        TypeError, ValueError: it is no text, empty, or too long.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {of} is a str, not {type(name).__name__}")
+    if not 1 <= len(name) <= _MAX_NAME:
+        raise ValueError(f"the name of a {of} has 1 to {_MAX_NAME} characters, not {len(name)}")
+
+
+def _client_here() -> Client | None:
+    try:
+        return find_current()
+    except ClientClosed:
+        return None
+
+
+def _abandon(engine: Engine, call: HeldCall) -> None:
+    if not engine.is_gone:
+        engine.post(HeldAbandoned(call))

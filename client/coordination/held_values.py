@@ -1,0 +1,51 @@
+"""Values of queues and variables as pickles, with the futures in them beside these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.values.serialize import (
+    dumps_with_dependencies,
+    futures_met,
+    loads_with_dependencies,
+)
+from ..core.events import Want
+from ..core.tasks import KEPT, NEW
+from ..future import Future
+
+if TYPE_CHECKING:
+    from ...protocol.wire.messages import Operated
+    from ...protocol.wire.payload import Blob
+    from ..shell.engine import Engine
+
+
+def packed(value: Any) -> tuple[Blob, list[str]]:
+    """Return the pickle of a value, and the keys of the futures in it.
+
+    Raises:
+        SerializationError: it cannot be pickled, or a future in it was released.
+    """
+    with futures_met() as met:
+        blob, keys = dumps_with_dependencies(value, "the value")
+    for future in met:
+        if future._state.phase == KEPT:  # only this client has the result
+            future.before_leaving()
+    return blob, keys
+
+
+def unpacked(engine: Engine, answer: Operated) -> list[Any]:
+    """Return the values of an answer; futures in them belong to this client."""
+    values: list[Any] = []
+    for i, blob in enumerate(answer.values):
+        keys = answer.keys[i] if i < len(answer.keys) else []
+        assert blob is not None, "each value has a pickle"
+        values.append(loads_with_dependencies(blob, [_future(engine, key) for key in keys]))
+    return values
+
+
+def _future(engine: Engine, key: str) -> Future:
+    state = engine.table.find_or_make(key)
+    future = Future(engine, state)
+    if state.phase == NEW:
+        engine.post(Want([state]))
+    return future

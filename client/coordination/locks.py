@@ -1,0 +1,311 @@
+"""`Lock`, `Semaphore` and `MultiLock`: who may go on, in a whole cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.errors import NotHeld
+from ...protocol.wire.messages import Operated
+from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
+from .held_object import HeldObject, check_name
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ..client import Client
+    from ..shell.engine import Engine
+
+_numbers: Final = itertools.count(1)
+_MAX_LEASES: Final = 1 << 40
+
+
+class _ThreadOwner(threading.local):
+    def __init__(self) -> None:
+        self.name = f"thread-{next(_numbers)}"
+
+
+_thread_owner: Final = _ThreadOwner()
+_task_owners: Final[weakref.WeakKeyDictionary[asyncio.Task[Any], str]] = weakref.WeakKeyDictionary()
+
+
+def _owner(*, is_async: bool) -> str:
+    """Return the name of the thread, or asyncio task, that must not wait for itself."""
+    task = asyncio.current_task() if is_async else None
+    if task is None:
+        return _thread_owner.name
+    return _task_owners.setdefault(task, f"task-{next(_numbers)}")
+
+
+class _Acquirable(HeldObject):
+    """An object that is acquired and released, with `with` and `async with`."""
+
+    def __init__(self, name: str | None = None, client: Client | None = None) -> None:
+        super().__init__(name, client)
+        #: the leases that this object has, oldest first
+        self._leases: deque[str] = deque()
+
+    def _acquire(
+        self,
+        timeout: Duration | None,
+        arguments: dict[str, Any] | None = None,
+        *,
+        is_async: bool = False,
+    ) -> Any:
+        lease = f"lease-{next(_numbers)}"
+
+        def read(_engine: Engine, answer: Operated) -> bool:
+            is_granted = answer.info.get("granted") is True
+            if is_granted:
+                self._leases.append(lease)
+            return is_granted
+
+        if is_async or self._engine().is_asynchronous:
+            return self._acquire_async(lease, read, timeout, arguments)
+        given = {**(arguments or {}), "lease": lease, "owner": _owner(is_async=False)}
+        return self._call("acquire", read, given, timeout=timeout)
+
+    async def _acquire_async(
+        self, lease: str, read: Any, timeout: Duration | None, arguments: dict[str, Any] | None
+    ) -> Any:
+        # The task that awaits is the owner, which is known only now.
+        given = {**(arguments or {}), "lease": lease, "owner": _owner(is_async=True)}
+        return await self._call_async("acquire", read, given, timeout)
+
+    def _release(self, *, is_async: bool = False) -> Any:
+        try:
+            lease = self._leases.popleft()
+        except IndexError:
+            raise NotHeld(
+                f"{self._KIND} {self.name!r} is not held by this object, so it cannot release it"
+            ) from None
+        arguments = {"lease": lease}
+        if is_async:
+            return self._call_async("release", _nothing, arguments)
+        return self._call("release", _nothing, arguments)
+
+    def __enter__(self) -> Any:
+        if self._engine().is_asynchronous:
+            raise TypeError(f"a {type(self).__name__} of an asynchronous client needs `async with`")
+        self._acquire(None, self._asked())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    async def __aenter__(self) -> Any:
+        await self._acquire(None, self._asked(), is_async=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._release(is_async=True)
+
+    def _asked(self) -> dict[str, Any] | None:
+        """Return the arguments of `acquire`."""
+        return None
+
+
+def _nothing(_engine: Engine, _answer: Operated) -> None:
+    return None
+
+
+def _count(_engine: Engine, answer: Operated) -> int:
+    return int(answer.info["n"])
+
+
+class Lock(_Acquirable):
+    """A lock that one client, task or thread of the cluster holds at a time.
+
+    Those that wait get it in the order in which they asked. What a client or task holds is released
+    when it ends; when it is cut off, at the end of its lease.
+
+        with weft.Lock("the file"):
+            ...
+
+    Args:
+        name: locks of one name are the same lock. None = a new one.
+        client: see `Client.current` for None.
+    """
+
+    _KIND = LOCK
+
+    def acquire(self, blocking: bool = True, timeout: Duration | None = None) -> Any:
+        """Take the lock; return whether that was possible in time.
+
+        Args:
+            blocking: wait for it.
+            timeout: time to wait; None = no limit.
+
+        Raises:
+            AlreadyHeld: the thread or task holds it and would wait for itself for ever.
+        """
+        return self._acquire(_limit_of(blocking, timeout))
+
+    def release(self) -> Any:
+        """Give the lock to the next one that waits.
+
+        Raises:
+            NotHeld: this object does not hold it.
+            HoldLost: another holder has it already; see docs/coordination.md.
+        """
+        return self._release()
+
+    def locked(self) -> Any:
+        """Return whether any client holds it at this moment."""
+        return self._call("count", lambda _engine, answer: answer.info["n"] > 0)
+
+
+def _limit_of(blocking: bool, timeout: Duration | None) -> Duration | None:
+    if blocking:
+        return timeout
+    if timeout is not None:
+        raise ValueError("timeout= is of no use with blocking=False, which does not wait")
+    return 0.0
+
+
+class Semaphore(_Acquirable):
+    """A semaphore: at most `max_leases` holders in the whole cluster.
+
+    Args:
+        max_leases: the number; the same wherever a semaphore of this name is made.
+        name: semaphores of one name are the same. None = a new one.
+        client: see `Client.current` for None.
+    """
+
+    _KIND = SEMAPHORE
+
+    def __init__(
+        self, max_leases: int = 1, name: str | None = None, client: Client | None = None
+    ) -> None:
+        if type(max_leases) is not int:
+            raise TypeError(f"max_leases= is an int, not {type(max_leases).__name__}")
+        if not 1 <= max_leases <= _MAX_LEASES:
+            raise ValueError(f"max_leases= is from 1 to {_MAX_LEASES}, not {max_leases}")
+        super().__init__(name, client)
+        self.max_leases = max_leases
+        self._note("create")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.max_leases, self.name)
+
+    def _limits(self) -> dict[str, Any]:
+        return {"limit": self.max_leases}
+
+    def __await__(self) -> Generator[Any, None, Semaphore]:
+        """Register, and return this object; for an asynchronous client."""
+
+        async def registered() -> Semaphore:
+            await self._call_async("create", _nothing, {})
+            return self
+
+        return registered().__await__()
+
+    def register(self) -> Any:
+        """Make the semaphore known to the scheduler, which the first use does as well.
+
+        Raises:
+            OtherLimit: it exists with another `max_leases`.
+        """
+        return self._call("create", _nothing)
+
+    def acquire(self, timeout: Duration | None = None) -> Any:
+        """Take one lease; return whether that was possible in time.
+
+        Args:
+            timeout: time to wait; None = no limit.
+
+        Raises:
+            AlreadyHeld: the thread or task holds all leases and would wait for itself for ever.
+            HeldClosed: it was closed.
+        """
+        return self._acquire(timeout)
+
+    def release(self) -> Any:
+        """Give back the oldest lease of this object.
+
+        Raises:
+            NotHeld: this object has none.
+            HoldLost: another holder has it already; see docs/coordination.md.
+        """
+        return self._release()
+
+    def get_value(self) -> Any:
+        """Return how many leases are taken."""
+        return self._call("count", _count)
+
+    def close(self) -> Any:
+        """End the semaphore: all leases, and all waits for one, which raise `HeldClosed`."""
+        self._leases.clear()
+        return self._call("close", _nothing)
+
+
+class MultiLock(_Acquirable):
+    """Several locks that are taken together, all or none, so that none waits for the other.
+
+    These are not the locks that `Lock` takes.
+
+    Args:
+        names: of the locks.
+        client: see `Client.current` for None.
+    """
+
+    _KIND = MULTILOCK
+
+    def __init__(self, names: Iterable[str] = (), client: Client | None = None) -> None:
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise TypeError(f"names= is a list of names, not {type(names).__name__}")
+        self.names = list(dict.fromkeys(names))
+        if not self.names:
+            raise ValueError("names= of a MultiLock has at least one name")
+        for name in self.names:
+            check_name(name, "MultiLock's lock")
+        super().__init__("all", client)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.names,)
+
+    def __repr__(self) -> str:
+        return f"<MultiLock: {', '.join(self.names)}>"
+
+    def _asked(self, num_locks: int | None = None) -> dict[str, Any]:
+        number = len(self.names) if num_locks is None else num_locks
+        if type(number) is not int:
+            raise TypeError(f"num_locks= is an int, not {type(number).__name__}")
+        if not 1 <= number <= len(self.names):
+            raise ValueError(f"num_locks= is from 1 to {len(self.names)}, not {number}")
+        return {"names": self.names, "number": number}
+
+    def acquire(
+        self,
+        blocking: bool = True,
+        timeout: Duration | None = None,
+        num_locks: int | None = None,
+    ) -> Any:
+        """Take the locks together; return whether that was possible in time.
+
+        Args:
+            blocking: wait for them.
+            timeout: time to wait; None = no limit.
+            num_locks: take so many of them, whichever are free; None = all.
+
+        Raises:
+            AlreadyHeld: the thread or task holds some and would wait for itself for ever.
+        """
+        return self._acquire(_limit_of(blocking, timeout), self._asked(num_locks))
+
+    def release(self) -> Any:
+        """Give back all locks that were taken together.
+
+        Raises:
+            NotHeld: this object holds none.
+            HoldLost: another holder has one already; see docs/coordination.md.
+        """
+        return self._release()
+
+    def locked(self) -> bool:
+        """Return whether this object holds locks."""
+        return bool(self._leases)

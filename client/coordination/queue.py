@@ -1,0 +1,104 @@
+"""`Queue`: values and futures from any client or task to any other, each taken once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.messages.held import QUEUE
+from .held_object import HeldObject
+from .held_values import packed, unpacked
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ...protocol.wire.messages import Operated
+    from ..client import Client
+    from ..shell.engine import Engine
+
+_MAX_SIZE: Final = 1 << 40
+
+
+class Queue(HeldObject):
+    """A queue of values and futures, which are kept alive while they are in it.
+
+    The scheduler keeps the values in its memory, so they are small (4 MiB at most). A value that
+    was taken is gone with the client that took it.
+
+    Args:
+        name: queues of one name are the same queue. None = a new one.
+        client: see `Client.current` for None.
+        maxsize: `put` waits while so many values are in it; 0 = no limit, or that of the queue of
+            this name.
+    """
+
+    _KIND = QUEUE
+
+    def __init__(
+        self, name: str | None = None, client: Client | None = None, maxsize: int = 0
+    ) -> None:
+        if type(maxsize) is not int:
+            raise TypeError(f"maxsize= is an int, not {type(maxsize).__name__}")
+        if not 0 <= maxsize <= _MAX_SIZE:
+            raise ValueError(f"maxsize= is from 0 (no limit) to {_MAX_SIZE}, not {maxsize}")
+        super().__init__(name, client)
+        self.maxsize = maxsize
+        self._note("create")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, None, self.maxsize)
+
+    def _limits(self) -> dict[str, Any]:
+        return {"maxsize": self.maxsize}
+
+    def _late_text(self, operation: str) -> str:
+        if operation == "put":
+            return f"there was no room in queue {self.name!r}"
+        return f"there were not enough values in queue {self.name!r}"
+
+    def put(self, value: Any, timeout: Duration | None = None) -> Any:
+        """Append a value: anything that can be pickled, with futures anywhere in it.
+
+        Args:
+            value: small; large data belongs in the result of a task, whose future is put.
+            timeout: time to wait for room, if the queue has a `maxsize`; None = no limit.
+
+        Raises:
+            TimeoutError: there was no room in time.
+            TooLarge: the value is too large.
+            HeldClosed: the queue was closed.
+        """
+        blob, keys = packed(value)
+        return self._call(
+            "put", lambda _engine, _answer: None, timeout=timeout, values=[blob], keys=keys
+        )
+
+    def get(self, timeout: Duration | None = None, batch: bool | int = False) -> Any:
+        """Take the first value out.
+
+        Args:
+            timeout: time to wait for it; None = no limit.
+            batch: True = all values that there are now, in a list, without waiting (at most 10 000,
+                or 32 MiB of them); a number = so many, waiting for them.
+
+        Raises:
+            TimeoutError: there was none in time.
+            HeldClosed: the queue was closed.
+        """
+        if type(batch) is not bool and (type(batch) is not int or batch < 1):
+            raise ValueError(f"batch= is True, False or a number from 1 on, not {batch!r}")
+        if batch is False:
+            return self._call("get", _first, {"number": 1}, timeout=timeout)
+        if batch is True:
+            return self._call("drain", unpacked)
+        return self._call("get", unpacked, {"number": batch}, timeout=timeout)
+
+    def qsize(self) -> Any:
+        """Return how many values are in the queue at this moment."""
+        return self._call("count", lambda _engine, answer: int(answer.info["n"]))
+
+    def close(self) -> Any:
+        """End the queue: its values are dropped, and calls that wait raise `HeldClosed`."""
+        return self._call("close", lambda _engine, _answer: None)
+
+
+def _first(engine: Engine, answer: Operated) -> Any:
+    return unpacked(engine, answer)[0]

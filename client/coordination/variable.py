@@ -1,0 +1,65 @@
+"""`Variable`: one value or future that any client or task sets, and all read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.wire.messages.held import VARIABLE
+from .held_object import HeldObject
+from .held_values import packed, unpacked
+
+if TYPE_CHECKING:
+    from ...protocol.durations import Duration
+    from ...protocol.wire.messages import Operated
+    from ..shell.engine import Engine
+
+
+class Variable(HeldObject):
+    """A value or future that is kept until another one is set.
+
+    The scheduler keeps the value in its memory, so it is small (4 MiB at most).
+
+    Args:
+        name: variables of one name are the same variable. None = a new one.
+        client: see `Client.current` for None.
+    """
+
+    _KIND = VARIABLE
+
+    def _late_text(self, operation: str) -> str:
+        return f"variable {self.name!r} was not set"
+
+    def set(self, value: Any, timeout: Duration | None = "30 s") -> Any:
+        """Set the value: anything that can be pickled, with futures anywhere in it.
+
+        Args:
+            value: small; large data belongs in the result of a task, whose future is set.
+            timeout: time to wait for the scheduler.
+
+        Raises:
+            TimeoutError: the scheduler was away for longer.
+            TooLarge: the value is too large.
+        """
+        blob, keys = packed(value)
+        return self._call(
+            "set", lambda _engine, _answer: None, timeout=timeout, values=[blob], keys=keys
+        )
+
+    def get(self, timeout: Duration | None = None) -> Any:
+        """Return the value; wait until there is one.
+
+        Args:
+            timeout: time to wait for it; None = no limit.
+
+        Raises:
+            TimeoutError: none was set in time.
+        """
+        return self._call("get", _only, timeout=timeout)
+
+    def delete(self) -> Any:
+        """Delete the value, so that `get` waits for another one."""
+        return self._call("delete", lambda _engine, _answer: None)
+
+
+def _only(engine: Engine, answer: Operated) -> Any:
+    return unpacked(engine, answer)[0]

@@ -1,0 +1,227 @@
+"""Calls of locks, queues and other held objects, and the leases that this client has.
+
+A part of the core. A call is sent in each session, with the same number, until it is answered, and
+the scheduler does it once (`scheduler/core/held/operating.py`). A session begins with the calls
+that are not answered, then the leases, which the scheduler may have given up, or may not know.
+
+An answer that gives something (a lease, a value of a queue) is acknowledged when its caller has
+taken it (`HeldTaken`); if the caller was interrupted, it is given back (`HeldAbandoned`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire.messages import Denied, Operate, Operated, Unsupported
+from ...protocol.wire.messages.held import (
+    HOLD_LOST,
+    NOT_HELD,
+    NOTE,
+    RESUME,
+    TOO_LARGE,
+    WITHDRAW,
+)
+from .events import HeldAbandoned, HeldCall, HeldTaken, Warn
+from .watching import touch
+
+if TYPE_CHECKING:
+    from .state import ClientState
+
+#: Operations whose answer gives something.
+_GIVING: Final = frozenset({"acquire", "get", "drain"})
+
+
+# --- The record -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Lease:
+    """A lock or semaphore that this client holds, as it is stated in a new session."""
+
+    kind: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class HeldCalls:
+    """The calls and leases of a client."""
+
+    __slots__ = ("leases", "lost", "pending", "restating", "to_acknowledge", "untaken")
+
+    def __init__(self) -> None:
+        #: {request: call} that are not answered, in order
+        self.pending: dict[int, HeldCall] = {}
+        #: {request: call} whose answer gave something that the caller has not taken yet
+        self.untaken: dict[int, HeldCall] = {}
+        #: {text of the lease: lease} that were granted and not released
+        self.leases: dict[str, Lease] = {}
+        #: {request: text of the lease} that were stated in this session and are not confirmed
+        self.restating: dict[int, str] = {}
+        #: {text of the lease: why it was lost}, until it is released
+        self.lost: dict[str, str] = {}
+        #: requests of this session whose answers the scheduler may forget
+        self.to_acknowledge: list[int] = []
+
+
+# --- Functions ------------------------------------------------------------------------------------
+
+
+def call_held(core: ClientState, call: HeldCall) -> None:
+    """Send a call, now or when there is a connection."""
+    if core.end is not None:
+        _notify(core, call, None)
+        return
+    calls = core.held_calls
+    call.request = core.next_request()
+    if call.operation == "release":
+        lease = call.arguments.get("lease", "")
+        calls.leases.pop(lease, None)
+        reason = calls.lost.pop(lease, None)
+        if reason is not None:
+            _notify(core, call, Operated(request=call.request, problem=HOLD_LOST, text=reason))
+            return
+    calls.pending[call.request] = call
+    if core.is_linked:
+        _send(core, call)
+
+
+def _notify(core: ClientState, call: HeldCall, answer: object) -> None:
+    if call.watcher is not None:
+        touch(core, call.watcher, answer)
+
+
+def _send(core: ClientState, call: HeldCall) -> None:
+    call.n_sent += 1
+    core.to_scheduler.append(
+        Operate(
+            request=call.request,
+            operation=call.operation,
+            kind=call.kind,
+            name=call.name,
+            arguments=call.arguments,
+            values=call.values,
+            keys=call.keys,
+            acknowledged=_take_acknowledged(core),
+        )
+    )
+
+
+def _take_acknowledged(core: ClientState) -> list[int]:
+    calls = core.held_calls
+    numbers, calls.to_acknowledge = calls.to_acknowledge, []
+    return numbers
+
+
+def on_operated(core: ClientState, message: Operated) -> None:
+    """Notify the caller of its answer; note what it has got."""
+    calls = core.held_calls
+    request = message.request
+    lease = calls.restating.pop(request, None)
+    if lease is not None:
+        calls.to_acknowledge.append(request)
+        if message.problem and lease in calls.leases:
+            del calls.leases[lease]
+            calls.lost[lease] = message.text
+            core.after.append(Warn(message.text))
+        return
+    call = calls.pending.pop(request, None)
+    if call is None:
+        return  # it was withdrawn: the scheduler takes back what it has given
+    if message.problem == NOT_HELD and call.n_sent > 1:
+        # The release was done before the answer was lost, or the scheduler is another one.
+        message = Operated(request=request)
+    if call.operation in _GIVING and call.watcher is not None and not message.problem:
+        calls.untaken[request] = call
+        if message.info.get("granted") is True:
+            arguments = dict(call.arguments)
+            arguments.pop("timeout", None)
+            if "names" in arguments:
+                arguments["names"] = message.info.get("names")
+                arguments.pop("number", None)
+            calls.leases[arguments["lease"]] = Lease(call.kind, call.name, arguments)
+    else:
+        calls.to_acknowledge.append(request)
+    _notify(core, call, message)
+
+
+def on_held_refused(core: ClientState, message: Denied | Unsupported) -> bool:
+    """Notify the caller of a call that the scheduler does not take; False if it is none."""
+    calls = core.held_calls
+    call = calls.pending.pop(message.request, None)
+    if call is not None:
+        _notify(core, call, message)
+    return call is not None or calls.restating.pop(message.request, None) is not None
+
+
+def on_held_unsendable(core: ClientState, message: Operate, reason: str) -> None:
+    """Fail a call that the protocol forbids."""
+    call = core.held_calls.pending.pop(message.request, None)
+    if call is not None:
+        text = f"it could not be sent: {reason}"
+        _notify(core, call, Operated(request=message.request, problem=TOO_LARGE, text=text))
+
+
+def on_taken(core: ClientState, operation: HeldTaken) -> None:
+    """Acknowledge an answer with the next call; at once if the scheduler keeps futures for it."""
+    calls = core.held_calls
+    request = operation.call.request
+    if calls.untaken.pop(request, None) is None:
+        return
+    calls.to_acknowledge.append(request)
+    if core.is_linked and operation.has_futures:
+        core.to_scheduler.append(
+            Operate(request=0, operation=NOTE, acknowledged=_take_acknowledged(core))
+        )
+
+
+def on_abandoned(core: ClientState, operation: HeldAbandoned) -> None:
+    """Withdraw a call, or give back what its answer gave."""
+    calls, call = core.held_calls, operation.call
+    was_pending = calls.pending.pop(call.request, None) is not None
+    if not was_pending and calls.untaken.pop(call.request, None) is None:
+        return
+    calls.leases.pop(call.arguments.get("lease", ""), None)
+    if core.end is None:
+        withdrawal = HeldCall(None, "", "", WITHDRAW, {"request": call.request})
+        call_held(core, withdrawal)
+
+
+def resume_held(core: ClientState) -> None:
+    """Begin a session: send the leases that this client has, and the calls without answer."""
+    calls = core.held_calls
+    calls.restating = {}
+    calls.to_acknowledge = []
+    if not core.last_request:
+        return  # the first session, without a call
+    if calls.pending or calls.untaken or calls.leases:
+        pending = [*calls.pending, *calls.untaken]
+        core.to_scheduler.append(
+            Operate(request=0, operation=RESUME, arguments={"pending": pending})
+        )
+    for name, lease in calls.leases.items():
+        request = core.next_request()
+        calls.restating[request] = name
+        core.to_scheduler.append(
+            Operate(
+                request=request,
+                operation="restate",
+                kind=lease.kind,
+                name=lease.name,
+                arguments=lease.arguments,
+            )
+        )
+    for call in calls.pending.values():
+        _send(core, call)
+
+
+def end_held(core: ClientState) -> None:
+    """End all calls: there will be no connection any more."""
+    calls = core.held_calls
+    for call in calls.pending.values():
+        _notify(core, call, None)
+    calls.pending.clear()
+    calls.untaken.clear()
+    calls.restating.clear()
+    calls.leases.clear()
+    calls.to_acknowledge = []

@@ -1,0 +1,430 @@
+"""Lock, Semaphore, MultiLock, Event, Queue and Variable as users call them, on a real scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import weft
+from weft import Client, Event, Lock, MultiLock, Queue, Semaphore, Variable
+from weft.protocol.errors import (
+    AlreadyHeld,
+    ClientClosed,
+    HeldClosed,
+    InvalidDuration,
+    NotHeld,
+    OtherLimit,
+    SerializationError,
+    TooLarge,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[weft.LocalCluster]:
+    with weft.LocalCluster(n_workers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: weft.LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def other(cluster: weft.LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as other:
+        yield other
+
+
+def in_thread(call, *args, **options):
+    """Call in another thread; return a function that waits for its result."""
+    found = []
+
+    def run():
+        try:
+            found.append(call(*args, **options))
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def result():
+        thread.join(30)
+        assert not thread.is_alive()
+        return found[0]
+
+    return result
+
+
+# --- Locks ----------------------------------------------------------------------------------------
+
+
+def test_a_lock_excludes_other_clients(client, other):
+    mine, theirs = Lock("a"), Lock("a", client=other)
+    assert mine.acquire() is True
+    assert mine.locked() is True
+    assert theirs.acquire(blocking=False) is False
+    assert theirs.acquire(timeout=0.01) is False
+    waits = in_thread(theirs.acquire)
+    mine.release()
+    assert waits() is True
+    theirs.release()
+    assert mine.locked() is False
+
+
+def test_a_lock_excludes_threads_that_share_the_object(client):
+    lock = Lock()
+    total = [0]
+
+    def add():
+        for _ in range(20):
+            with lock:
+                before = total[0]
+                lock.locked()  # time in which another thread could come between
+                total[0] = before + 1
+
+    results = [in_thread(add) for _ in range(4)]
+    assert [result() for result in results] == [None] * 4
+    assert total == [80]
+
+
+def test_a_lock_taken_twice_by_one_thread_is_an_error_and_stays_held(client):
+    lock = Lock("twice")
+    with lock:
+        with pytest.raises(AlreadyHeld, match="would never be acquired"):
+            lock.acquire()
+        with pytest.raises(AlreadyHeld):
+            Lock("twice").acquire()
+        assert lock.acquire(timeout=0.01) is False
+        assert lock.locked()
+    assert not lock.locked()
+
+
+def test_a_lock_is_released_only_by_the_object_that_holds_it(client):
+    lock = Lock("mine")
+    with pytest.raises(NotHeld, match="'mine' is not held by this object"):
+        lock.release()
+    with lock, pytest.raises(NotHeld):
+        pickle.loads(pickle.dumps(lock)).release()
+
+
+def test_a_lock_is_released_when_its_client_closes(cluster, client):
+    with Client(cluster, set_as_default=False) as other:
+        Lock("left", client=other).acquire()
+        waits = in_thread(Lock("left").acquire, timeout=30)
+    assert waits() is True
+    Lock("left", client=client)
+
+
+def test_an_exception_in_the_block_releases_the_lock(client):
+    with pytest.raises(ZeroDivisionError), Lock("raising"):
+        1 / 0
+    assert not Lock("raising").locked()
+
+
+def test_wrong_arguments_of_locks_are_named(client):
+    with pytest.raises(TypeError, match="the name of a Lock is a str, not int"):
+        Lock(5)
+    with pytest.raises(ValueError, match="1 to 1024 characters, not 0"):
+        Lock("")
+    with pytest.raises(TypeError, match=r"client= is a weft\.Client, not str"):
+        Lock("a", client="b")
+    with pytest.raises(ValueError, match="of no use with blocking=False"):
+        Lock("a").acquire(blocking=False, timeout=1)
+    with pytest.raises(InvalidDuration):
+        Lock("a").acquire(timeout=-1)
+    with pytest.raises(ValueError, match="max_leases= is from 1"):
+        Semaphore(-1)
+    with pytest.raises(TypeError, match="max_leases= is an int"):
+        Semaphore("a")
+    with pytest.raises(ValueError, match="at least one name"):
+        MultiLock([])
+    with pytest.raises(TypeError, match="a list of names, not str"):
+        MultiLock("ab")
+    with pytest.raises(ValueError, match="num_locks= is from 1 to 2, not 3"):
+        MultiLock(["a", "b"]).acquire(num_locks=3)
+
+
+def test_a_semaphore_counts_leases_and_has_one_limit(client):
+    semaphore = Semaphore(2, name="pair")
+    assert semaphore.acquire()
+    assert semaphore.acquire()
+    assert semaphore.get_value() == 2
+    assert semaphore.acquire(timeout=0.01) is False
+    with pytest.raises(AlreadyHeld, match="all 2 of its leases"):
+        semaphore.acquire()
+    with pytest.raises(OtherLimit, match="has max_leases=2, and not 3"):
+        Semaphore(3, name="pair").register()
+    semaphore.release()
+    semaphore.release()
+    with pytest.raises(NotHeld):
+        semaphore.release()
+    semaphore.close()
+    with pytest.raises(HeldClosed, match="was closed"):
+        semaphore.acquire()
+    assert Semaphore(3, name="pair").acquire()
+
+
+def test_several_locks_are_taken_together(client, other):
+    with MultiLock(["x", "y"]) as mine:
+        assert mine.locked()
+        assert MultiLock(["y", "z"], client=other).acquire(blocking=False) is False
+        some = MultiLock(["y", "z"], client=other)
+        assert some.acquire(num_locks=1)
+        assert some.acquire(timeout=0.01) is False
+        some.release()
+    assert not mine.locked()
+    assert MultiLock(["y", "z"], client=other).acquire(timeout=5)
+
+
+# --- Events ---------------------------------------------------------------------------------------
+
+
+def test_an_event_lets_waiting_clients_go_on(client, other):
+    event = Event("go")
+    assert event.wait(timeout=0.01) is False
+    waits = in_thread(Event("go", client=other).wait)
+    event.set()
+    assert waits() is True
+    assert event.is_set()
+    event.clear()
+    assert not event.is_set()
+
+
+# --- Queues and variables -------------------------------------------------------------------------
+
+
+def test_a_queue_hands_values_on_in_order(client, other):
+    queue = Queue("values")
+    values = [1, "two", {"three": [3.0]}, None, b"5"]
+    for value in values:
+        queue.put(value)
+    assert queue.qsize() == 5
+    theirs = Queue("values", client=other)
+    assert theirs.get() == 1
+    assert theirs.get(batch=2) == values[1:3]
+    assert theirs.get(batch=True) == values[3:]
+    assert theirs.get(batch=True) == []
+    with pytest.raises(TimeoutError, match=r"not enough values in queue 'values' within 0\.01 s"):
+        theirs.get(timeout=0.01)
+
+
+def test_a_queue_with_a_size_lets_put_wait(client, other):
+    queue = Queue("short", maxsize=1)
+    queue.put(1)
+    with pytest.raises(TimeoutError, match=r"no room in queue 'short' within 0\.01 s"):
+        queue.put(2, timeout=0.01)
+    waits = in_thread(queue.put, 3)
+    assert Queue("short", client=other).get() == 1
+    assert waits() is None
+    assert queue.get() == 3
+    with pytest.raises(OtherLimit, match="has maxsize=1, and not 2"):
+        Queue("short", maxsize=2).put(1)
+
+
+def test_a_closed_queue_fails_those_that_wait(client, other):
+    queue = Queue("closing")
+    waits = in_thread(Queue("closing", client=other).get)
+    queue.put("first")
+    assert waits() == "first"
+    waits = in_thread(Queue("closing", client=other).get)
+    queue.close()
+    assert isinstance(waits(), HeldClosed)
+    with pytest.raises(HeldClosed):
+        queue.put(1)
+    assert Queue("closing").qsize() == 0
+
+
+def test_futures_in_queues_and_variables_outlive_their_client(cluster, client):
+    with Client(cluster, set_as_default=False) as other:
+        future = other.submit(abs, -7)
+        Queue("futures", client=other).put({"deep": [future, future]})
+        Variable("future", client=other).set(other.submit(abs, -8))
+    got = Queue("futures").get()
+    assert [f.result(30) for f in got["deep"]] == [7, 7]
+    assert Variable("future").get().result(30) == 8
+    Variable("future").delete()
+
+
+def test_futures_are_forgotten_with_the_last_value_that_has_them(client, wait_until):
+    queue = Queue("last")
+    queue.put(client.submit(abs, -9))
+    queue.get().result(30)
+    queue.close()
+    wait_until(lambda: client.scheduler_info()["tasks"]["memory"] == 0)
+
+
+def test_a_variable_has_the_last_value(client, other):
+    variable = Variable("number")
+    with pytest.raises(TimeoutError, match=r"variable 'number' was not set within 0\.01 s"):
+        variable.get(timeout=0.01)
+    waits = in_thread(Variable("number", client=other).get)
+    variable.set(5)
+    assert waits() == 5
+    variable.set([6])
+    assert variable.get() == [6]
+    variable.delete()
+    with pytest.raises(TimeoutError):
+        variable.get(timeout=0)
+
+
+def test_wrong_values_are_refused_with_advice(client):
+    queue = Queue("wrong")
+    with pytest.raises(TooLarge, match="put its future"):
+        queue.put(bytes(5 << 20))
+    with pytest.raises(SerializationError):
+        queue.put(threading.Lock())
+    future = client.submit(abs, 1)
+    future.release()
+    with pytest.raises(SerializationError, match="was released"):
+        queue.put(future)
+    for batch in (0, -1, "all", None):
+        with pytest.raises(ValueError, match="batch= is"):
+            queue.get(batch=batch)
+    with pytest.raises(ValueError, match="maxsize= is from 0"):
+        Queue("wrong", maxsize=-1)
+    with pytest.raises(TypeError, match="maxsize= is an int"):
+        Queue("wrong", maxsize=True)
+    assert queue.qsize() == 0
+
+
+# --- Objects --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Lock("p"),
+        lambda: Semaphore(3, "p"),
+        lambda: MultiLock(["p", "q"]),
+        lambda: Event("p"),
+        lambda: Queue("p", maxsize=4),
+        lambda: Variable("p"),
+    ],
+)
+def test_objects_are_pickled_by_name(client, made):
+    before = made()
+    after = pickle.loads(pickle.dumps(before))
+    assert type(after) is type(before)
+    assert repr(after) == repr(before)
+    assert after._limits() == before._limits()
+
+
+def test_an_object_is_made_without_a_client_and_used_when_there_is_one(cluster):
+    lock, queue = Lock("later"), Queue("later")
+    with pytest.raises(ClientClosed, match="make one first"):
+        lock.acquire()
+    with Client(cluster):
+        assert lock.acquire()
+        queue.put(1)
+        queue.close()
+    with pytest.raises(ClientClosed):
+        lock.release()
+
+
+def test_waits_end_with_their_client(cluster):
+    client = Client(cluster, set_as_default=False)
+    event = Event("never", client=client)
+    started = threading.Event()
+
+    def wait():
+        started.set()
+        return event.wait()
+
+    waits = in_thread(wait)
+    started.wait(30)
+    client.close()
+    assert isinstance(waits(), ClientClosed)
+
+
+# --- Async ----------------------------------------------------------------------------------------
+
+
+async def test_everything_is_awaited_with_an_asynchronous_client(cluster):
+    async with Client(cluster, asynchronous=True) as client:
+        lock = Lock("async", client=client)
+        async with lock:
+            assert await lock.locked()
+            with pytest.raises(AlreadyHeld):
+                await lock.acquire()
+            other_task = asyncio.create_task(_acquired(Lock("async", client=client)))
+        await other_task
+        with pytest.raises(TypeError, match="needs `async with`"), lock:
+            pass
+        semaphore = await Semaphore(2, "async", client=client)
+        assert await semaphore.acquire()
+        assert await semaphore.get_value() == 1
+        await semaphore.release()
+        event = Event("async", client=client)
+        assert await event.wait(0.01) is False
+        await event.set()
+        assert await event.wait() is True
+        queue = Queue("async", client=client)
+        future = client.submit(abs, -3)
+        await queue.put(future)
+        assert await (await queue.get()) == 3
+        variable = Variable("async", client=client)
+        await variable.set(4)
+        assert await variable.get() == 4
+        await variable.delete()
+        async with MultiLock(["async"], client=client):
+            pass
+        await event.clear()
+
+
+async def _acquired(lock):
+    async with lock:
+        return True
+
+
+async def test_a_cancelled_wait_takes_nothing(cluster):
+    async with Client(cluster, asynchronous=True) as client:
+        queue, lock = Queue("cancelled", client=client), Lock("cancelled", client=client)
+        held = Lock("cancelled", client=client)
+        await held.acquire()
+        waits = [asyncio.create_task(queue.get()), asyncio.create_task(lock.acquire())]
+        await asyncio.sleep(0)
+        assert not await queue.get(batch=True)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        await queue.put("kept")
+        assert await queue.get(timeout=30) == "kept"
+        await held.release()
+        assert not await lock.locked()
+        await queue.close()
+
+
+async def test_values_and_locks_survive_waits_that_are_cancelled_at_any_time(cluster):
+    async with Client(cluster, asynchronous=True) as client:
+        queue, lock = Queue("races", client=client), Lock("races", client=client)
+        got = []
+
+        async def take():
+            async with lock:
+                got.append(await queue.get())
+
+        for n in range(30):
+            taking = asyncio.create_task(take())
+            await queue.put(n)
+            for _ in range(n % 5):
+                await asyncio.sleep(0)
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+        got += await queue.get(batch=True)
+        assert sorted(got) == list(range(30))
+        assert not await lock.locked()
+
+
+async def test_a_blocking_client_may_be_used_in_async_with(cluster):
+    with Client(cluster, set_as_default=False) as client:
+        async with Lock("either", client=client):
+            assert await asyncio.to_thread(Lock("either", client=client).locked)

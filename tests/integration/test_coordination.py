@@ -1,0 +1,75 @@
+"""Locks, queues and others while holders are killed and the scheduler is started again."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from tests.deploy.cli.test_restarts import real_pid, restarted
+from tests.deploy.daemons import daemon, file_of, scheduler
+
+pytestmark = pytest.mark.slow
+
+#: A program that takes a lock and a lease, and a value of a queue, and never gives them back.
+HOLDER = """
+import sys, threading
+import weft
+
+client = weft.Client(connection_file=sys.argv[1])
+weft.Lock("critical").acquire()
+weft.Semaphore(1, "leases").acquire()
+print(weft.Queue("values").get(), flush=True)
+threading.Event().wait()
+"""
+
+
+def test_the_next_holder_follows_a_killed_one_and_what_it_took_is_gone(tmp_path):
+    with (
+        scheduler("--client-lease", "1", folder=tmp_path) as started,
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        queue = weft.Queue("values")
+        queue.put("taken")
+        queue.put("left")
+        with daemon(str(file_of(started)), folder=tmp_path, code=HOLDER) as holder:
+            holder.wait_for("taken")
+            lock, semaphore = weft.Lock("critical"), weft.Semaphore(1, "leases")
+            assert lock.acquire(blocking=False) is False
+            assert semaphore.acquire(timeout=0) is False
+            holder.process.kill()
+            assert lock.acquire(timeout=60) is True
+            assert semaphore.acquire(timeout=60) is True
+            assert client.status == "running"
+        assert queue.get(batch=True) == ["left"]
+
+
+def test_locks_are_held_over_a_restart_and_the_rest_is_as_documented(tmp_path):
+    with (
+        scheduler(folder=tmp_path) as started,
+        weft.Client(connection_file=file_of(started)) as client,
+        weft.Client(connection_file=file_of(started), set_as_default=False) as other,
+    ):
+        mine, theirs = weft.Lock("critical"), weft.Lock("critical", client=other)
+        semaphore = weft.Semaphore(2, "leases")
+        several = weft.MultiLock(["a", "b"])
+        queue, variable, event = weft.Queue("values"), weft.Variable("value"), weft.Event("go")
+        mine.acquire()
+        semaphore.acquire()
+        several.acquire()
+        queue.put("lost")
+        variable.set("lost")
+        event.set()
+        restarted(started, real_pid(started))
+        assert theirs.acquire(blocking=False) is False
+        assert semaphore.get_value() == 1
+        assert weft.MultiLock(["b"], client=other).acquire(blocking=False) is False
+        mine.release()
+        assert theirs.acquire(timeout=60) is True
+        # The client that takes a part in it must put, set and set them again.
+        assert queue.get(batch=True) == []
+        assert not event.is_set()
+        with pytest.raises(TimeoutError):
+            variable.get(timeout=0)
+        several.release()
+        semaphore.release()
+        assert client.status == "running"
