@@ -33,7 +33,7 @@ from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_
 from ..protocol.wire.payload import Blob
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
-from .executor import OWN_CODE, Executor
+from .executor import OWN_CODE, TaskExecutor
 from .packing import pack_result
 
 logger = logging.getLogger("weft.worker")
@@ -62,7 +62,7 @@ class _List(NamedTuple):
 class Answering:
     """The questions to one worker. `on_ask` and `close` are for the loop's thread."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: TaskExecutor) -> None:
         self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._threads: set[threading.Thread] = set()

@@ -78,7 +78,7 @@ _LOOK_AFTER_NS = 1_000_000
 WATCH_S = 0.005
 
 
-class Executor:
+class TaskExecutor:
     """The core, and the threads that run the tasks that it starts.
 
     Args:
@@ -545,7 +545,7 @@ class Executor:
 
 
 #: The code of a slot's thread around a task.
-OWN_CODE = frozenset({Executor._run_chunks.__code__, Executor._run_slot.__code__})
+OWN_CODE = frozenset({TaskExecutor._run_chunks.__code__, TaskExecutor._run_slot.__code__})
 
 
 def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
@@ -555,7 +555,7 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
     # The frames below the slot's own show it; noting each task's progress would cost time.
     trace = traceback.walk_tb(error.__traceback__)
     codes = [frame.f_code for frame, _ in itertools.islice(trace, 1, 5)]
-    if Executor._load.__code__ in codes:
+    if TaskExecutor._load.__code__ in codes:
         return f"the function of task {task.key}"
     of = f"of task {task.key}, a call of {_called_name(task)},"
     if loads_arguments.__code__ in codes[:2]:

@@ -31,7 +31,7 @@ from .core.output import MAX_LINE_CHARS, OutputBuffer
 if TYPE_CHECKING:
     from .config import WorkerConfig
     from .core.events import CatchOutput
-    from .executor import Executor
+    from .executor import TaskExecutor
 
 __all__ = ["OutputCatcher", "catcher_for"]
 
@@ -53,7 +53,7 @@ class OutputCatcher:
     def __init__(self, loop: asyncio.AbstractEventLoop, keeps: bool) -> None:
         self._loop = loop
         self.keeps = keeps
-        self._executor: Executor | None = None
+        self._executor: TaskExecutor | None = None
         #: Numbers of the clients that want the output of their tasks.
         self._clients: frozenset[int] = frozenset()
         #: Reentrant: a finalizer may print.
@@ -68,7 +68,7 @@ class OutputCatcher:
         self._filter = _NotCaught(self)
         self._own_level = logging.WARNING
 
-    def begin(self, executor: Executor) -> None:
+    def begin(self, executor: TaskExecutor) -> None:
         """Catch the output of this executor's tasks, when some client wants it."""
         self._executor = executor
 

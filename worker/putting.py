@@ -14,7 +14,7 @@ from ..protocol.net.connection import Connection
 from ..protocol.wire.messages import Put, PutDone
 from ..protocol.wire.payload import blob_nbytes
 from .core.events import ValueExpired, ValuePut, ValueRefused
-from .executor import Executor
+from .executor import TaskExecutor
 
 __all__ = ["answer", "take_values"]
 
@@ -22,7 +22,7 @@ __all__ = ["answer", "take_values"]
 _PATIENCE_S: Final = 30.0
 
 
-def take_values(executor: Executor, message: Put) -> None:
+def take_values(executor: TaskExecutor, message: Put) -> None:
     """Store the values of a message."""
     store = executor.store
     limit = store.memory_limit
@@ -44,7 +44,7 @@ def take_values(executor: Executor, message: Put) -> None:
             loop.call_later(_PATIENCE_S, executor.handle, ValueExpired(attempt))
 
 
-def answer(executor: Executor, connection: Connection, message: Put) -> None:
+def answer(executor: TaskExecutor, connection: Connection, message: Put) -> None:
     """Store the values of a message that came to the data port."""
     take_values(executor, message)
     connection.send([PutDone(request=message.request)])

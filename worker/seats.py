@@ -15,7 +15,7 @@ from .context import WorkerContext, get_worker
 
 if TYPE_CHECKING:
     from .core.events import ChunkDone
-    from .executor import Executor
+    from .executor import TaskExecutor
 
 __all__ = ["SlotSeat", "get_current_task", "rejoin", "secede"]
 
@@ -34,7 +34,7 @@ class SlotSeat:
         "was_used",
     )
 
-    def __init__(self, executor: Executor, slot: int) -> None:
+    def __init__(self, executor: TaskExecutor, slot: int) -> None:
         self._executor = executor
         self.slot = slot
         #: What the thread has finished and not reported, and the values; None while it rests.

@@ -70,7 +70,7 @@ from .core.events import (
 )
 from .core.seats import MAX_BLOCKED
 from .core.state import MESSAGE_TYPES, WorkerState
-from .executor import Executor
+from .executor import TaskExecutor
 from .numbers import SUFFIX
 from .output import catcher_for
 from .peers import Peers
@@ -110,7 +110,7 @@ class WorkerServer:
         self.registered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._executor: Executor | None = None
+        self._executor: TaskExecutor | None = None
         self._listener: Listener | None = None
         self._server: DataServer | None = None
         self._answering: Answering | None = None
@@ -145,7 +145,7 @@ class WorkerServer:
         self._stopped: asyncio.Future[None] = self._loop.create_future()
 
     @property
-    def executor(self) -> Executor:
+    def executor(self) -> TaskExecutor:
         """The executor, which exists from the first connection on."""
         assert self._executor is not None
         return self._executor
@@ -232,7 +232,7 @@ class WorkerServer:
         if config.started_path is not None:
             self._started = StartedRecord(config.started_path, config.nthreads + MAX_BLOCKED)
             self._beat(self._started, self._loop.time())
-        self._executor = Executor(
+        self._executor = TaskExecutor(
             WorkerState(config.nthreads, self.address),
             WorkerContext(
                 self.name,
@@ -300,7 +300,7 @@ class WorkerServer:
         if self._fatal is not None:
             raise InternalError(f"a bug of weft: {self._fatal!r}") from self._fatal
 
-    async def _end_threads(self, executor: Executor) -> bool:
+    async def _end_threads(self, executor: TaskExecutor) -> bool:
         executor.stop()
         deadline = self._loop.time() + self.config.stop_timeout_s
         # The end of a thread wakes no waiter, so there is no event to wait for.
@@ -308,7 +308,7 @@ class WorkerServer:
             await asyncio.sleep(0.002)
         return ended
 
-    def _have_ended(self, executor: Executor) -> bool:
+    def _have_ended(self, executor: TaskExecutor) -> bool:
         assert self._answering is not None
         return executor.join(0.0) and self._answering.join()
 

@@ -40,7 +40,7 @@ from ..protocol.wire.messages import FetchKeys, GetData, KeysData, Put, Unsuppor
 from ..protocol.wire.payload import Blob, blob_nbytes
 from . import putting
 from .activity import Transfers
-from .executor import Executor
+from .executor import TaskExecutor
 from .packing import error_blob, is_large
 from .started import N_SERVING, StartedRecord
 
@@ -88,7 +88,7 @@ class DataServer:
     """Answers `GetData` and `Put`. It is the handler of all connections to the data port."""
 
     def __init__(
-        self, executor: Executor, transfers: Transfers, started: StartedRecord | None = None
+        self, executor: TaskExecutor, transfers: Transfers, started: StartedRecord | None = None
     ) -> None:
         """Serve the values of `executor`; note in `started` the attempt whose result is served."""
         self._executor = executor

@@ -10,7 +10,7 @@ import psutil
 from ..protocol.reported import OF_WORKERS, n_numbers
 from ..protocol.wire.messages import WorkerStatus
 from .activity import Transfers, WorkerMeter
-from .executor import Executor
+from .executor import TaskExecutor
 from .numbers import NumbersFile
 
 logger = logging.getLogger("weft.worker")
@@ -19,7 +19,7 @@ logger = logging.getLogger("weft.worker")
 class StatusReporter:
     """Measures one worker. For the loop's thread only."""
 
-    def __init__(self, executor: Executor, transfers: Transfers) -> None:
+    def __init__(self, executor: TaskExecutor, transfers: Transfers) -> None:
         self._executor = executor
         self._meter = WorkerMeter(executor.clocks, transfers)
         self._process: psutil.Process | None = None

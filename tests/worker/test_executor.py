@@ -35,7 +35,7 @@ from weft.worker.context import WorkerContext, get_worker
 from weft.worker.core.events import CopiesFetched, SchedulerSent, WorkerEnding
 from weft.worker.core.state import WorkerState
 from weft.worker.core.validate import validate
-from weft.worker.executor import Executor
+from weft.worker.executor import TaskExecutor
 from weft.worker.started import StartedRecord, read_served, read_started
 from weft.worker.store import Store
 
@@ -59,7 +59,7 @@ class Bench:
         self.crashes: list[BaseException] = []
         #: Takes messages in the threads of slots; as long as it refuses, `listen` gets them.
         self.take: Callable[[list[Message]], bool] = lambda messages: False
-        self.executor = Executor(
+        self.executor = TaskExecutor(
             self.state,
             WorkerContext("w1", "tcp://me", "id1"),
             Store(),
