@@ -20,6 +20,7 @@ from ...protocol.wire.messages import (
     KeysErred,
     KeysInMemory,
     KeysPending,
+    KeysStarted,
     KeysUnknown,
     KeysUnrunnable,
     Operated,
@@ -52,7 +53,7 @@ from .tasks import (
     is_unreadable,
 )
 from .transitions import move, set_status
-from .watching import check_cluster_watchers, fail, take_answer, touch, wake
+from .watching import check_cluster_watchers, fail, note_started, take_answer, touch, wake
 
 if TYPE_CHECKING:
     from .state import ClientState
@@ -166,6 +167,10 @@ def on_keys_cancelled(core: ClientState, message: KeysCancelled) -> None:
             fail(core, state, CANCELLED, cancelled(key, message.reason))
 
 
+def on_keys_started(core: ClientState, message: KeysStarted) -> None:
+    note_started(core, message.keys)
+
+
 def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
     for key in message.keys:
         state = core.table.states.get(key)
@@ -257,6 +262,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     KeysErred: on_keys_erred,
     KeysPending: on_keys_pending,
     KeysCancelled: on_keys_cancelled,
+    KeysStarted: on_keys_started,
     KeysUnknown: on_keys_unknown,
     KeysUnrunnable: on_keys_unrunnable,
     PutWanted: on_put_wanted,

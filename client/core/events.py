@@ -37,6 +37,15 @@ class Cancel:
 
 
 @dataclass(slots=True)
+class Withdraw:
+    """Cancel these tasks if their calls have not begun; notify `watcher` of each, once."""
+
+    watcher: Watcher
+    states: list[FutureState]
+    reason: str = ""
+
+
+@dataclass(slots=True)
 class Watch:
     """Notify `watcher` of each of these states once."""
 
@@ -186,9 +195,9 @@ class ShutDown:
 
 
 Operation: TypeAlias = (
-    "FutureState | TaskRecord | TaskColumns | Want | Cancel | Watch | Unwatch | WatchCluster"
-    " | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent | SendInOrder"
-    " | ShutDown | HeldCall | HeldTaken | HeldAbandoned"
+    "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | Watch | Unwatch"
+    " | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent"
+    " | SendInOrder | ShutDown | HeldCall | HeldTaken | HeldAbandoned"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

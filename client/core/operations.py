@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.wire.failure import Failure, cancelled
-from ...protocol.wire.messages import CancelKeys, WantKeys
+from ...protocol.wire.messages import CancelKeys, WantKeys, WithdrawKeys
 from .borrowing import keep_waiting, must_wait, take_ready
 from .events import (
     AskScheduler,
@@ -32,6 +32,7 @@ from .events import (
     Want,
     Watch,
     WatchCluster,
+    Withdraw,
 )
 from .held import call_held, on_abandoned, on_taken
 from .lineage import release_temporary, supply
@@ -62,6 +63,7 @@ from .watching import (
     fail,
     fail_released,
     forget,
+    note_started,
     shut_down,
     unwatch,
     watch,
@@ -97,6 +99,9 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is Cancel:
             on_cancel(core, operation)
             is_due = True  # waiting submissions that read a cancelled key fail now
+        elif cls is Withdraw:
+            on_withdraw(core, operation)
+            is_due = True
         elif cls is AskScheduler:
             close_submissions(core)  # which the question may be about
             ask_scheduler(core, operation)
@@ -363,6 +368,20 @@ def on_cancel(core: ClientState, operation: Cancel) -> None:
         core.to_scheduler.append(
             CancelKeys(keys=keys, force=operation.force, reason=operation.reason)
         )
+
+
+def on_withdraw(core: ClientState, operation: Withdraw) -> None:
+    """Cancel what was not sent, and have the scheduler cancel what has not begun."""
+    held = [state for state in operation.states if state.status == PENDING and state.phase != SENT]
+    on_cancel(core, Cancel(held, reason=operation.reason))
+    keys = [state.key for state in operation.states if state.status == PENDING]
+    watch(core, operation.watcher, operation.states)
+    if keys:
+        close_submissions(core)
+        if core.is_linked:
+            core.to_scheduler.append(WithdrawKeys(keys=keys, reason=operation.reason))
+        else:
+            note_started(core, keys)  # as far as known
 
 
 def note_unreadable(state: FutureState, failure: Failure, core: ClientState | None = None) -> None:

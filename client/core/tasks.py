@@ -12,7 +12,7 @@ Writers therefore keep an order: content first, `status` last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.payload import Blob, blob_nbytes
@@ -338,6 +338,9 @@ class Watcher:
     """
 
     __slots__ = ("batch", "wants_data")
+
+    #: Notified of a state, too, when the call is known to have begun: see `Withdraw`.
+    ends_at_start: ClassVar[bool] = False
 
     def __init__(self, wants_data: bool) -> None:
         #: Notified when the result is in this process, not already when it is known to exist.

@@ -86,6 +86,18 @@ def unwatch(watcher: Watcher, states: list[FutureState]) -> None:
             watchers.remove(watcher)
 
 
+def note_started(core: ClientState, keys: list[str]) -> None:
+    """Notify the watchers that wait only until the calls of these keys have begun."""
+    for key in keys:
+        state = core.table.states.get(key)
+        if state is None or state.watchers is None:
+            continue
+        watchers = state.watchers if isinstance(state.watchers, list) else [state.watchers]
+        for watcher in [watcher for watcher in watchers if watcher.ends_at_start]:
+            unwatch(watcher, [state])
+            touch(core, watcher, state)
+
+
 def touch(core: ClientState, watcher: Watcher, item: Any) -> None:
     """Put an item into the watcher's next batch."""
     batch = watcher.batch

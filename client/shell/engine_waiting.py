@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from ...protocol.host.blocking import blocked
-from ..core.events import ForgetWatcher, SendInOrder, Unwatch, Watch
+from ..core.events import ForgetWatcher, SendInOrder, Unwatch, Watch, Withdraw
 from ..core.tasks import FutureState
 from .in_task import check_not_own, is_in_task
 from .interrupts import on_interrupt
@@ -70,7 +70,7 @@ class EngineWaiting:
         return done
 
     def _forget(self, waiter: Waiter, operation: Any) -> None:
-        if isinstance(operation, Watch):
+        if isinstance(operation, (Watch, Withdraw)):
             self.post(Unwatch(waiter, operation.states))
         else:
             self.post(ForgetWatcher(waiter))

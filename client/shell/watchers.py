@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.tasks import NO_VALUE, PENDING, FutureState, Watcher
 from .interruptible import acquire
@@ -78,6 +78,14 @@ class ThreadWaiter(Waiter):
     def wait(self, timeout: float | None) -> bool:
         """Wait, at most `timeout` seconds; return whether it is done. Ctrl-C interrupts."""
         return acquire(self._lock, timeout)
+
+
+class StartWaiter(ThreadWaiter):
+    """Blocks a thread until each of some calls is known to have begun, or has ended."""
+
+    __slots__ = ()
+
+    ends_at_start: ClassVar[bool] = True
 
 
 class AsyncWaiter(Waiter):

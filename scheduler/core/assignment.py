@@ -30,6 +30,7 @@ Nothing here looks at all workers or all tasks: `TaskClass.open`, `partly`, `tak
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from itertools import islice
 from math import inf, isqrt
 from operator import attrgetter
@@ -522,13 +523,15 @@ def _do_nothing(state: SchedulerState) -> None:
 
 
 def on_returned(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsReturned) -> None:
-    """A worker gave back attempts that never started.
-
-    Place them again, and what was assigned behind them.
-    """
+    """A worker gave back attempts that never started."""
     ws.return_asked = False
+    take_in(state, ws, message.attempts)
+
+
+def take_in(state: SchedulerState, ws: WorkerHandle, attempts: Iterable[int]) -> None:
+    """Place attempts again that a worker has given back, and what was assigned behind them."""
     tasks: dict[SchedulerTask, None] = {}
-    for attempt in message.attempts:
+    for attempt in attempts:
         task = ws.processing.get(attempt)
         if task is None:
             state.counters.reports_stale += 1

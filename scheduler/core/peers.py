@@ -66,6 +66,7 @@ class WorkerHandle:
         "supervisor_id",
         "unreachable",
         "unreachable_from",
+        "withdrawn",
         "worker_id",
         "zombies",
     )
@@ -121,6 +122,8 @@ class WorkerHandle:
         self.backlog_ns = min(BACKLOG_NS * self.nthreads, MAX_BACKLOG_NS)
         #: unanswered requests for unstarted work since it last finished something
         self.n_fruitless = 0
+        #: {attempt: {client: reason}} that clients have withdrawn, and that it was asked for
+        self.withdrawn: dict[int, dict[ClientHandle, str]] = {}
         #: a ReturnAttempts is unanswered
         self.return_asked = False
         #: it finishes what it runs and gets nothing more: it is in no class, not idle, not loaded

@@ -58,6 +58,7 @@ from . import (
     relays,
     submission,
     wants,
+    withdrawing,
 )
 from .barrier import Recovery
 from .census import Census
@@ -345,9 +346,7 @@ class SchedulerState:
 
         #: Above all that an earlier scheduler gave out in its time: a worker may still run those.
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
-        self.next_session = 1
-        self.next_request = 1
-        self.next_client = 1
+        self.next_session = self.next_request = self.next_client = 1
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.held = held.HeldObjects()  #: locks, queues and others, by name
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
@@ -393,6 +392,7 @@ class SchedulerState:
                 m.ReleaseKeys: wants.on_release,
                 m.ReleaseOthers: wants.on_release_others,
                 m.CancelKeys: submission.on_cancel,
+                m.WithdrawKeys: withdrawing.on_withdraw,
                 m.FetchKeys: relays.on_client_fetch,
                 m.ReportMissing: missing.on_report_missing,
                 m.Ask: on_ask,
@@ -417,6 +417,7 @@ class SchedulerState:
                 m.AttemptsBlocked: blocked.on_blocked,
                 m.AttemptsResumed: blocked.on_resumed,
                 m.AttemptsReturned: assignment.on_returned,
+                m.AttemptsWithdrawn: withdrawing.on_withdrawn,
                 m.ReplicasAdded: missing.on_replicas_added,
                 m.KeysMissing: missing.on_keys_missing,
                 m.KeysData: relays.on_worker_data,

@@ -499,6 +499,7 @@ def test_client_may_be_wrong_about_keys(cluster: Cluster) -> None:
         attacker.say(
             m.ReleaseKeys(keys=strange * 1000),
             m.CancelKeys(keys=strange, force=True, reason="\n"),
+            m.WithdrawKeys(keys=strange * 1000, reason="\n"),
             m.ReportMissing(keys=strange, holder="tcp://nowhere:1"),
             m.FetchKeys(request=2**63 - 1, keys=strange),
             m.WantKeys(keys=strange),
@@ -541,6 +542,7 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
                 attempts=never, durations_us=zeros, failures=[["exception", "k"] for _ in never]
             ),
             m.AttemptsReturned(attempts=never),
+            m.AttemptsWithdrawn(attempts=never, started=never),
             m.ReplicasAdded(attempts=never, keys=["never heard of"] * n),
             m.KeysMissing(keys=["never heard of"], holder="tcp://nowhere:1"),
             m.KeysData(request=2**62, keys=["k"], results=[b""], missing=["m"]),
@@ -561,7 +563,7 @@ def test_worker_may_be_wrong_about_attempts(cluster: Cluster) -> None:
             assert isinstance(message, m.DropAttempts)
             dropped += message.attempts
         assert set(dropped) == set(never)
-        assert cluster.metrics()["reports_stale_total"] == n_before + 3 * n + 1
+        assert cluster.metrics()["reports_stale_total"] == n_before + 4 * n + 1
         # It was assigned real tasks meanwhile, which are placed again when it leaves.
         attacker.leave()
     cluster.check()

@@ -28,6 +28,7 @@ from weft.client.core.events import (
     ResultsNotFetched,
     Want,
     Watch,
+    Withdraw,
 )
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
@@ -55,6 +56,18 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 FAILED = ("error", "cancelled", "lost")
+
+
+class _Unheard(Watcher):
+    """A caller that does not wait for the answer to a withdrawal."""
+
+    ends_at_start = True
+
+    def __init__(self) -> None:
+        super().__init__(wants_data=False)
+
+    def on_ready(self, items: list[Any]) -> None:
+        pass
 
 
 @dataclass(eq=False)
@@ -258,7 +271,12 @@ class ClientNode:
                 self.sim.cancelled[future.spec.key] = None
                 if force:
                     self.sim.forced[future.spec.key] = None
-        self.post(Cancel([future.state for future in futures], force=force, reason="user"))
+        states = [future.state for future in futures]
+        if not force and rng.random() < 0.5:
+            self.world.probes["withdraw"] += 1
+            self.post(Withdraw(_Unheard(), states, "user"))
+        else:
+            self.post(Cancel(states, force=force, reason="user"))
 
     def _release(self, futures: list[Future]) -> None:
         for future in futures:

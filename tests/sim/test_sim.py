@@ -62,6 +62,7 @@ EXPECTED = {
     "tasks_returned",
     "too much for one look at the sockets",
     "two schedulers",
+    "withdraw",
 }
 
 _probes: Counter[str] = Counter()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from ...protocol.wire.messages import (
     AttemptsReturned,
+    AttemptsWithdrawn,
     DropAttempts,
     DropFunctions,
     KeysUnknown,
     ReturnAttempts,
+    WithdrawAttempts,
     WorkerLeaving,
 )
 from .events import EndWorker, ForgetFunctions, Leave, WorkerEnding
@@ -123,6 +125,22 @@ def on_return_attempts(state: WorkerState, message: ReturnAttempts) -> None:
             ):
                 heapq.heappush(heap, (-record.priority, -record.attempt))
     state.to_scheduler.append(AttemptsReturned(attempts=returned))
+
+
+def on_withdraw_attempts(state: WorkerState, message: WithdrawAttempts) -> None:
+    """Give back these attempts, those that have not started and that no task here reads."""
+    returned: list[int] = []
+    started: list[int] = []
+    for attempt in message.attempts:
+        task = state.by_attempt.get(attempt)
+        if task is not None and task.state == EXECUTING:
+            take_back(state, state.slots[task.slot])  # its unstarted tasks are ready again
+        if task is None or task.pins or task.state not in {READY, WAITING}:
+            started.append(attempt)
+            continue
+        drop(state, task)
+        returned.append(attempt)
+    state.to_scheduler.append(AttemptsWithdrawn(attempts=returned, started=started))
 
 
 def on_keys_unknown(state: WorkerState, message: KeysUnknown) -> None:

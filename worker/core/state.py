@@ -192,6 +192,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.AssignTasks: assignment.on_assign_tasks,
     m.DropAttempts: drops.on_drop_attempts,
     m.ReturnAttempts: drops.on_return_attempts,
+    m.WithdrawAttempts: drops.on_withdraw_attempts,
     m.LocatedKeys: copies.on_located_keys,
     m.HoldersGone: copies.on_holders_gone,
     m.KeysUnknown: drops.on_keys_unknown,

@@ -21,6 +21,7 @@ from .from_clients import (
     ShutdownCluster,
     SubmitTasks,
     WantKeys,
+    WithdrawKeys,
 )
 from .from_supervisors import (
     WorkerExited,
@@ -33,6 +34,7 @@ from .from_workers import (
     AttemptsFinished,
     AttemptsResumed,
     AttemptsReturned,
+    AttemptsWithdrawn,
     GetData,
     KeysMissing,
     ReplicasAdded,
@@ -98,6 +100,7 @@ from .to_clients import (
     KeysErred,
     KeysInMemory,
     KeysPending,
+    KeysStarted,
     KeysUnknown,
     KeysUnrunnable,
     ResultsReady,
@@ -111,6 +114,7 @@ from .to_workers import (
     LocatedKeys,
     ReturnAttempts,
     Stop,
+    WithdrawAttempts,
     WorkersRetired,
 )
 from .viewers import (
@@ -141,6 +145,7 @@ __all__ = [
     "AttemptsFinished",
     "AttemptsResumed",
     "AttemptsReturned",
+    "AttemptsWithdrawn",
     "Bye",
     "CancelKeys",
     "ClusterChanged",
@@ -163,6 +168,7 @@ __all__ = [
     "KeysInMemory",
     "KeysMissing",
     "KeysPending",
+    "KeysStarted",
     "KeysUnknown",
     "KeysUnrunnable",
     "LeaveCluster",
@@ -196,6 +202,8 @@ __all__ = [
     "WantKeys",
     "WantOutput",
     "Welcome",
+    "WithdrawAttempts",
+    "WithdrawKeys",
     "WorkerExited",
     "WorkerLeaving",
     "WorkerStatus",

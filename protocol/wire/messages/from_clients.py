@@ -89,6 +89,17 @@ class CancelKeys(Message):
     reason: Text
 
 
+@message(118, columns=("keys",))
+class WithdrawKeys(Message):
+    """Cancel those of these tasks whose calls have not begun.
+
+    The answer to each is `KeysCancelled`, or `KeysStarted`, or its end.
+    """
+
+    keys: Keys
+    reason: Text
+
+
 @message(20)
 class FetchKeys(Message):
     """Ask for the data of these keys by way of the scheduler, if a worker cannot be reached."""

@@ -50,6 +50,14 @@ class AttemptsReturned(Message):
     attempts: Ints
 
 
+@message(121, columns=("attempts",), tables=(("started",),))
+class AttemptsWithdrawn(Message):
+    """Answer `WithdrawAttempts`: `attempts` will never start here; `started` have, or are over."""
+
+    attempts: Ints
+    started: Ints
+
+
 @message(67, columns=("attempts", "keys"))
 class ReplicasAdded(Message):
     """Report that the worker has fetched copies of these attempts' results."""

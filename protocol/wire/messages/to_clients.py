@@ -49,6 +49,13 @@ class KeysCancelled(Message):
     reason: Text
 
 
+@message(119, columns=("keys",))
+class KeysStarted(Message):
+    """Answer `WithdrawKeys`: these are not cancelled; their calls have begun, as far as known."""
+
+    keys: Keys
+
+
 @message(37, columns=("keys",))
 class KeysUnknown(Message):
     """Report keys of which the scheduler has no task.

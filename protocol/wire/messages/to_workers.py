@@ -62,6 +62,13 @@ class ReturnAttempts(Message):
     count: Number
 
 
+@message(120, columns=("attempts",))
+class WithdrawAttempts(Message):
+    """Ask for these attempts back, those that have not started. The answer names each of them."""
+
+    attempts: Ints
+
+
 @message(51, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
 class LocatedKeys(Message):
     """Report the current holders of keys that the worker was missing.

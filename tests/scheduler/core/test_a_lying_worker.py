@@ -126,6 +126,7 @@ class Play:
                 m.AttemptsErred(attempts=attempts, durations_us=sizes, failures=failures),
                 m.AttemptsEnded(attempts=attempts),
                 m.AttemptsReturned(attempts=attempts),
+                m.AttemptsWithdrawn(attempts=attempts, started=attempts),
                 m.ReplicasAdded(attempts=attempts, keys=[*keys[:-1], HONEST[0]][:n]),
                 m.KeysMissing(
                     keys=[*keys, *self.some(HONEST)],

@@ -127,6 +127,7 @@ EVENTS: dict[str, Act] = {
     "release all": from_client(m.ReleaseKeys(keys=["out", "t", "in"])),
     "cancel": from_client(m.CancelKeys(keys=["t"], force=False, reason="")),
     "cancel its input": from_client(m.CancelKeys(keys=["in"], force=True, reason="")),
+    "withdraw": from_client(m.WithdrawKeys(keys=["t", "in"], reason="")),
     "fetch": from_client(m.FetchKeys(request=1, keys=["t", "t"])),
     "report missing": from_client(m.ReportMissing(keys=["t"], holder="tcp://w")),
     "report missing twice": from_client(
@@ -143,6 +144,9 @@ EVENTS: dict[str, Act] = {
         )
     ),
     "returned": from_workers(lambda attempt: m.AttemptsReturned(attempts=[attempt or 1])),
+    "withdrawn": from_workers(
+        lambda attempt: m.AttemptsWithdrawn(attempts=[attempt or 1], started=[2])
+    ),
     "replica": from_workers(lambda attempt: m.ReplicasAdded(attempts=[attempt or 1], keys=["t"])),
     "old replica": from_workers(lambda _: m.ReplicasAdded(attempts=[999], keys=["t"])),
     "missing": from_workers(lambda _: m.KeysMissing(keys=["t", "in"], holder="tcp://w")),

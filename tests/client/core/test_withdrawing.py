@@ -1,0 +1,75 @@
+"""Calls that are cancelled only if they have not begun."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.events import Disconnected, Notify, Operations, Withdraw
+from weft.client.core.tasks import Watcher
+from weft.protocol.wire.messages import KeysCancelled, KeysStarted, ReleaseKeys, WithdrawKeys
+
+from .test_state import Bench, ready
+
+
+class StartListener(Watcher):
+    ends_at_start = True
+
+    def __init__(self):
+        super().__init__(wants_data=False)
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    bench.connect()
+    return bench
+
+
+@pytest.fixture
+def listener():
+    return StartListener()
+
+
+def test_the_scheduler_is_asked_and_each_state_is_notified_once(bench, listener):
+    columns = bench.columns(["a", "b", "c"])
+    bench.do(columns)
+    states = bench.made[columns]
+    assert bench.do(Withdraw(listener, states, "why")) == [
+        WithdrawKeys(keys=["a", "b", "c"], reason="why")
+    ]
+    assert {state.status for state in states} == {"pending"}
+    _, (notify,) = bench.hear(
+        KeysStarted(keys=["a"]), KeysCancelled(keys=["b"], reason="why"), ready(["c"])
+    )
+    assert notify == Notify(listener, states)
+    assert [state.status for state in states] == ["pending", "cancelled", "finished"]
+    # A call that has begun ends as any other, which is no news for this listener.
+    messages, actions = bench.hear(ready(["a"]), KeysStarted(keys=["a", "c", "never"]))
+    assert (messages, actions) == ([], [])
+    assert bench.do(*states) == [ReleaseKeys(keys=["a", "b", "c"])]
+
+
+def test_other_watchers_of_the_state_go_on_waiting(bench, listener):
+    from .test_state import Listener, Watch
+
+    task = bench.task("a")
+    other = Listener(wants_data=True)
+    bench.do(task, Watch(other, [task.state]))
+    bench.do(Withdraw(listener, [task.state]))
+    assert bench.hear(KeysStarted(keys=["a"]))[1] == [Notify(listener, [task.state])]
+    assert bench.hear(ready(["a"]))[1] == [Notify(other, [task.state])]
+
+
+def test_calls_that_were_not_sent_are_cancelled_here(bench, listener):
+    sent = bench.task("sent")
+    bench.do(sent)
+    bench.handle(Disconnected())
+    held = bench.task("held")
+    messages, actions = bench.handle(
+        Operations([held, Withdraw(listener, [held.state, sent.state], "why")])
+    )
+    assert messages == []
+    # Nobody can be asked about the other, so it counts as begun.
+    assert [set(n.items) for n in actions] == [{held.state, sent.state}]
+    assert held.state.failure == ["cancelled", "held", "why"]
+    assert sent.state.status == "pending"
