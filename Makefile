@@ -50,7 +50,7 @@ docs: $(VENV)/.ready-docs ## build the site into build/docs; a link between page
 bench: $(VENV)/.ready-bench ## compare with dask.distributed, Ray and the standard library's pools
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
-conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines; ARGS='--engine threaded --suite bag'
+conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines, and Python's on weft.Executor; ARGS='--engine executor'
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
 
 chart: $(VENV)/.ready ## write the files of the Helm chart that are made from others

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client import Client
     from .display.progress import progress
+    from .executor import Executor
     from .future import Future
     from .shell.current import default_client
     from .waiting import as_completed, wait
 
-__all__ = ["Client", "Future", "as_completed", "default_client", "progress", "wait"]
+__all__ = ["Client", "Executor", "Future", "as_completed", "default_client", "progress", "wait"]
 
 #: {public name: module here that defines it}. The same names as under TYPE_CHECKING.
 _HOMES = {
     "Client": "client",
+    "Executor": "executor",
     "Future": "future",
     "as_completed": "waiting",
     "default_client": "shell.current",

@@ -55,10 +55,6 @@ CLIENT: Final = _table(
         "`x.compute()` uses the open client; `client.get(graph, keys, sync=False)` returns futures",
     ),
     (
-        "get_executor",
-        "use `client.submit` and `client.map`, with `weft.wait` and `weft.as_completed`",
-    ),
-    (
         "scatter",
         "pass large data as an argument (it is sent once), or create it in a task and pass the "
         "future",

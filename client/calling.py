@@ -5,7 +5,7 @@ Everything here runs in the user's thread: encode, make the futures, append one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from .encoding import (
     check_key,
     check_keys,
     pure_key,
-    rows_of,
     spec_hash,
 )
 from .future import Future
@@ -93,15 +92,14 @@ def submit_rows(
     engine: Engine,
     encoder: Encoder,
     func: Callable[..., Any],
-    iterables: tuple[Iterable[Any], ...],
+    rows: Iterator[tuple[Any, ...]],
     kwargs: dict[str, Any],
     key: str | Iterable[Key] | None,
     options: SubmitOptions | TaskOptions,
     pure: bool,
     batch_size: int | None,
 ) -> list[Future]:
-    """Submit one call for each row of the iterables and return the futures; see `Client.map`."""
-    rows = rows_of(iterables)
+    """Submit one call for each row of arguments and return the futures; see `Client.map`."""
     keys = None if key is None else check_keys(key)
     if isinstance(keys, list):
         calls = list(rows)

@@ -36,7 +36,8 @@ from .core.tasks import FutureState, SubmitOptions
 from .display import describing
 from .display.notebook import in_notebook
 from .display.output import TaskOutputs, wants_output
-from .encoding import Encoder, check_unsupported
+from .encoding import Encoder, check_unsupported, rows_of
+from .executor import ExecutorMaker
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from ..protocol.wire.keys import Key
 
 
-class Client(Openable, ClusterClient, ClusterInspection):
+class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -381,7 +382,7 @@ class Client(Openable, ClusterClient, ClusterInspection):
         check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
         options = options_of_call(priority, retries, workers, allow_other_workers, resources)
         return submit_rows(
-            engine, self._encoder, func, iterables, kwargs, key, options, pure, batch_size
+            engine, self._encoder, func, rows_of(iterables), kwargs, key, options, pure, batch_size
         )
 
     # --- Waiting, cancelling ----------------------------------------------------------------------

@@ -19,7 +19,7 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
-    from .client import Client, Future, as_completed, default_client, progress, wait
+    from .client import Client, Executor, Future, as_completed, default_client, progress, wait
     from .client.coordination.event import Event
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
@@ -36,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Client",
     "Event",
+    "Executor",
     "Future",
     "LocalCluster",
     "Lock",
@@ -64,6 +65,7 @@ __all__ += errors.__all__
 _HOMES = {
     "Client": "client",
     "Event": "client.coordination.event",
+    "Executor": "client",
     "Future": "client",
     "LocalCluster": "deploy.local.cluster",
     "Lock": "client.coordination.locks",

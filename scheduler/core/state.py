@@ -350,8 +350,7 @@ class SchedulerState:
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.held = held.HeldObjects()  #: locks, queues and others, by name
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
-        self.generation = 0
-        self.next_rank = 0
+        self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
 
         #: {peer: messages}, in order; the shell drains it after each `handle`

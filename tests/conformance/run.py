@@ -1,5 +1,7 @@
 """Run dask's own tests on weft's engines, and on dask's for comparison; print one table.
 
+And Python's own tests of executors on `weft.Executor`: `--engine executor` (executor_suite.py).
+
     python -m tests.conformance.run                                     # all of PLAN
     python -m tests.conformance.run --engine threaded --suite bag
     python -m tests.conformance.run --engine threaded -- -k rechunk -x  # arguments for pytest
@@ -27,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from . import suites
+from . import executor_suite, suites
 from .engines import ENGINES
 
 HERE = Path(__file__).resolve().parent
@@ -44,6 +46,8 @@ PLAN: dict[str, tuple[str, ...]] = {
     "dask-sync": ("bag", "delayed", "engines", "base"),
     "dask-processes": ("bag", "delayed", "engines", "base"),
 }
+#: Not an engine: the tests of `concurrent.futures`, on `weft.Executor`.
+EXECUTOR = "executor"
 #: Modules without which tests fail. For want of others that dask uses, tests are skipped.
 NEEDED = ("dask", "numpy", "pandas", "pyarrow", "pytest_mock", "pytest_timeout", "tblib", "xdist")
 INSTALL = "pip install -e '.[test,conformance]'"
@@ -150,19 +154,42 @@ def run_engine(
     return run, done.stdout
 
 
+def run_executor(more: Sequence[str] = ()) -> tuple[Run, str]:
+    """Run the interpreter's own executor tests; return their outcomes, and what was printed."""
+    with tempfile.TemporaryDirectory(prefix="weft-conformance-") as scratch:
+        report = Path(scratch, "report.json")
+        began_s = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.conformance.executor_suite", str(report), *more],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        run = Run(EXECUTOR, wall_s=time.monotonic() - began_s)
+        if report.exists():
+            run.tests = json.loads(report.read_text(encoding="utf-8"))["tests"]
+        if done.returncode or not run.tests:
+            run.broken = f"the tests ended with {done.returncode}\n{done.stdout[-4000:]}"
+    return run, done.stdout
+
+
 def rows(run: Run) -> Iterator[list[str]]:
     """Yield the rows of the table for one engine: one per suite, and one for all."""
     counts: dict[str, Counter[str]] = {}
     seconds: dict[str, float] = {}
     for test, found in run.tests.items():
-        suite = suites.suite_of(test.partition("::")[0])
+        suite = EXECUTOR
+        if run.engine != EXECUTOR:
+            suite = suites.suite_of(test.partition("::")[0])
         outcome = "deselected" if found["outcome"] == "listed" else found["outcome"]
         for name in (suite, "all"):
             counts.setdefault(name, Counter())[outcome] += 1
             counts[name]["graphs"] += found["graphs"]
             seconds[name] = seconds.get(name, 0.0) + found["seconds"]
     seconds["all"] = run.wall_s
-    for suite in (*ALL, "all"):
+    for suite in (*ALL, EXECUTOR, "all"):
         if suite in counts:
             numbers = [counts[suite][name] for name in (*COUNTED, "graphs")]
             yield [run.engine, suite, *(f"{n:,}" for n in numbers), f"{seconds[suite]:.0f}"]
@@ -186,17 +213,19 @@ def judge(runs: Sequence[Run]) -> bool:
     #: {default scheduler: what fails with dask's engine}. Nothing that weft could be blamed for.
     excused: dict[str, set[str]] = {}
     for run in runs:
-        if ENGINES[run.engine].provider == "dask":
+        if run.engine != EXECUTOR and ENGINES[run.engine].provider == "dask":
             excused.setdefault(ENGINES[run.engine].default, set()).update(run.having("failed"))
     wrong, remarks = [], []
     for run in runs:
         if run.broken:
             wrong.append(f"{run.engine}: {run.broken}")
         wrong += [
-            f"{run.engine}: {test} passes: take it from deselected.py"
+            f"{run.engine}: {test} passes: take it from {_list_of(run)}"
             for test in run.having("listed")
         ]
-        of_dask = excused.get(ENGINES[run.engine].default, set())
+        of_dask: set[str] = set()
+        if run.engine != EXECUTOR:
+            of_dask = excused.get(ENGINES[run.engine].default, set())
         for test in run.having("failed"):
             if test not in of_dask:
                 wrong.append(f"{run.engine}: {test} failed\n{run.tests[test]['text']}")
@@ -209,15 +238,22 @@ def judge(runs: Sequence[Run]) -> bool:
     return not wrong
 
 
+def _list_of(run: Run) -> str:
+    return "executor_deselected.py" if run.engine == EXECUTOR else "deselected.py"
+
+
 def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance.run",
-        description="Run dask's own tests on weft's engines.",
-        epilog="Arguments after -- go to pytest.",
+        description="Run dask's own tests on weft's engines, and Python's own tests of executors.",
+        epilog="Arguments after -- go to pytest; for `executor` they are parts of names of tests.",
     )
     parser.add_argument(
-        "--engine", action="append", choices=[*ENGINES], help="only this one; may be repeated"
+        "--engine",
+        action="append",
+        choices=[*ENGINES, EXECUTOR],
+        help="only this one; may be repeated",
     )
     parser.add_argument(
         "--suite", action="append", choices=ALL, help="only this one; may be repeated"
@@ -235,25 +271,33 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
 def main() -> int:
     """Carry out the command line; return the exit code."""
     options = read_arguments()
-    if hindrance := why_not():
-        print(hindrance, file=sys.stderr)
+    engines = options.engine or [*PLAN, *([] if options.suite else [EXECUTOR])]
+    needs_dask = any(engine != EXECUTOR for engine in engines)
+    hindrances = [why_not() if needs_dask else ""]
+    hindrances += [executor_suite.why_not() if EXECUTOR in engines else ""]
+    if any(hindrances):
+        print(*filter(None, hindrances), sep="\n", file=sys.stderr)
         return 2
     # Programs that a shell starts in the background ignore Ctrl-C, which dask's tests of it need.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    version = importlib.metadata.version("dask")
-    print(f"dask {version}, {options.n} processes")
-    if version != suites.DASK_VERSION:
+    version = importlib.metadata.version("dask") if needs_dask else ""
+    print(f"dask {version}, {options.n} processes" if needs_dask else f"Python {sys.version}")
+    if needs_dask and version != suites.DASK_VERSION:
         print(
             f"warning: the list of deselected tests is for dask {suites.DASK_VERSION}, so some "
             "failures may not be weft's",
             file=sys.stderr,
         )
     runs = []
-    for engine in options.engine or PLAN:
-        chosen = options.suite or (ALL if options.engine else PLAN[engine])
-        places = [place for suite in chosen for place in suites.SUITES[suite]]
-        print(f"{engine}: {', '.join(chosen)} ...", flush=True)
-        run, printed = run_engine(engine, places, options.n, options.pytest_args)
+    for engine in engines:
+        if engine == EXECUTOR:
+            print(f"{engine}: the tests of {executor_suite.MODULE} ...", flush=True)
+            run, printed = run_executor(options.pytest_args)
+        else:
+            chosen = options.suite or (ALL if options.engine else PLAN[engine])
+            places = [place for suite in chosen for place in suites.SUITES[suite]]
+            print(f"{engine}: {', '.join(chosen)} ...", flush=True)
+            run, printed = run_engine(engine, places, options.n, options.pytest_args)
         runs.append(run)
         if options.output is not None:
             options.output.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tests.conformance import deselected, run, suites
+from tests.conformance import deselected, executor_deselected, executor_suite, run, suites
 from tests.conformance.engines import ENGINES
 
 WHY_NOT = run.why_not()
@@ -51,6 +51,28 @@ def test_a_sample_of_dasks_tests_passes(engine):
     assert done.having("deselected") == [BY_DESIGN]
     assert all(found["graphs"] for found in done.tests.values())
     assert run.judge([done])
+
+
+NO_TESTS = executor_suite.why_not()
+
+
+@pytest.mark.skipif(bool(NO_TESTS), reason=NO_TESTS)
+@pytest.mark.slow
+def test_a_sample_of_pythons_executor_tests_passes():
+    sample = ["AsCompletedTests.test_no_timeout", "ExecutorTest.test_submit_keyword"]
+    by_design = "ThreadPoolExecutorTest.test_default_workers"
+    done, printed = run.run_executor([*sample, by_design])
+    assert not done.broken
+    assert done.having("failed") == [], printed
+    assert sorted(done.having("passed")) == sorted(sample)
+    assert done.having("deselected") == [by_design]
+    assert run.judge([done])
+
+
+def test_each_deselected_executor_test_has_one_reason():
+    listed = [test for entry in executor_deselected.LIST for test in entry.tests]
+    assert len(listed) == len({*listed})
+    assert all(entry.reason for entry in executor_deselected.LIST)
 
 
 @needs_dask
