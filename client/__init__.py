@@ -18,10 +18,21 @@ if TYPE_CHECKING:
     from .display.progress import progress
     from .executor import Executor
     from .future import Future
+    from .in_tasks import get_client, worker_client
     from .shell.current import default_client
     from .waiting import as_completed, wait
 
-__all__ = ["Client", "Executor", "Future", "as_completed", "default_client", "progress", "wait"]
+__all__ = [
+    "Client",
+    "Executor",
+    "Future",
+    "as_completed",
+    "default_client",
+    "get_client",
+    "progress",
+    "wait",
+    "worker_client",
+]
 
 #: {public name: module here that defines it}. The same names as under TYPE_CHECKING.
 _HOMES = {
@@ -30,6 +41,8 @@ _HOMES = {
     "Future": "future",
     "as_completed": "waiting",
     "default_client": "shell.current",
+    "get_client": "in_tasks",
+    "worker_client": "in_tasks",
     "progress": "display.progress",
     "wait": "waiting",
 }

@@ -43,7 +43,6 @@ def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
 
 
 _BY_DESIGN: Final = "by design"
-_NO_TASKS_IN_TASKS = "tasks cannot submit tasks; submit from the client, with futures as arguments"
 _LOOKING = "see `client.scheduler_info()`, `weft info` and the metrics page"
 _PLUGINS = "install what tasks need on the workers' machines, or set it up in the task itself"
 _SHARED_STATE = "pass results between tasks as futures, or use a database or a file that both reach"
@@ -169,7 +168,7 @@ CLUSTER_OPTIONS: Final = _table(
 
 MODULE: Final = _table(
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
-    ("worker_client get_client local_client", _NO_TASKS_IN_TASKS),
+    ("local_client", "it is called `worker_client`"),
     ("Reschedule", "raise an exception, and submit with `retries=`"),
     ("fire_and_forget", "keep the future until the task is done"),
     ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),

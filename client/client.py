@@ -596,6 +596,6 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a client cannot be pickled: it belongs to this process, and tasks cannot submit tasks "
-            "yet. Submit from here, with futures as arguments"
+            "a client cannot be pickled: it belongs to this process. A task that submits gets "
+            "one with weft.get_client()"
         )

@@ -13,6 +13,7 @@ from ..protocol.errors import (
     DataLost,
     ForeignFuture,
     LocalProtocolError,
+    NotPermitted,
     RemoteProtocolError,
     TaskCancelled,
     TaskErred,
@@ -64,6 +65,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
         f"key {f[1]!r} belongs to a task of another function or of other arguments, which a client "
         "still holds; choose another key"
     ),
+    "not-permitted": lambda f: NotPermitted(f[2], f[3], f[4]),
     "connection-lost": lambda f: CommClosed(f[2]),
     "client-closed": lambda _: ClientClosed(),
     NOT_LENT: lambda f: ForeignFuture(

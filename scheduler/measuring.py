@@ -22,7 +22,7 @@ LAG_S: Final = 0.25
 RECENT_S: Final = 10.0
 #: The roles of peers, and connections that have not proved theirs: each has its values from the
 #: start on.
-_ROLES: Final = ("client", "worker", "supervisor", "viewer", "unknown")
+_ROLES: Final = ("client", "task_client", "worker", "supervisor", "viewer", "unknown")
 
 
 def tune_collector() -> None:

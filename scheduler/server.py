@@ -72,9 +72,9 @@ SLOW_READERS_S: Final = 0.1
 #: A frame that comes so long after the out-boxes were written is alone: the loop has slept, or
 #: looked at its sockets again. Its answers leave at once, seconds.
 ALONE_S: Final = 50e-6
-_ACCEPTED: Final = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER)
+_ACCEPTED: Final = (Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.TASK_CLIENT)
 # Reading a member of an enumeration from its class takes longer than comparing it.
-_CLIENT: Final = Role.CLIENT
+_CLIENTS: Final = (Role.CLIENT, Role.TASK_CLIENT)
 _VIEWER: Final = Role.VIEWER
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -426,7 +426,7 @@ class SchedulerServer:
                 del outboxes[peer]
             elif connection.writable:
                 messages = outboxes.pop(peer)
-                if connection.peer_role is _CLIENT:
+                if connection.peer_role in _CLIENTS:
                     self._turns.note_sent(peer, messages, now)
                 if type(messages[0]) is Welcome:
                     connection.wire.epoch = messages[0].epoch

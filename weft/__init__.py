@@ -19,7 +19,17 @@ from .protocol.errors import *  # noqa: F403 - its __all__ is the list of weft's
 
 if TYPE_CHECKING:
     from . import multiprocessing, threaded
-    from .client import Client, Executor, Future, as_completed, default_client, progress, wait
+    from .client import (
+        Client,
+        Executor,
+        Future,
+        as_completed,
+        default_client,
+        get_client,
+        progress,
+        wait,
+        worker_client,
+    )
     from .client.coordination.event import Event
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
@@ -50,6 +60,7 @@ __all__ = [
     "as_completed",
     "default_client",
     "get",
+    "get_client",
     "get_current_task",
     "get_worker",
     "multiprocessing",
@@ -58,6 +69,7 @@ __all__ = [
     "secede",
     "threaded",
     "wait",
+    "worker_client",
 ]
 __all__ += errors.__all__
 
@@ -78,12 +90,14 @@ _HOMES = {
     "as_completed": "client",
     "default_client": "client",
     "get": "graphs.get",
+    "get_client": "client",
     "get_current_task": "worker.seats",
     "get_worker": "worker.context",
     "progress": "client",
     "rejoin": "worker.seats",
     "secede": "worker.seats",
     "wait": "client",
+    "worker_client": "client",
 }
 
 #: Modules of the façade itself.

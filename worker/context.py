@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..protocol.wire.keys import Key, key_of
 
 if TYPE_CHECKING:
+    from ..protocol.net.session import Finder
     from .core.tasks import WorkerTask
     from .seats import SlotSeat
 
@@ -28,6 +29,7 @@ class WorkerContext:
 
     __slots__ = (
         "address",
+        "host",
         "local_directory",
         "name",
         "resources",
@@ -49,6 +51,8 @@ class WorkerContext:
         self.worker_id = worker_id
         self.local_directory = local_directory
         self.resources = dict(resources or {})
+        #: What a client in the tasks of this worker needs; None before the first connection.
+        self.host: TaskHost | None = None
         #: The task that the thread runs, None between tasks, and in functions of `client.run`.
         self.task: WorkerTask | None = None
         #: That of the thread; None for functions of `client.run`.
@@ -73,6 +77,20 @@ class WorkerContext:
 
     def __repr__(self) -> str:
         return f"<WorkerContext of {self.name!r} at {self.address}>"
+
+
+class TaskHost:
+    """What a client in the tasks of a worker needs to connect."""
+
+    __slots__ = ("find", "name", "task_pass", "worker_id")
+
+    def __init__(self, name: str, worker_id: str, find: Finder) -> None:
+        self.name = name
+        self.worker_id = worker_id
+        #: Returns the addresses of the scheduler to try, and the secret.
+        self.find = find
+        #: What the scheduler sent with the last welcome.
+        self.task_pass = ""
 
 
 class _ThreadContext(threading.local):

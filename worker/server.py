@@ -58,7 +58,7 @@ from ..protocol.wording import counted
 from .activity import Transfers
 from .answering import Answering
 from .config import WorkerConfig
-from .context import WorkerContext
+from .context import TaskHost, WorkerContext
 from .core.events import (
     EndWorker,
     Event,
@@ -123,10 +123,12 @@ class WorkerServer:
             reconnect=config.reconnect,
             is_found_anew=config.find is not None,
         )
+        self._find = config.find or (lambda: ([config.scheduler], config.security))
+        self._task_host: TaskHost | None = None
         self._runner = SessionRunner(
             Session(policy, random.Random(config.worker_id).random),
             self,
-            config.find or (lambda: ([config.scheduler], config.security)),
+            self._find,
             role=Role.WORKER,
         )
         #: The connection of the open session; None between two sessions.
@@ -232,15 +234,17 @@ class WorkerServer:
         if config.started_path is not None:
             self._started = StartedRecord(config.started_path, config.nthreads + MAX_BLOCKED)
             self._beat(self._started, self._loop.time())
+        context = WorkerContext(
+            self.name,
+            self.address,
+            config.worker_id,
+            str(config.local_directory or ""),
+            config.resources,
+        )
+        context.host = self._task_host = TaskHost(self.name, config.worker_id, self._find)
         self._executor = TaskExecutor(
             WorkerState(config.nthreads, self.address),
-            WorkerContext(
-                self.name,
-                self.address,
-                config.worker_id,
-                str(config.local_directory or ""),
-                config.resources,
-            ),
+            context,
             Store(config.memory_limit),
             wake=self._wake,
             watch=self._watch,
@@ -354,6 +358,8 @@ class WorkerServer:
         text = "worker %s at %s registered at %s"
         logger.log(level, text, self.name, self.address, connection.address)
         executor = self.executor
+        assert self._task_host is not None
+        self._task_host.task_pass = welcome.task_pass
         # At once for the threads of slots: what they send follows the inventory.
         with executor.sending:
             self._connection = connection

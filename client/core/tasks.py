@@ -65,7 +65,15 @@ class FunctionRecord:
 class SubmitOptions:
     """The options of a submission; equal ones have one record in each message."""
 
-    __slots__ = ("allow_other_workers", "delivered", "priority", "resources", "retries", "workers")
+    __slots__ = (
+        "allow_other_workers",
+        "attempt",
+        "delivered",
+        "priority",
+        "resources",
+        "retries",
+        "workers",
+    )
 
     def __init__(
         self,
@@ -74,7 +82,10 @@ class SubmitOptions:
         workers: list[str] | None = None,
         allow_other_workers: bool = False,
         resources: dict[str, float] | None = None,
+        attempt: int = 0,
     ) -> None:
+        #: That on whose behalf a task submits; 0 = the submission is not one of a task.
+        self.attempt = attempt
         self.priority = priority
         self.retries = retries
         self.workers = workers or []
@@ -92,11 +103,20 @@ class SubmitOptions:
 
     def as_delivered(self) -> SubmitOptions:
         """Return the same options for a task that need not run for its own sake."""
-        options = SubmitOptions(
-            self.priority, self.retries, self.workers, self.allow_other_workers, self.resources
-        )
+        options = self.for_attempt(self.attempt)
         options.delivered = True
         return options
+
+    def for_attempt(self, attempt: int) -> SubmitOptions:
+        """Return the same options of a submission on behalf of an attempt."""
+        return SubmitOptions(
+            self.priority,
+            self.retries,
+            self.workers,
+            self.allow_other_workers,
+            self.resources,
+            attempt,
+        )
 
     def as_record(self) -> dict[str, Any]:
         """Return what is sent: the options that are not the default ones."""
@@ -109,7 +129,7 @@ class SubmitOptions:
         amounts = tuple(sorted(self.resources.items()))
         names = tuple(self.workers)
         flags = self.allow_other_workers, self.delivered
-        return self.priority, self.retries, names, flags, amounts
+        return self.priority, self.retries, names, flags, amounts, self.attempt
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()

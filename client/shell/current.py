@@ -28,6 +28,7 @@ from ..core.events import Want
 from ..core.tasks import NEW
 from ..future import Future
 from .callbacks import finish_callbacks
+from .in_task import context_here
 from .leaving import Holdings, give_back_dropped, watch
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _earlier: list[weakref.ref[Client]] = []
 def opened(client: Client, holdings: Holdings, timeout: float, *, as_default: bool) -> None:
     """Register an open client; if it is dropped, give `holdings` back within `timeout`."""
     _open_clients[client] = watch(client, holdings, timeout)
-    set_future_binder(_bind_future)
+    set_future_binder(bind_future)
     if as_default:
         still_open = [ref for ref in _earlier if ref() in _open_clients]
         _earlier[:] = [*still_open, *map(weakref.ref, _default)]
@@ -96,11 +97,11 @@ def find_current(*, allow_global: bool = True) -> Client:
             "use `client.as_current()`"
         )
     if not candidates:
-        if is_worker_process():
-            raise ClientClosed(
-                "a task has no client: tasks cannot submit tasks yet. Submit from the client, with "
-                "futures as arguments"
-            )
+        context = context_here()
+        if context is not None and is_worker_process():
+            from ..in_tasks import task_client
+
+            return task_client(context.host)
         raise ClientClosed("there is no current client in this process: make one first")
     return candidates[0]
 
@@ -128,7 +129,7 @@ def named_current() -> Client | None:
     return _current.get()
 
 
-def _bind_future(key: str) -> Any:
+def bind_future(key: str) -> Any:
     """Make a future of a key that came in pickled data."""
     engine = find_current()._running()
     state = engine.table.find_or_make(key)

@@ -109,6 +109,8 @@ class Engine(EngineWaiting):
         #: Held around each event of the core and the draining of its out-boxes.
         self.lock = threading.RLock()
         self.core = ClientState(self.table, Constants(), recovery_nbytes)
+        #: See `SchedulerLink`.
+        self.worker_of_tasks: Callable[[], tuple[str, str]] | None = None
         #: What is submitted while there is no session.
         self.gap = Gap(recovery_nbytes)
         self.link: SchedulerLink | None = None
@@ -317,6 +319,7 @@ class Engine(EngineWaiting):
             self._count_pending,
         )
         link = self.link
+        link.worker_of_tasks = self.worker_of_tasks
         if self.output is not None:
             self.core.output = self.output
             link.first_messages = self.output.wanted

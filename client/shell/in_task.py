@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ..core.tasks import FutureState
@@ -15,6 +15,12 @@ def is_in_task() -> bool:
     """Return whether the calling thread is one that runs tasks of a worker."""
     context = sys.modules.get(_MODULE)
     return context is not None and context.is_in_task()
+
+
+def context_here() -> Any:
+    """Return the `WorkerContext` of the calling thread; None if it runs no tasks."""
+    context = sys.modules.get(_MODULE)
+    return context.get_worker() if context is not None and context.is_in_task() else None
 
 
 def check_not_own(states: list[FutureState]) -> None:

@@ -138,6 +138,9 @@ class SchedulerLink:
         self._loop = asyncio.get_running_loop()
         #: Done with the first session.
         self._opened: asyncio.Future[None] = self._loop.create_future()
+        #: Returns the id and the pass of the worker in whose tasks the client is; None = it is in
+        #: none.
+        self.worker_of_tasks: Callable[[], tuple[str, str]] | None = None
         #: The address of the last session, "" before the first one.
         self.address = ""
         #: The id of its cluster, b"" before the first session.
@@ -179,7 +182,8 @@ class SchedulerLink:
             report_s=_REPORT_AFTER_S,
         )
         session = Session(policy, random.random)
-        self._runner = SessionRunner(session, self, self._look_up, role=Role.CLIENT)
+        role = Role.CLIENT if self.worker_of_tasks is None else Role.TASK_CLIENT
+        self._runner = SessionRunner(session, self, self._look_up, role=role)
         self._runner.start()
         try:
             both: list[asyncio.Future[Any]] = [self._opened, self._runner.over]
@@ -213,12 +217,17 @@ class SchedulerLink:
 
     def registration(self, number: int, last_epoch: int) -> Message:
         """See `SessionOwner`."""
+        worker_id, task_pass = "", ""
+        if self.worker_of_tasks is not None:
+            worker_id, task_pass = self.worker_of_tasks()
         return RegisterClient(
             client_id=self._client_id,
             name=self._name,
             session=number,
             last_epoch=last_epoch,
             facts=self._facts,
+            worker_id=worker_id,
+            task_pass=task_pass,
         )
 
     def heartbeat(self) -> list[Message]:

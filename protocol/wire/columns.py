@@ -208,6 +208,7 @@ OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "workers": _check_texts,  #: names, hosts or addresses; empty = any
     "allow_other_workers": _check_flag,  #: prefer `workers`, but run it on others if these cannot
     "resources": _check_amounts,  #: what it occupies while it runs
+    "attempt": _check_number,  #: that on whose behalf a task submits it
     "delivered": _check_flag,  #: the client has the result: run it only if others need it
 }
 

@@ -9,6 +9,7 @@ carry the same failure. Kinds and their fields:
 - `data-lost`: key, text
 - `cancelled`: key, reason
 - `key-conflict`: key
+- `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's
 """
 
 from __future__ import annotations
@@ -44,3 +45,12 @@ def data_lost(key: str, text: str) -> Failure:
 def key_conflict(key: str) -> Failure:
     """Make the failure of a submission of other content under the name of an existing task."""
     return ["key-conflict", key]
+
+
+def not_permitted(key: str, attempt: int) -> Failure:
+    """Make the failure of a submission from a task that does not run on the sender's worker."""
+    what = (
+        f"a submission ({key!r}) on behalf of attempt {attempt}, which does not run on the worker "
+        "that sends it,"
+    )
+    return ["not-permitted", key, what, "client", "worker"]

@@ -108,7 +108,9 @@ _LABEL: Final = b"weft2"
 _MAX_BINDING_BYTES: Final = 64
 
 # Disjoint on purpose: a hello of one end is never valid as one of the other.
-_CONNECTING: Final = frozenset({Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER})
+_CONNECTING: Final = frozenset(
+    {Role.CLIENT, Role.WORKER, Role.SUPERVISOR, Role.VIEWER, Role.PEER, Role.TASK_CLIENT}
+)
 _ACCEPTING: Final = frozenset({Role.SCHEDULER, Role.WORKER_DATA})
 
 #: {role of a connecting end: the least level of its token}
@@ -118,6 +120,7 @@ ROLE_LEVELS: Final = {
     Role.SUPERVISOR: Level.WORKER,
     Role.VIEWER: Level.VIEW,
     Role.PEER: Level.WORKER,
+    Role.TASK_CLIENT: Level.WORKER,
 }
 #: {role of an accepting end: the level of the token that it holds, and so the highest it can check}
 _PORT_LEVELS: Final = {Role.SCHEDULER: Level.ADMIN, Role.WORKER_DATA: Level.WORKER}

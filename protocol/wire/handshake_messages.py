@@ -78,6 +78,8 @@ class Role(enum.IntEnum):
     SCHEDULER = 6
     #: The accepting end on a worker's data port.
     WORKER_DATA = 7
+    #: A client in the tasks of a worker, which submits on behalf of the tasks that run there.
+    TASK_CLIENT = 8
 
 
 class Hello(NamedTuple):

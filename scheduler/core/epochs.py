@@ -67,7 +67,8 @@ def _keep_members(state: SchedulerState) -> None:
     state.members_due = None
     state.members_kept_at = state.now
     workers = dict.fromkeys(state.workers_by_id)
-    clients = dict.fromkeys(state.clients)
+    # One in a task comes back when its worker has done so.
+    clients = dict.fromkeys(id for id, one in state.clients.items() if one.worker is None)
     if state.recovery is not None:
         # Another start may follow before those that are expected are back.
         workers.update(dict.fromkeys(state.expected.worker_ids))

@@ -68,7 +68,7 @@ def _end_silent(state: SchedulerState) -> None:
             return
         del state.seen[peer]
         if peer in state.strangers:
-            role = state.roles[peer].name.lower()
+            role = state.roles[peer].name.lower().replace("_", " ")
             state.refuse(peer, f"the {role} did not register within {silence_s:g} s")
         elif peer in state.supervisors:
             state.refuse(peer, f"the supervisor was silent for {silence_s:g} s")

@@ -27,6 +27,7 @@ from .output import greet_worker, on_output_of_client_ended
 from .passing import end_questions_of, end_questions_to
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .refusals import forget_refusal, remember_refusal
+from .task_passes import pass_of, why_refused
 from .transitions import release_unneeded
 from .wants import drop_functions, unwant
 
@@ -72,6 +73,9 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         )
         _refuse_for_good(state, peer, message, reason, f"Python {mine}, the cluster has {theirs}")
         return False
+    if isinstance(message, m.RegisterClient) and (why := why_refused(state, peer, message)):
+        _refuse_politely(state, peer, f"client {message.name} is refused: {why}")
+        return False
     if isinstance(message, m.RegisterWorker) and _serves_no_client(state, message.facts):
         mine = _python_minor(message.facts)
         why = f"Python {mine}, and tasks wait for workers of another version"
@@ -95,6 +99,9 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
             heartbeat_ms=int(state.heartbeat_s * 1000),
             facts=dict(state.facts),
             epoch_proof=proof_of(state.epoch_key, state.epoch),
+            task_pass=pass_of(state.epoch_key, message.worker_id)
+            if isinstance(message, m.RegisterWorker)
+            else "",
         ),
     )
     if isinstance(message, m.RegisterWorker):
@@ -190,7 +197,10 @@ def _refuse_other_clients(state: SchedulerState, facts: dict[str, Any]) -> None:
 def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> None:
     client = state.clients.get(message.client_id)
     if client is None:
-        client = ClientHandle(message.client_id, message.name, state.next_client)
+        worker = state.workers_by_id.get(message.worker_id) if message.worker_id else None
+        client = ClientHandle(message.client_id, message.name, state.next_client, worker)
+        if worker is not None:
+            worker.task_clients[client] = None
         state.next_client += 1
         state.clients[message.client_id] = client
         note_members(state)
@@ -323,7 +333,7 @@ def on_closed(state: SchedulerState, peer: int, *, for_good: bool = False) -> No
             ws.away_due = state.call_after(state.away_s, _give_up, ws)
             state.outboxes.pop(peer, None)
             state.log("info", f"the connection of worker {ws.name} has ended: it may come back")
-    elif role is Role.CLIENT:
+    elif role in (Role.CLIENT, Role.TASK_CLIENT):
         client = state.clients_by_peer.pop(peer, None)
         if client is not None:
             client.peer = None
@@ -369,6 +379,11 @@ def _remove_worker(
     if state.workers_by_address.get(ws.address) is ws:
         del state.workers_by_address[ws.address]
     _give_no_more(state, ws)
+    for client in list(ws.task_clients):
+        if client.peer is not None:
+            state.part(client.peer)
+            on_closed(state, client.peer)
+        _expire(state, client)
     if left_because is not None:
         state.counters.workers_left += 1
         state.log(
@@ -448,6 +463,8 @@ def _end_lease(state: SchedulerState, client: ClientHandle) -> None:
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
     held.on_client_expired(state, client)
     del state.clients[client.client_id]
+    if client.worker is not None:
+        client.worker.task_clients.pop(client, None)
     note_members(state)
     state.deadlines.cancel(client.lease)
     tasks = list(client.wants)

@@ -64,6 +64,7 @@ class WorkerHandle:
         "return_asked",
         "status",
         "supervisor_id",
+        "task_clients",
         "unreachable",
         "unreachable_from",
         "withdrawn",
@@ -100,6 +101,8 @@ class WorkerHandle:
         self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
         #: {attempt: None} of `processing` and `zombies`: they wait, and hold no thread
         self.blocked: dict[int, None] = {}
+        #: {client: None}: those in its tasks, which end with it
+        self.task_clients: dict[ClientHandle, None] = {}
         #: {worker: when}: peers that this worker could not fetch from lately
         self.unreachable: dict[WorkerHandle, float] = {}
         #: {worker: None}: the inverse
@@ -242,10 +245,15 @@ class ClientHandle:
         "output_level",
         "peer",
         "wants",
+        "worker",
     )
 
-    def __init__(self, client_id: str, name: str, number: int) -> None:
+    def __init__(
+        self, client_id: str, name: str, number: int, worker: WorkerHandle | None = None
+    ) -> None:
         self.client_id = client_id
+        #: that in whose tasks the client is, and with which it ends; None = it is not in a task
+        self.worker = worker
         #: of no other client of this epoch, nor of an earlier life of this one
         self.number = number
         self.name = name

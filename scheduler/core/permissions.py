@@ -9,8 +9,8 @@ A message whose level is not reached is answered by `Denied`, which fails that c
 its connection and all else go on. That is so, too, if the peer's role may not send it: what it
 lacks is a token of that level. With one it is a breach, which ends the connection.
 
-Tasks do not submit tasks: their connection to the scheduler is that of their worker, whose role may
-not send `SubmitTasks`.
+Clients in tasks have a token of a worker only. Their role has a table of its own, and each of their
+submissions is checked (`delegation`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def answer_unhandled(state: SchedulerState, peer: int, role: Role, message: Mess
     if least is not None and least > state.levels[peer]:
         deny(state, peer, message, least)
         return True
-    state.refuse(peer, f"a {role.name.lower()} may not send {kind.__name__}")
+    state.refuse(peer, f"a {role.name.lower().replace('_', ' ')} may not send {kind.__name__}")
     return False
 
 

@@ -13,18 +13,15 @@ table), `validate` (the invariants).
 Must never: wait, open, read a clock, draw a random number, read the content of a `Blob`, or iterate
 over a set (the order of a set of objects differs between runs; simulated runs must replay).
 
-The shell (`server.py`) turns connections into events and out-boxes into frames:
-
-    PeerConnected(peer, role, level) -> PeerSent(peer, messages)* -> PeerClosed(peer)
-
-with a `SchedulerTick` in between whenever `next_deadline` has come.
+The shell (`server.py`) turns connections into `PeerConnected`, `PeerSent` and `PeerClosed`, with a
+`SchedulerTick` whenever `next_deadline` has come, and out-boxes into frames.
 
 A peer is a number that the shell never uses twice. After one or more events the shell drains
 `before`, `outboxes` (messages in order, one list per peer) and `after`, as the drain contract of
 docs/design.md says. A whole batch of messages is handled first, then one assignment pass is made.
 
-A peer can be wrong: a message that it may not send is answered by `CloseConnection` and counted. A
-broken invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task's story.
+A peer can be wrong: a message that it may not send ends its connection, and is counted. A broken
+invariant is a bug of weft: `InvalidTransition` or `InvalidState`, with the task's story.
 """
 
 from __future__ import annotations
@@ -46,6 +43,7 @@ from . import (
     blocked,
     claims,
     completion,
+    delegation,
     held,
     inventories,
     liveness,
@@ -182,15 +180,16 @@ Action = (
 _CLIENT: Final = Role.CLIENT
 _WORKER: Final = Role.WORKER
 _SUPERVISOR: Final = Role.SUPERVISOR
+_TASK_CLIENT: Final = Role.TASK_CLIENT
 
 #: A report of a bug has the stories of at most this many tasks.
 MAX_STORIES: Final = 10
 
-#: {message that registers a peer: the role that the peer must have proved}
-_ROLE_OPENERS: Final[dict[type[Message], Role]] = {
-    m.RegisterClient: Role.CLIENT,
-    m.RegisterWorker: Role.WORKER,
-    m.RegisterSupervisor: Role.SUPERVISOR,
+#: {message that registers a peer: the roles of which the peer must have proved one}
+_ROLE_OPENERS: Final[dict[type[Message], tuple[Role, ...]]] = {
+    m.RegisterClient: (Role.CLIENT, Role.TASK_CLIENT),
+    m.RegisterWorker: (Role.WORKER,),
+    m.RegisterSupervisor: (Role.SUPERVISOR,),
 }
 
 
@@ -429,6 +428,7 @@ class SchedulerState:
                 m.Bye: membership.on_worker_bye,
                 m.Unsupported: on_unsupported,
             },
+            Role.TASK_CLIENT: delegation.HANDLERS,
             Role.SUPERVISOR: {
                 m.WorkersAlive: liveness.on_workers_alive,
                 m.Answer: passing.on_answer,
@@ -478,7 +478,7 @@ class SchedulerState:
     def _on_received(self, peer: int, batch: Sequence[Message]) -> None:
         role = self.roles.get(peer)
         who: Any
-        if role is _CLIENT:
+        if role is _CLIENT or role is _TASK_CLIENT:
             who = self.clients_by_peer.get(peer)
         elif role is _WORKER:
             who = self.workers.get(peer)
@@ -500,7 +500,7 @@ class SchedulerState:
                 if answer_unhandled(self, peer, role, message):
                     continue
                 return
-            if LEAST_LEVELS[kind] > level:
+            if LEAST_LEVELS[kind] > level and role is not _TASK_CLIENT:
                 deny(self, peer, message, LEAST_LEVELS[kind])
                 continue
             handler(self, who, message)
@@ -509,7 +509,7 @@ class SchedulerState:
 
     def _on_first(self, peer: int, role: Role, batch: Sequence[Message]) -> None:
         """Register a peer by its first message; what follows it comes from a registered peer."""
-        if _ROLE_OPENERS.get(type(batch[0])) is not role:
+        if role not in _ROLE_OPENERS.get(type(batch[0]), ()):
             self.refuse(peer, f"{_name_of(batch[0])} before registration")
         elif membership.on_register(self, peer, cast("Any", batch[0])) and len(batch) > 1:
             self._on_received(peer, batch[1:])

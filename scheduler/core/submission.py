@@ -64,7 +64,7 @@ _CIRCLE: Final = (
 class _Batch:
     """The rows of a message that have the same options."""
 
-    __slots__ = ("base", "groups", "is_delivered", "n_queued", "push", "task_class")
+    __slots__ = ("base", "groups", "is_delivered", "n_queued", "number", "push", "task_class")
 
     def __init__(
         self,
@@ -75,28 +75,34 @@ class _Batch:
     ) -> None:
         task_class = state.default_class
         retries = user_priority = 0
+        #: the client in whose turns the tasks run, and the generation in which they stand
+        self.number, generation = client.number, state.generation
         #: the client has the results, or waits for others that were made of them
         self.is_delivered = False
         if options:
             task_class = _task_class(state, options)
             retries, user_priority = options.get("retries", 0), options.get("priority", 0)
             self.is_delivered = options.get("delivered", False)
+            ws = client.worker
+            parent = None if ws is None else ws.processing.get(options.get("attempt", 0))
+            if parent is not None:  # see `delegation`
+                self.number, generation = parent.group.client, parent.group.generation
+                user_priority += 511 - level_of(parent.priority)
+                user_priority = max(-512, min(user_priority, 511))
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
         if len(functions) == 1:
             self.groups = [
-                TaskGroup(
-                    functions[0], task_class, state.generation, retries, client.number, state.now
-                )
+                TaskGroup(functions[0], task_class, generation, retries, self.number, state.now)
             ]
         else:
             self.groups = _LateGroups(
-                functions, task_class, state.generation, retries, client.number, state.now
+                functions, task_class, generation, retries, self.number, state.now
             )
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
         #: of all rows; a row's priority is this and its rank
-        self.base = base_priority(user_priority, state.generation)
+        self.base = base_priority(user_priority, generation)
         #: puts a task into the ready queue; None before the first
         self.push: Callable[[SchedulerTask], None] | None = None
         self.n_queued = 0
@@ -236,7 +242,7 @@ def _add_rows(
         elif runnable:
             task.state = QUEUED
             if push is None:
-                push = batch.push = task_class.queue.lane(base, client.number).push
+                push = batch.push = task_class.queue.lane(base, batch.number).push
             push(task)
             n_queued += 1
             if not has_one_function:

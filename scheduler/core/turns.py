@@ -55,7 +55,7 @@ FULL_COST: Final = 8192
 #: ... until it has less than this.
 ROOM_COST: Final = 4096
 # Reading a member of an enumeration from its class takes longer than comparing it.
-_CLIENT: Final = Role.CLIENT
+_CLIENTS: Final = (Role.CLIENT, Role.TASK_CLIENT)
 _WORKER: Final = Role.WORKER
 
 
@@ -126,7 +126,7 @@ class Turns:
             cost += cost_of(message)
         if cost > self._slice_cost * (1 if now < self._shared_until else LONE_SCALE):
             return False
-        if role is _CLIENT and cost - passed > len(messages):
+        if role in _CLIENTS and cost - passed > len(messages):
             self.note_active(peer, now)
         self._passed = cost
         return True
@@ -146,7 +146,7 @@ class Turns:
             cost += one_cost
         queue.cost += cost
         self.n_waiting += len(messages)
-        if role is _CLIENT and cost > len(messages):
+        if role in _CLIENTS and cost > len(messages):
             self.note_active(peer, now)
 
     def note_active(self, client: int, now: float) -> None:

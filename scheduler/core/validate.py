@@ -477,7 +477,9 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         if c.peer != peer or s.clients.get(c.client_id) is not c
     ],
     "the connection of a client is open": lambda s: [
-        c for peer, c in s.clients_by_peer.items() if s.roles.get(peer) is not Role.CLIENT
+        c
+        for peer, c in s.clients_by_peer.items()
+        if s.roles.get(peer) not in (Role.CLIENT, Role.TASK_CLIENT)
     ],
     "wants of a client is symmetric with wanted_by": lambda s: [
         (t, c) for c in s.clients.values() for t in c.wants if c not in t.wanted_by

@@ -66,7 +66,7 @@ def test_the_error_of_a_missing_method_gives_advice(client):
         weft.nonsense
 
 
-@pytest.mark.parametrize("name", ["performance_report", "get_client"])
+@pytest.mark.parametrize("name", ["performance_report", "local_client"])
 def test_the_import_of_an_absent_name_gives_the_advice_of_its_attribute(name):
     with pytest.raises(AttributeError) as of_attribute:
         getattr(weft, name)

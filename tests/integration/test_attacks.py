@@ -394,6 +394,18 @@ FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
         [m.ReleaseKeys(keys=["k"]), submit(), m.GetMetrics(request=1)],
         "may not send GetMetrics",
     ),
+    "submission by a worker": (
+        Role.WORKER,
+        worker,
+        [submit()],
+        "a worker may not send SubmitTasks",
+    ),
+    "report of what waits, by a client": (
+        Role.CLIENT,
+        client,
+        [m.AttemptsBlocked(attempts=[1])],
+        "a client may not send AttemptsBlocked",
+    ),
     "submission by a supervisor": (
         Role.SUPERVISOR,
         supervisor,
@@ -402,6 +414,38 @@ FORBIDDEN: dict[str, tuple[Role, Registration, list[Message], str]] = {
     ),
 }
 FORBIDDEN["unknown function"][2][0].function_blobs = [b"good", None]  # type: ignore[attr-defined]
+
+
+def test_clients_in_tasks_without_a_pass_or_a_running_task_submit_nothing(
+    cluster: Cluster,
+) -> None:
+    token = lowered(cluster.token, Level.WORKER)
+    hello = worker()
+    with (
+        Attacker(cluster, Role.WORKER, token=token) as one,
+        Attacker(cluster, Role.TASK_CLIENT, token=token) as thief,
+        Attacker(cluster, Role.TASK_CLIENT, token=token) as inside,
+    ):
+        one.say(hello)
+        welcome = one.hear(m.Welcome)
+        assert isinstance(welcome, m.Welcome)
+        # The id of a worker is no secret; its pass is.
+        thief.say(client(worker_id=hello.worker_id, task_pass="00" * 32))
+        assert isinstance(thief.hear(m.Refused), m.Refused)
+        thief.is_hung_up()
+        inside.register(client(worker_id=hello.worker_id, task_pass=welcome.task_pass))
+        for attempt in (0, 1, 1 << 40):
+            inside.say(submit(options=[{"attempt": attempt}]))
+            erred = inside.hear(m.KeysErred)
+            assert isinstance(erred, m.KeysErred)
+            assert [failure[0] for failure in erred.failures] == ["not-permitted"]
+        inside.say(m.ShutdownCluster(reason="mine"))
+        assert isinstance(inside.hear(m.Denied), m.Denied)
+        inside.say(m.GetMetrics(request=1))
+        inside.is_hung_up()
+        one.numbers[:2] = welcome.epoch, welcome.session
+        one.leave()  # with the tasks of the healthy client
+        cluster.check("its pass is wrong", "a task client may not send GetMetrics")
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)

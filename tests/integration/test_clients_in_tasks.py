@@ -10,14 +10,6 @@ import pytest
 import weft
 
 
-@pytest.mark.slow
-def test_a_task_has_no_client():
-    with weft.Client(n_workers=1, threads_per_worker=1) as client:
-        task = client.submit(weft.Client.current)
-        with pytest.raises(weft.ClientClosed, match="a task has no client: tasks cannot submit"):
-            task.result(60)
-
-
 class Holder:
     def __init__(self, future):
         self.future = future

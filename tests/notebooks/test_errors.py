@@ -51,8 +51,8 @@ def test_errors_of_usual_mistakes_say_what_to_do(kernel):  # noqa: F811
     name, text = error_of(kernel, "client.map(random.random, 5)")
     assert name == "TypeError"
     assert "range(5)" in text
-    name, text = error_of(kernel, "client.submit(lambda: weft.Client.current()).result()")
-    assert "tasks cannot submit tasks" in text
+    name, text = error_of(kernel, "client.submit(abs, client).result()")
+    assert "gets one with weft.get_client()" in text
     _, text = error_of(kernel, "client.submit(input)")
     (message,) = re.findall(r"^SerializationError: (.*)$", text, re.MULTILINE)
     assert len(message) < 200

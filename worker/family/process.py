@@ -16,12 +16,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ...protocol.errors import InternalError, WeftError
 from ...protocol.host.event_loop import new_event_loop
 from ...protocol.host.process_role import set_worker_process
+from ...protocol.values.serialize import set_future_binder
 from ..config import WorkerConfig
 from ..server import WorkerServer
 from ..silence import STACK_SIGNAL, STACK_SUFFIX
@@ -64,6 +66,7 @@ def main(config: WorkerConfig) -> None:
         WeftError: as `WorkerServer.run`.
     """
     set_worker_process()
+    set_future_binder(_bind_future)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     hold_back()
     loop = new_event_loop()
@@ -74,6 +77,12 @@ def main(config: WorkerConfig) -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _bind_future(key: str) -> Any:
+    """Make a future of the tasks' client, which is opened by this if no task has asked for it."""
+    package = __name__.partition(".")[0]
+    return import_module(f"{package}.client.shell.current").bind_future(key)
 
 
 async def _main(config: WorkerConfig) -> None:

@@ -15,6 +15,9 @@ class RegisterClient(Message):
     last_epoch: Number
     facts: Facts
     epoch_proof: Text = ""  #: of the welcome of `last_epoch`
+    #: of the worker in whose tasks the client is, and the `task_pass` that this worker was sent
+    worker_id: Text = ""
+    task_pass: Text = ""
 
 
 @message(2)
@@ -54,6 +57,7 @@ class Welcome(Message):
     heartbeat_ms: Number  #: send heartbeats this often, until an answer has another time
     facts: Facts
     epoch_proof: Text = ""  #: shows another scheduler of the cluster that there was this epoch
+    task_pass: Text = ""  #: of a worker: shows that a client is one in its tasks
 
 
 @message(5)

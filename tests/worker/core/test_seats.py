@@ -44,7 +44,7 @@ def test_a_task_that_waits_lets_another_one_run_on_a_new_slot():
     assert kinds(worker.report(0)) == [AttemptsFinished]
 
 
-def test_what_a_slot_has_finished_and_not_started_is_not_held_up_by_its_task_that_waits():
+def test_the_other_tasks_of_a_chunk_are_not_held_up_by_one_that_waits():
     worker = Hands(1)
     worker.receive(assign("1 warm"))
     worker.run_all()

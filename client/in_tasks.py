@@ -1,0 +1,211 @@
+"""Clients for tasks: `get_client` and `worker_client`.
+
+A worker's process has one client for all its tasks, which is opened when the first task asks for
+it. It registers with the worker's token as a client in tasks, and each of its submissions names the
+attempt on whose behalf it is made; the scheduler checks both (`scheduler/core/delegation.py`).
+Where a worker is a thread of the program (`processes=False`), its tasks use the program's client.
+
+The package of workers is not imported here; what a task's thread needs is in its `WorkerContext`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.durations import seconds_of
+from ..protocol.errors import ClientClosed
+from ..protocol.host.facts import process_facts
+from ..protocol.host.process_role import is_worker_process
+from ..protocol.net.session import Finder
+from ..protocol.settings import client as defaults
+from ..protocol.settings.sources import read_settings
+from .client import Client
+from .core.events import Borrow, Confirm
+from .core.tasks import SubmitOptions, TaskColumns, TaskRecord
+from .display import describing
+from .encoding import Encoder
+from .locating import Location
+from .shell.current import find_current, made_current, named_current, opened
+from .shell.engine import Engine
+from .shell.in_task import context_here
+from .shell.leaving import Holdings
+from .shell.loop import LoopThread
+from .shell.watchers import ThreadWaiter
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
+
+__all__ = ["get_client", "worker_client"]
+
+#: A worker looks for its scheduler for so long, and so do the tasks that wait there.
+_RECONNECT_S: Final = 900.0
+#: The end of a task waits so long until the scheduler has read its submissions.
+_CONFIRM_S: Final = 10.0
+
+#: The client of this process's tasks; a list, so that no global name has to be rebound.
+_clients: list[TaskClient] = []
+_lock = threading.Lock()
+
+
+class _TaskEngine(Engine):
+    """An engine whose submissions name the attempt that the calling thread runs."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: (options, attempt, the two together) of the last submission.
+        self._last: tuple[SubmitOptions, int, SubmitOptions] | None = None
+
+    def post(self, operation: Any) -> None:
+        """See `Engine`."""
+        self._name_attempt(operation)
+        super().post(operation)
+
+    def post_submission(self, operation: Any) -> None:
+        """See `Engine`."""
+        self._name_attempt(operation)
+        super().post_submission(operation)
+
+    def _name_attempt(self, operation: Any) -> None:
+        cls = operation.__class__
+        if cls is Borrow:
+            operation = operation.task
+        elif cls is not TaskRecord and cls is not TaskColumns:
+            return
+        context = context_here()
+        if context is None or not context.attempt:
+            raise RuntimeError(
+                "only a task can submit tasks from the process of a worker, on the thread that "
+                "runs it: this thread was started by a task, or by something else"
+            )
+        # An end that is reported first would end the right to submit.
+        context.seat.when_task_ends(self._confirm_all)
+        last, attempt, options = self._last, context.attempt, operation.options
+        if last is None or last[0] is not options or last[1] != attempt:
+            self._last = last = (options, attempt, options.for_attempt(attempt))
+        operation.options = last[2]
+
+    def _confirm_all(self) -> None:
+        """Wait until the scheduler has read all submissions."""
+        if not self.is_gone and not self.is_confirmed:
+            waiter = ThreadWaiter(1, wants_data=False)
+            with contextlib.suppress(ClientClosed):
+                self.wait(waiter, Confirm(waiter), _CONFIRM_S)
+
+
+class _WorkersLocation(Location):
+    """Finds the scheduler as the worker of this process does."""
+
+    def __init__(self, find: Finder) -> None:
+        self.cluster = None
+        self._find_scheduler = find
+        self._owns_cluster = False
+
+    def start_cluster(self) -> None:
+        """See `Location`; nothing is to be started."""
+
+    def finder(self) -> Finder:
+        """See `Location`."""
+        return self._find_scheduler
+
+
+class TaskClient(Client):
+    """The client of all tasks of a worker's process; it ends with the process."""
+
+    def __init__(self, host: Any) -> None:
+        settings = read_settings()
+        self._host = host
+        self._timeout_s = settings.choose(None, defaults.TIMEOUT)
+        self._reconnect_timeout_s = _RECONNECT_S
+        self._recovery_nbytes = settings.choose(None, defaults.RECOVERY_MEMORY)
+        self._output = None
+        self.id = uuid.uuid4().hex
+        self.name = f"tasks-of-{host.name}"
+        self.asynchronous = False
+        self.status = "connecting"
+        self._set_as_default = False
+        self._encoder = Encoder(self.id[:12])
+        self._loop_thread: LoopThread | None = None
+        self._engine: Engine | None = None
+        self._glimpse = describing.Glimpse()
+        self._comparison = None
+        self._location = _WorkersLocation(host.find)
+        self._holdings = Holdings(self.name, self._location)
+        self._open()
+
+    def _make_engine(self, loop: asyncio.AbstractEventLoop) -> Engine:
+        engine = _TaskEngine(self.id, self.name, loop, False, lambda: self, self._recovery_nbytes)
+        engine.worker_of_tasks = self._worker
+        return engine
+
+    def _worker(self) -> tuple[str, str]:
+        return self._host.worker_id, self._host.task_pass
+
+    async def _connect(self, engine: Engine, find: Finder) -> None:
+        try:
+            await engine.open(find, process_facts(), self._timeout_s, self._reconnect_timeout_s)
+        except BaseException:
+            await engine.close()
+            raise
+
+    def _opened(self) -> None:
+        self.status = "running"
+        self._holdings.engine = self._engine
+        opened(self, self._holdings, self._timeout_s, as_default=False)
+
+    def close(self, timeout: Duration | None = None) -> None:
+        """Do nothing: other tasks use this client, too."""
+        if timeout is not None:
+            seconds_of(timeout, "timeout")
+
+    @property
+    def is_over(self) -> bool:
+        """True if it will never be connected again."""
+        engine = self._engine
+        return engine is None or engine.is_gone or engine.core.end is not None
+
+
+def get_client() -> Client:
+    """Return the client of the calling task, or outside of tasks that of `Client.current`.
+
+    All tasks of a worker's process share one, which is never closed. A task may submit with it
+    while it runs, and wait for what it has submitted; its thread runs other tasks meanwhile.
+
+    Raises:
+        ClientClosed: there is none: outside of tasks, and in threads that a task has started before
+            any task has asked for a client.
+    """
+    context = context_here()
+    if context is None or not is_worker_process():
+        return find_current()
+    return named_current() or task_client(context.host)
+
+
+@contextlib.contextmanager
+def worker_client(
+    timeout: Duration | None = None, separate_thread: bool = True
+) -> Iterator[Client]:
+    """Make the client of `get_client` the current one in a `with` block of a task.
+
+    Args:
+        timeout: accepted for compatibility with dask; the client's own limits are used.
+        separate_thread: accepted for compatibility with dask. The thread is given up whenever the
+            task waits, and at no other time.
+    """
+    client = get_client()
+    with made_current(client):
+        yield client
+
+
+def task_client(host: Any) -> Client:
+    """Return the client of the tasks of this process, and open it if there is none."""
+    with _lock:
+        if _clients and _clients[0].is_over:
+            del _clients[:]
+        if not _clients:
+            _clients.append(TaskClient(host))
+        return _clients[0]

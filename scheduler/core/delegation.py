@@ -1,0 +1,104 @@
+"""Clients in the tasks of workers: what they may do, on whose behalf, and until when.
+
+The process of a worker has the token of a worker, which permits no submission. A client in its
+tasks registers in a role of its own (`Role.TASK_CLIENT`), with the id of the worker and the pass
+that the scheduler has sent to that worker alone. It may send the messages of `HANDLERS` and no
+others. Each of its submissions names the attempt on whose behalf it is made: that of a task which
+runs on that worker now, and which a client has submitted, or such a task. So the right to submit
+follows from that client's, through any number of tasks, and ends with each of them.
+
+What is submitted on behalf of a task belongs to the turns of the client for which that task runs,
+and has its place in the queue: right behind it. So recursion goes depth first, and few tasks wait
+at a time.
+
+The client ends with its worker, at once. While only the worker's line is broken, both are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import not_permitted
+from ...protocol.wire.levels import Level
+from ...protocol.wire.message import Message
+from . import (
+    held,
+    liveness,
+    membership,
+    missing,
+    phases,
+    puts,
+    questions,
+    relays,
+    submission,
+    wants,
+)
+from .peers import ClientHandle
+from .permissions import deny
+from .priority import rank_of
+from .releases import on_unsupported
+from .transitions import send_erred
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def on_submit(state: SchedulerState, client: ClientHandle, message: m.SubmitTasks) -> None:
+    """Create the tasks of those rows that name an attempt which runs on the client's worker."""
+    ws = client.worker
+    assert ws is not None, "the role says so"
+    attempts = [options.get("attempt", 0) for options in message.options or [{}]]
+    runs = [attempt in ws.processing or attempt in ws.claims for attempt in attempts]
+    option_of = message.option_of or [0] * len(message.keys)
+    if not all(runs):
+        refused = [i for i, place in enumerate(option_of) if not runs[place]]
+        state.counters.denied += 1
+        for i in refused:
+            key, attempt = message.keys[i], attempts[option_of[i]]
+            send_erred(state, client, [key], not_permitted(key, attempt))
+        message = _without(message, set(refused))
+        option_of = message.option_of or option_of
+    if not message.ranks:
+        parents = [ws.processing.get(attempt) for attempt in attempts]
+        if all(parents):
+            ranks = [0 if parent is None else rank_of(parent.priority) for parent in parents]
+            message = replace(message, ranks=[ranks[place] for place in option_of])
+    submission.on_submit(state, client, message)
+
+
+def _without(message: m.SubmitTasks, refused: set[int]) -> m.SubmitTasks:
+    rows = [i for i in range(len(message.keys)) if i not in refused]
+    names = ("keys", "function_of", "args", "dependencies", "spec_hashes", "option_of", "ranks")
+    columns: dict[str, Any] = {name: getattr(message, name) for name in names}
+    return replace(message, **{n: [c[i] for i in rows] for n, c in columns.items() if c})
+
+
+def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:
+    """End the want of the client; those of others take the token of a client."""
+    if message.force:
+        assert client.peer is not None, "messages come over connections"
+        deny(state, client.peer, message, Level.CLIENT)
+    else:
+        submission.on_cancel(state, client, message)
+
+
+#: The messages of a client in a task.
+HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {
+    m.SubmitTasks: on_submit,
+    m.WantKeys: wants.on_want,
+    m.ReleaseKeys: wants.on_release,
+    m.ReleaseOthers: wants.on_release_others,
+    m.CancelKeys: on_cancel,
+    m.FetchKeys: relays.on_client_fetch,
+    m.ReportMissing: missing.on_report_missing,
+    m.Ask: questions.on_ask,
+    **puts.HANDLERS,
+    **held.HANDLERS,
+    m.Heartbeat: liveness.on_heartbeat,
+    m.Resubmitted: phases.on_resubmitted,
+    m.Bye: membership.on_client_bye,
+    m.Unsupported: on_unsupported,
+}

@@ -1,0 +1,156 @@
+"""Tasks on worker processes that submit tasks, wait for them, and end at any time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+import weft
+from weft.client.core.tasks import SubmitOptions, TaskRecord
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with weft.Client(n_workers=2, threads_per_worker=1) as client:
+        yield client
+
+
+def count_down(n):
+    return weft.get_client().submit(count_down, n - 1).result() + 1 if n else 0
+
+
+def test_tasks_that_wait_for_each_other_thirty_deep_end(client):
+    assert client.submit(count_down, 30).result(60) == 30
+
+
+def sum_of(n, how):
+    client = weft.get_client()
+    futures = client.map(abs, range(n))
+    if how == "gather":
+        return sum(client.gather(futures))
+    return sum(future.result() for future in weft.as_completed(futures))
+
+
+@pytest.mark.parametrize("how", ["gather", "as_completed"])
+def test_a_task_submits_a_thousand_tasks_and_reads_their_results(client, how):
+    assert client.submit(sum_of, 1000, how).result(60) == 499500
+
+
+def fibonacci(n):
+    if n < 2:
+        return n
+    with weft.worker_client() as client:
+        parts = client.map(fibonacci, [n - 1, n - 2], pure=False)
+        return sum(client.gather(parts))
+
+
+def test_a_tree_of_tasks_that_wait_ends(client):
+    assert client.submit(fibonacci, 9).result(60) == 34
+
+
+def submit_and_return():
+    return {"later": weft.get_client().submit(abs, -7)}
+
+
+def test_a_future_that_a_task_returns_is_one_of_the_reader(client):
+    task = client.submit(submit_and_return, pure=False)
+    later = task.result(60)["later"]
+    task.release()
+    assert later.result(60) == 7
+
+
+def read(found):
+    return found["later"].result() + 1
+
+
+def test_a_future_inside_a_result_can_be_read_by_a_task(client):
+    assert client.submit(read, client.submit(submit_and_return, pure=False)).result(60) == 8
+
+
+def fail():
+    raise ValueError("on purpose")
+
+
+def fail_inside():
+    weft.get_client().submit(fail).result()
+
+
+def test_the_failure_of_a_task_inside_a_task_is_that_of_both(client):
+    with pytest.raises(ValueError, match="on purpose"):
+        client.submit(fail_inside).result(60)
+
+
+def submit_large(n):
+    return weft.get_client().submit(len, b"x" * n).result()
+
+
+def test_a_task_submits_a_large_argument(client):
+    assert client.submit(submit_large, 3 << 20).result(60) == 3 << 20
+
+
+def submit_in_a_thread():
+    found = []
+
+    def submit():
+        try:
+            weft.Client.current().submit(abs, -1)
+        except RuntimeError as error:
+            found.append(str(error))
+
+    weft.get_client()
+    thread = threading.Thread(target=submit)
+    thread.start()
+    thread.join()
+    return found
+
+
+def test_a_thread_that_a_task_has_started_cannot_submit(client):
+    (text,) = client.submit(submit_in_a_thread, pure=False).result(60)
+    assert "only a task can submit tasks from the process of a worker" in text
+
+
+def submit_for(attempt):
+    """Submit past the library, on behalf of any attempt."""
+    inside = weft.get_client()
+    engine = inside._engine
+    posted = []
+    engine.post_submission = posted.append
+    try:
+        future = inside.submit(abs, -2, pure=False)
+    finally:
+        del engine.post_submission
+    (record,) = posted
+    assert isinstance(record, TaskRecord)
+    record.options = SubmitOptions(attempt=attempt)
+    super(type(engine), engine).post_submission(record)
+    try:
+        return future.result(30)
+    except weft.NotPermitted as error:
+        return str(error)
+
+
+def test_a_submission_for_a_task_that_does_not_run_there_is_refused_and_nothing_else(client):
+    text = client.submit(submit_for, 5, pure=False).result(60)
+    assert "on behalf of attempt 5, which does not run on the worker that sends it" in text
+    assert client.submit(count_down, 2).result(60) == 2
+
+
+def hold_and_die(path):
+    inside = weft.get_client()
+    inside.submit(abs, -9, key="left behind").result()
+    if not os.path.exists(path):
+        with open(path, "w"):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "second attempt"
+
+
+def test_the_client_of_a_worker_that_is_killed_ends_and_its_task_runs_again(tmp_path):
+    with weft.Client(n_workers=1, threads_per_worker=1) as client:
+        task = client.submit(hold_and_die, str(tmp_path / "first"))
+        assert task.result(60) == "second attempt"
