@@ -14,7 +14,7 @@ from pathlib import Path
 import weft
 
 #: Packages that only an extra installs, and the modules that may need them.
-EXTRAS = {"rich": "weft.deploy.top."}
+EXTRAS = {"joblib": "weft.joblib", "rich": "weft.deploy.top."}
 
 
 def square(x: int) -> int:

@@ -101,7 +101,7 @@ _HOMES = {
 }
 
 #: Modules of the façade itself.
-_MODULES = frozenset({"multiprocessing", "threaded"})
+_MODULES = frozenset({"joblib", "multiprocessing", "threaded"})
 
 if not TYPE_CHECKING:  # a checker that saw this function would accept any name
 
