@@ -168,6 +168,8 @@ class HeldCall:
     request: int = 0
     #: number of sessions in which it was sent
     n_sent: int = 0
+    #: of the scheduler when it released a lease that the client had; -1 = it does not
+    released_epoch: int = -1
 
 
 @dataclass(slots=True)

@@ -76,7 +76,8 @@ def call_held(core: ClientState, call: HeldCall) -> None:
     call.request = core.next_request()
     if call.operation == "release":
         lease = call.arguments.get("lease", "")
-        calls.leases.pop(lease, None)
+        if calls.leases.pop(lease, None) is not None:
+            call.released_epoch = core.epoch
         reason = calls.lost.pop(lease, None)
         if reason is not None:
             _notify(core, call, Operated(request=call.request, problem=HOLD_LOST, text=reason))
@@ -128,9 +129,8 @@ def on_operated(core: ClientState, message: Operated) -> None:
     call = calls.pending.pop(request, None)
     if call is None:
         return  # it was withdrawn: the scheduler takes back what it has given
-    if message.problem == NOT_HELD and call.n_sent > 1:
-        # The release was done before the answer was lost, or the scheduler is another one.
-        message = Operated(request=request)
+    if message.problem == NOT_HELD and call.released_epoch >= 0:
+        message = _answer_of_release(core, call)
     if call.operation in _GIVING and call.watcher is not None and not message.problem:
         calls.untaken[request] = call
         if message.info.get("granted") is True:
@@ -143,6 +143,18 @@ def on_operated(core: ClientState, message: Operated) -> None:
     else:
         calls.to_acknowledge.append(request)
     _notify(core, call, message)
+
+
+def _answer_of_release(core: ClientState, call: HeldCall) -> Operated:
+    """Return the answer to a release of a lease that the scheduler does not have any more."""
+    if call.n_sent > 1 or call.released_epoch != core.epoch:
+        # It was done before its answer was lost, or the scheduler is another one.
+        return Operated(request=call.request)
+    text = (
+        f"{call.kind} {call.name!r} was not held any more when it was released, because this "
+        "client was away from the scheduler for longer than its lease"
+    )
+    return Operated(request=call.request, problem=HOLD_LOST, text=text)
 
 
 def on_held_refused(core: ClientState, message: Denied | Unsupported) -> bool:
@@ -195,7 +207,9 @@ def resume_held(core: ClientState) -> None:
     if not core.last_request:
         return  # the first session, without a call
     if calls.pending or calls.untaken or calls.leases:
-        pending = [*calls.pending, *calls.untaken]
+        # What is withdrawn was perhaps answered, and must be known until it is given back.
+        withdrawn = [c.arguments["request"] for c in calls.pending.values() if not c.kind]
+        pending = [*calls.pending, *calls.untaken, *withdrawn]
         core.to_scheduler.append(
             Operate(request=0, operation=RESUME, arguments={"pending": pending})
         )

@@ -419,6 +419,7 @@ class ClientNode:
     def check(self) -> None:
         """Validate the core, and the user's view of each future."""
         validate(self.core)
+        self.sim.held.check(self)
         for future in self.futures:
             state = future.state
             status = state.status

@@ -54,6 +54,8 @@ class Plan:
     p_crash: float
     lease: float
 
+    held_rate: float  #: calls of locks, queues and others
+
     # -- the network
     timing: Timing
     break_rate: float
@@ -184,6 +186,7 @@ class Plan:
             away=rng.choice([0.1, 1.0, 5.0]),
             p_release=0.3,
             executes_once=False,
+            held_rate=some(0.5, 3.0, 40.0) / time,
             p_put=rng.choice([0.0, 0.3, 1.0]),
             p_put_fails=some(0.3 * faults, 0.02, 0.3),
             put_s=rng.choice([0.0, 0.01, 1.0]),

@@ -27,6 +27,7 @@ from weft.worker.core.tasks import WorkerTask
 from . import retiring
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
+from .held import HeldUsers
 from .links import End, Link, copied
 from .plan import Plan
 from .scheduler_node import Record, SchedulerNode
@@ -82,6 +83,7 @@ class Simulation:
         self.refused: dict[str, None] = {}
         #: What users asked for, and the answers.
         self.orders: list[retiring.OrderWatcher] = []
+        self.held = HeldUsers(self)
         self.record = Record()
         #: Schedulers that were suspended while another one was started.
         self.zombies: list[SchedulerNode] = []
@@ -268,6 +270,7 @@ class Simulation:
             if i == 0:
                 world.at(0.001, client.submit, self.graph.specs)
             self._each(plan.client_rate, client.act)
+        self._each(plan.held_rate, self.held.act)
         self._each(plan.break_rate, self._break_link)
         self._each(plan.kill_rate, self._kill_worker)
         self._each(plan.freeze_rate, self._freeze_worker)
@@ -428,6 +431,7 @@ class Simulation:
         self._rest()
         self._check_ends()
         self._check_agreement()
+        self.held.check_values()
 
     def _end_zombies(self) -> None:
         """Leave one scheduler: if the newest one gave way, the one that began again above it."""
@@ -545,6 +549,15 @@ class Simulation:
     # -- leaving ----------------------------------------------------------------------------------
     def _leave(self) -> None:
         world = self.world
+        self.held.finish()
+        self._rest()
+        alive = [client for client in self.clients if client.is_alive]
+        if not alive:
+            alive = [ClientNode(self, "cleaner")]
+            self.clients += alive
+        self.held.clean(alive[0])
+        self._rest()
+        self.held.check_at_rest()
         for client in self.clients:
             if world.chance(0.5):
                 client.release_all()

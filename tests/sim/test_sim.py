@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from weft.scheduler.core import completion, lost_workers
+from weft.scheduler.core.held.semaphores import LOCKS
 
 from .simulation import Simulation, SimulationFailed
 
@@ -38,6 +39,9 @@ EXPECTED = {
     "fetch missing",
     "fetch refused",
     "freeze",
+    "held: acquire done",
+    "held: get done",
+    "held: given up",
     "join",
     "kill",
     "leave",
@@ -128,10 +132,10 @@ def test_a_seed_is_the_same_run_whatever_the_order_of_hashes():
     assert traces("2") == first
 
 
-def run_until_failure(n: int) -> str:
+def run_until_failure(n: int, *, sessions: bool = False) -> str:
     for seed in range(n):
         try:
-            Simulation(seed).run()
+            Simulation(seed, sessions=sessions).run()
         except SimulationFailed as error:
             return str(error)
     return ""
@@ -144,6 +148,14 @@ def test_a_lost_wake_up_is_found_and_reported_with_the_command_that_repeats_it()
     assert "replay: WEFT_SIM_SEED=" in report
     assert "-m pytest tests/sim -k replay" in report
     assert "story of" in report
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_given_away_before_its_holder_could_be_back_is_found():
+    early = LOCKS.operations["acquire"]._replace(is_deferred=False)
+    with patch.dict(LOCKS.operations, {"acquire": early}):
+        report = run_until_failure(80, sessions=True)
+    assert " was lost" in report
 
 
 @pytest.mark.slow

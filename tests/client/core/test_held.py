@@ -140,6 +140,17 @@ def test_a_released_lease_is_not_stated_again(bench, watcher):
     assert answered(bench, over, problem=h.NOT_HELD, text="?").problem == ""
 
 
+def test_a_release_of_a_lease_that_ended_meanwhile_fails(bench, watcher):
+    held, over = acquire(watcher), release(watcher)
+    bench.do(held)
+    answered(bench, held, info=GRANTED)
+    bench.handle(Disconnected())
+    bench.do(over)
+    bench.connect(1)
+    answer = answered(bench, over, problem=h.NOT_HELD, text="?")
+    assert (answer.problem, "away from the scheduler" in answer.text) == (h.HOLD_LOST, True)
+
+
 def test_a_lease_of_some_of_several_locks_states_those_that_it_has(bench, watcher):
     arguments = {"lease": "1", "owner": "t", "names": ["a", "b", "c"], "number": 2}
     call = HeldCall(watcher, h.MULTILOCK, "all", "acquire", arguments)
@@ -164,7 +175,8 @@ def test_an_abandoned_call_is_withdrawn_and_so_is_what_it_has_got(bench, watcher
     assert bench.core.held_calls.leases == {}
     bench.handle(Disconnected())
     resume, *again = bench.connect(1)
-    assert resume.arguments == {"pending": [x.request for x in sent]}
+    pending = [*[x.request for x in sent], waiting.request, got.request]
+    assert resume.arguments == {"pending": pending}
     assert [x.operation for x in again] == [h.WITHDRAW] * 2
 
 

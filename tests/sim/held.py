@@ -1,0 +1,225 @@
+"""Locks, queues and others in the simulation: users call them, hold, give back and give up.
+
+A user believes to hold a lock from the answer that grants it until its release. What is asserted:
+whoever believes it, and is in a session whose leases the scheduler has confirmed, is a holder at
+the scheduler; `validate` asserts that there are no more holders than the limit. So no two users
+hold a lock at a time, except for one that is cut off and does not know it yet. A value leaves a
+queue once, and none is lost as long as neither the scheduler nor a client is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from weft.client.core.events import HeldAbandoned, HeldCall, HeldTaken
+from weft.client.core.tasks import SENT, Watcher
+from weft.protocol.wire.messages import Operated
+from weft.protocol.wire.messages import held as h
+from weft.scheduler.core.held.records import Holder, MultiLockRecord, QueueRecord, SemaphoreRecord
+
+if TYPE_CHECKING:
+    from .client_node import ClientNode
+    from .simulation import Simulation
+
+NAMES = ("x", "y")
+
+
+class HeldWatcher(Watcher):
+    """Waits for the answer to one call."""
+
+    __slots__ = ("answers", "call", "client", "users")
+
+    def __init__(self, users: HeldUsers, client: ClientNode) -> None:
+        super().__init__(wants_data=False)
+        self.users = users
+        self.client = client
+        self.answers: list[Any] = []
+        self.call: HeldCall
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self.answers += items
+        assert len(self.answers) == 1, f"{self.call!r} was answered twice"
+        (answer,) = items
+        if isinstance(answer, Operated) and self.client.is_alive:
+            self.users.on_answer(self, answer)
+
+
+class HeldUsers:
+    """What the users of all clients know of their locks and values."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        #: {watcher: None} of calls that were not answered or given up
+        self.waiting: dict[HeldWatcher, None] = {}
+        #: {lease: (client, kind, name)} that users believe to have
+        self.believed: dict[str, tuple[ClientNode, str, str]] = {}
+        #: values whose `put` was answered, and those that were taken
+        self.put: dict[bytes, None] = {}
+        self.taken: Counter[bytes] = Counter()
+        self.is_over = False
+
+    # -- what users do ----------------------------------------------------------------------------
+    def act(self) -> None:
+        """Let a user do a random operation."""
+        rng = self.sim.world.rng
+        clients = [client for client in self.sim.clients if client.is_alive]
+        if not clients:
+            return
+        client = rng.choice(clients)
+        kind = rng.choice([h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE])
+        name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
+        operation = rng.choice(
+            {
+                h.EVENT: ["set", "clear", "wait"],
+                h.QUEUE: ["put", "put", "get", "drain"],
+                h.VARIABLE: ["set", "get", "delete"],
+            }.get(kind, ["acquire"])
+        )
+        arguments: dict[str, Any] = {}
+        limit = rng.choice([None, 0.0, 0.1, 5.0])
+        if limit is not None:
+            arguments["timeout"] = limit
+        if operation == "acquire":
+            # Each call is of another thread.
+            arguments |= {"lease": self.sim.new_id("lease"), "owner": self.sim.new_id("thread")}
+        if kind == h.SEMAPHORE:
+            arguments["limit"] = 2
+        if kind == h.MULTILOCK:
+            arguments |= {"names": rng.sample(NAMES, k=rng.randint(1, 2)), "number": 1}
+        if kind == h.QUEUE and operation != "drain":
+            arguments["maxsize"] = 3
+        watcher = self.call(client, kind, name, operation, arguments)
+        if limit is None or rng.random() < 0.2:
+            self.sim.world.at(rng.random() * 3.0, self.give_up, watcher)
+
+    def call(
+        self, client: ClientNode, kind: str, name: str, operation: str, arguments: dict[str, Any]
+    ) -> HeldWatcher:
+        """Let a user call."""
+        values, keys = [], []
+        if operation in ("put", "set") and kind != h.EVENT:
+            values = [self.sim.new_id("value").encode()]
+            sent = [f.state.key for f in client.futures if f.state.phase == SENT]
+            keys = sent[:1] if self.sim.world.chance(0.5) else []
+        watcher = HeldWatcher(self, client)
+        watcher.call = HeldCall(watcher, kind, name, operation, arguments, values, keys)
+        self.waiting[watcher] = None
+        client.post(watcher.call)
+        return watcher
+
+    def give_up(self, watcher: HeldWatcher) -> None:
+        """Interrupt a call that was not answered."""
+        if watcher.client.is_alive and self.waiting.pop(watcher, self) is None:
+            self.sim.world.probes["held: given up"] += 1
+            watcher.client.post(HeldAbandoned(watcher.call))
+
+    def on_answer(self, watcher: HeldWatcher, answer: Operated) -> None:
+        """Take what a call has got; an answer to one that was given up is not taken."""
+        if self.waiting.pop(watcher, self) is self:
+            return
+        client, call, world = watcher.client, watcher.call, self.sim.world
+        world.probes[f"held: {call.operation} {answer.problem or 'done'}"] += 1
+        assert answer.problem in ("", h.LATE, h.KEY_LOST, h.HOLD_LOST), answer
+        client.post(HeldTaken(call, has_futures=bool(answer.keys)))
+        if answer.info.get("granted") is True:
+            lease = call.arguments["lease"]
+            self.believed[lease] = (client, call.kind, call.name)
+            world.at(world.rng.random() * 2.0, self.release, lease)
+        if call.kind == h.QUEUE:
+            if call.operation == "put" and not answer.problem:
+                self.put[_plain(call.values[0])] = None
+            for value in answer.values:
+                self._take(_plain(value))
+
+    def _take(self, value: bytes) -> None:
+        self.taken[value] += 1
+        # A put that was not answered is done again where the scheduler has forgotten the client.
+        assert self.taken[value] == 1 or self._has_forgotten(), f"{value!r} was taken twice"
+
+    def release(self, lease: str) -> None:
+        """Let a user release a lock."""
+        found = self.believed.pop(lease, None)
+        if found is not None and found[0].is_alive:
+            client, kind, name = found
+            arguments = {"lease": lease} | ({"limit": 2} if kind == h.SEMAPHORE else {})
+            self.call(client, kind, name, "release", arguments)
+
+    # -- checks -----------------------------------------------------------------------------------
+    def check(self, client: ClientNode) -> None:
+        """Assert that the client holds what its user believes to hold, as far as it can know."""
+        core = client.core
+        handle = self.sim.scheduler.core.clients.get(client.client_id)
+        for lease, (holder, kind, name) in list(self.believed.items()):
+            if holder is not client:
+                continue
+            if lease in core.held_calls.lost or not client.is_alive:
+                self.sim.world.probes["held: lost"] += client.is_alive
+                # Where only lines and schedulers fail, all holders are back in time.
+                assert not (client.is_alive and self.sim.plan.executes_once), f"{lease} was lost"
+                del self.believed[lease]
+            elif (
+                core.is_linked
+                and handle is not None
+                and handle.peer is not None
+                and not core.held_calls.restating
+                and self.sim.scheduler.core.epoch == core.epoch
+            ):
+                record = self.sim.scheduler.core.held.records.get((kind, name))
+                holders: Any = ()
+                if isinstance(record, SemaphoreRecord):
+                    holders = record.holders
+                elif isinstance(record, MultiLockRecord):
+                    holders = record.owners
+                assert Holder(handle, lease) in holders, f"{client!r} does not hold {kind} {name}"
+
+    def _has_forgotten(self) -> bool:
+        """Return whether a scheduler has lost its state, or that of a client."""
+        sim = self.sim
+        return bool(sim.n_restarts or sim.zombies or sim.scheduler.core.counters.clients_expired)
+
+    def check_values(self) -> None:
+        """Assert, at rest, that no value was lost."""
+        if self._has_forgotten() or not all(client.is_alive for client in self.sim.clients):
+            return
+        there = {
+            _plain(value.blob)
+            for record in self.sim.scheduler.core.held.records.values()
+            if isinstance(record, QueueRecord)
+            for value in record.items
+        }
+        lost = [value for value in self.put if value not in there and value not in self.taken]
+        assert not lost, f"values were lost: {lost}"
+
+    # -- the end ----------------------------------------------------------------------------------
+    def finish(self) -> None:
+        """Let all users release what they hold, and give up what they wait for."""
+        for lease in list(self.believed):
+            self.release(lease)
+        for watcher in list(self.waiting):
+            if watcher.call.operation != "release":
+                self.give_up(watcher)
+
+    def clean(self, client: ClientNode) -> None:
+        """Let one user end all queues and the like."""
+        for name in NAMES:
+            self.call(client, h.QUEUE, name, "close", {})
+            self.call(client, h.VARIABLE, name, "delete", {})
+            self.call(client, h.EVENT, name, "clear", {})
+
+    def check_at_rest(self) -> None:
+        """Assert that all calls of users who are still there were answered."""
+        left = [watcher.call for watcher in self.waiting if watcher.client.is_alive]
+        assert not left, f"calls were not answered: {left}"
+        holders = [
+            record
+            for record in self.sim.scheduler.core.held.records.values()
+            if isinstance(record, (SemaphoreRecord, MultiLockRecord)) and record.holders
+        ]
+        assert not holders, f"locks are still held: {holders}"
+
+
+def _plain(blob: Any) -> bytes:
+    assert isinstance(blob, bytes)
+    return blob
