@@ -52,6 +52,10 @@ class System(work.System):
         """Run one task and wait for its result."""
         return self.submit(function, *args).result()
 
+    def shared(self, kind: str) -> Any:
+        """Return a `Lock`, `Queue` or `Variable` that clients share."""
+        raise NotImplementedError
+
     def scheduler_pid(self) -> int | None:
         """Return the process that does nothing but schedule, if the system has one."""
         return None
@@ -85,6 +89,9 @@ class _ClientSystem(System):
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         return list(self._client.gather(list(handles)))
+
+    def shared(self, kind: str) -> Any:
+        return getattr(importlib.import_module(self.module), kind)("benchmark")
 
     def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
         for _, result in self._as_completed(handles, with_results=True):

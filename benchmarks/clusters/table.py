@@ -52,6 +52,15 @@ GOALS = (
         4,
         lambda cells: quotient(cells, ("round-trip", "weft"), ("round-trip", "floor")),
     ),
+    *(
+        Goal(
+            name,
+            "2 round trips",
+            2,
+            lambda cells, name=name: quotient(cells, (name, "weft"), ("round-trip", "weft")),
+        )
+        for name in ("lock", "queue", "variable")
+    ),
     Goal("chain", "20 000", 20_000, _weft("chain"), at_least=True),
     Goal("tree", "30 000", 30_000, _weft("tree"), at_least=True),
     Goal("neighbour", "30 000", 30_000, _weft("neighbour"), at_least=True),

@@ -21,6 +21,7 @@ import psutil
 
 from ..framework.work import Sample, Workload, check
 from ..tasks import add, add3, ends_of, inc
+from .coordination import run_lock, run_queue, run_variable
 from .faults import run_recovery, run_resets
 from .granularity import run_metg, run_random_in, run_tree_in
 from .systems import SYSTEMS, System
@@ -297,6 +298,17 @@ def _fault(
     )
 
 
+def _pairs(title: str, run: Callable[[Any, int], Sample]) -> Workload:
+    return Workload(
+        title=f"{title}, one by one",
+        run=run,
+        size=300,
+        quick_size=20,
+        unit="ms",
+        systems=("weft", "dask", "dask-best"),
+    )
+
+
 def _scheduler_alone(title: str, run: Callable[[Any, int], Sample]) -> Workload:
     return dataclasses.replace(
         _rate(title, run, 200_000, 2_000), needs_open=False, systems=("weft",)
@@ -322,6 +334,9 @@ WORKLOADS: dict[str, Workload] = {
     "round-trip": Workload(
         title="submit().result() one by one", run=run_round_trip, size=300, quick_size=20, unit="ms"
     ),
+    "lock": _pairs("lock: acquire and release", run_lock),
+    "queue": _pairs("queue: put and get", run_queue),
+    "variable": _pairs("variable: set and get", run_variable),
     "chain": _graph("chain of {n}", run_chain, 1_000, 50),
     "tree": _graph("tree of {n} leaves", run_tree, 2**13, 2**6),
     "neighbour": _graph("neighbours, 2 x {n}", run_neighbour, 4_000, 100),

@@ -118,6 +118,24 @@ def test_pools_and_floor_run_and_the_table_names_workloads_that_they_cannot_run(
     assert document["machine"]["cores"] >= 1
 
 
+class WrongShared:
+    """A lock that is not to be had, and a queue or variable with another value."""
+
+    def acquire(self) -> bool:
+        return False
+
+    def release(self) -> None:
+        pass
+
+    def put(self, value: int) -> None:
+        self.value = value + 1
+
+    set = put
+
+    def get(self) -> int:
+        return self.value
+
+
 @pytest.mark.parametrize("name", [n for n, w in WORKLOADS.items() if w.needs_open])
 def test_workload_refuses_a_wrong_result(name: str) -> None:
     class Wrong(Floor):
@@ -134,6 +152,9 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
 
         def call(self, function: Any, *args: Any) -> Any:
             return function(*args) + 1
+
+        def shared(self, kind: str) -> Any:
+            return WrongShared()
 
     with pytest.raises(WrongResult):
         WORKLOADS[name].run(Wrong(), 8)
