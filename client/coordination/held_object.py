@@ -63,6 +63,16 @@ _ERRORS: Final[dict[str, type[HeldError]]] = {
 Read = Callable[["Engine", Operated], Any]
 
 
+class _Later:
+    """Stands for the client of an object that comes from a pickle: that of its first use."""
+
+    def __reduce__(self) -> str:
+        return "LATER"
+
+
+LATER: Final[Any] = _Later()
+
+
 class HeldObject:
     """The base class of all held objects.
 
@@ -78,14 +88,15 @@ class HeldObject:
         if name is None:
             name = f"{self._KIND}-{uuid.uuid4().hex}"
         check_name(name, type(self).__name__)
-        if client is not None and not hasattr(type(client), "as_current"):
+        if not (client is None or client is LATER or hasattr(type(client), "as_current")):
             raise TypeError(f"client= is a weft.Client, not {type(client).__name__}")
         self.name = name
-        self._client = client if client is not None else _client_here()
+        self._is_given = client is not None and client is not LATER
+        self._client = _client_here() if client is None else client if self._is_given else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Become an object of the same name, used through the reader's client."""
-        return type(self), (self.name,)
+        return type(self), (self.name, LATER)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}>"
@@ -93,8 +104,10 @@ class HeldObject:
     # --- Calls ------------------------------------------------------------------------------------
 
     def _engine(self) -> Engine:
-        if self._client is None:
+        client = self._client
+        if client is None or (client.status == "closed" and not self._is_given):
             self._client = find_current()
+        assert self._client is not None
         return self._client._running()
 
     def _call(

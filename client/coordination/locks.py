@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import NotHeld
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
-from .held_object import HeldObject, check_name
+from .held_object import LATER, HeldObject, check_name
 
 if TYPE_CHECKING:
     from ...protocol.durations import Duration
@@ -190,7 +190,7 @@ class Semaphore(_Acquirable):
         self._note("create")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.max_leases, self.name)
+        return type(self), (self.max_leases, self.name, LATER)
 
     def _limits(self) -> dict[str, Any]:
         return {"limit": self.max_leases}
@@ -266,7 +266,7 @@ class MultiLock(_Acquirable):
         super().__init__("all", client)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.names,)
+        return type(self), (self.names, LATER)
 
     def __repr__(self) -> str:
         return f"<MultiLock: {', '.join(self.names)}>"

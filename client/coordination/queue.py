@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire.messages.held import QUEUE
-from .held_object import HeldObject
+from .held_object import LATER, HeldObject
 from .held_values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Queue(HeldObject):
         self._note("create")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, None, self.maxsize)
+        return type(self), (self.name, LATER, self.maxsize)
 
     def _limits(self) -> dict[str, Any]:
         return {"maxsize": self.maxsize}

@@ -328,6 +328,8 @@ def test_an_object_is_made_without_a_client_and_used_when_there_is_one(cluster):
         queue.close()
     with pytest.raises(ClientClosed):
         lock.release()
+    with Client(cluster):
+        assert lock.acquire(timeout=30)
 
 
 def test_waits_end_with_their_client(cluster):
