@@ -73,3 +73,73 @@ def test_locks_are_held_over_a_restart_and_the_rest_is_as_documented(tmp_path):
         several.release()
         semaphore.release()
         assert client.status == "running"
+
+
+# --- In tasks -------------------------------------------------------------------------------------
+
+
+def add_one(lock, path):
+    for _ in range(10):
+        with lock:
+            number = int(path.read_text())
+            path.write_text(f"{number + 1}")
+
+
+def wait_then(event, value):
+    assert event.wait(timeout=60)
+    return value
+
+
+def set_event(event):
+    event.set()
+
+
+def produce(queue, client_of, n):
+    client = weft.get_client() if client_of else None
+    for i in range(n):
+        queue.put(client.submit(abs, -i) if client else i)
+
+
+def consume(queue, n):
+    return sum(future.result(60) for future in (queue.get(timeout=60) for _ in range(n)))
+
+
+def die_holding(lock, started):
+    import os
+    import signal
+
+    lock.acquire()
+    started.set()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_tasks_share_locks_events_and_queues_of_futures(tmp_path):
+    path = tmp_path / "number"
+    path.write_text("0")
+    with weft.Client(n_workers=2, threads_per_worker=1) as client:
+        lock = weft.Lock("file")
+        weft.wait([client.submit(add_one, lock, path, key=f"add {i}") for i in range(4)], 60)
+        assert path.read_text() == "40"
+        # As many tasks wait as there are threads, and more; another task sets the event.
+        event = weft.Event("go")
+        waiting = [client.submit(wait_then, event, i) for i in range(6)]
+        client.submit(set_event, event).result(60)
+        assert client.gather(waiting, timeout=60) == [*range(6)]
+        queue = weft.Queue("numbers", maxsize=3)
+        consumed = client.submit(consume, queue, 10)
+        client.submit(produce, queue, True, 10).result(60)
+        assert consumed.result(60) == sum(range(10))
+
+
+def test_a_lock_of_a_task_whose_worker_is_killed_is_free_at_once(tmp_path):
+    with (
+        scheduler("--client-lease", "600", folder=tmp_path) as started,
+        daemon("worker", "--nworkers", "1", folder=tmp_path),
+        weft.Client(connection_file=file_of(started)) as client,
+    ):
+        lock, event = weft.Lock("critical"), weft.Event("started")
+        future = client.submit(die_holding, lock, event)
+        assert event.wait(timeout=60)
+        assert lock.acquire(timeout=60) is True
+        future.cancel()
+        lock.release()
