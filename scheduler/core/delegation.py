@@ -35,6 +35,7 @@ from . import (
     relays,
     submission,
     wants,
+    withdrawing,
 )
 from .peers import ClientHandle
 from .permissions import deny
@@ -92,6 +93,7 @@ HANDLERS: Final[dict[type[Message], Callable[..., None]]] = {
     m.ReleaseKeys: wants.on_release,
     m.ReleaseOthers: wants.on_release_others,
     m.CancelKeys: on_cancel,
+    m.WithdrawKeys: withdrawing.on_withdraw,
     m.FetchKeys: relays.on_client_fetch,
     m.ReportMissing: missing.on_report_missing,
     m.Ask: questions.on_ask,

@@ -101,6 +101,21 @@ async def test_asyncio_runs_calls_in_it_and_awaits_its_futures(executor):
     assert await asyncio.gather(*futures) == [*range(100)]
 
 
+def use_executor_in_task(n):
+    with weft.Client.current().get_executor() as executor:
+        queued = [executor.submit(time.sleep, 0.05) for _ in range(20)]  # workload
+        n_cancelled = [future.cancel() for future in reversed(queued)].count(True)
+        total = sum(executor.map(abs, range(n))) + executor.submit(abs, -n).result()
+    return total, n_cancelled
+
+
+def test_a_task_may_use_an_executor_of_its_cluster(client):
+    futures = client.map(use_executor_in_task, [3, 4, 5, 6], pure=False)
+    found = client.gather(futures, timeout=60)
+    assert [total for total, _ in found] == [6, 10, 15, 21]
+    assert all(n_cancelled for _, n_cancelled in found)
+
+
 def test_map_yields_in_order_whatever_the_sizes(executor):
     expected = [i * 10 for i in range(20)]
     for options in (

@@ -23,6 +23,7 @@ _NAMES = (
     "client.md",
     "coordination.md",
     "embedded.md",
+    "executor.md",
     "notebooks.md",
     "quickstart.md",
     "scaling.md",
