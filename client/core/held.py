@@ -190,6 +190,9 @@ def on_taken(core: ClientState, operation: HeldTaken) -> None:
 def on_abandoned(core: ClientState, operation: HeldAbandoned) -> None:
     """Withdraw a call, or give back what its answer gave."""
     calls, call = core.held_calls, operation.call
+    if call.operation == "release":
+        call.watcher = None  # it is done all the same: the caller does not have the lease any more
+        return
     was_pending = calls.pending.pop(call.request, None) is not None
     if not was_pending and calls.untaken.pop(call.request, None) is None:
         return

@@ -188,6 +188,17 @@ def test_an_abandoned_call_that_was_answered_and_taken_changes_nothing(bench, wa
     assert [*bench.core.held_calls.leases] == ["1"]
 
 
+def test_an_abandoned_release_is_done_all_the_same(bench, watcher):
+    held, over = acquire(watcher), release(watcher)
+    bench.do(held)
+    answered(bench, held, info=GRANTED)
+    bench.handle(Disconnected())
+    assert bench.do(over, HeldAbandoned(over)) == []
+    _, sent = bench.connect(1)
+    assert (sent.operation, sent.request) == ("release", over.request)
+    assert bench.hear(Operated(request=over.request)) == ([], [])
+
+
 @pytest.mark.parametrize("kind", [Denied, Unsupported])
 def test_a_call_that_the_scheduler_does_not_take_is_refused(bench, watcher, kind):
     call = get(watcher)
