@@ -81,6 +81,7 @@ class Plan:
     p_put: float  #: share of tasks without dependencies whose value the client puts
     p_put_fails: float  #: share of puts that do not arrive, and of those that are not answered
     put_s: float  #: time that a value takes, at most
+    p_block: float  #: share of executions that wait for something, and give their seat up
     #: Only the network and the scheduler fail: what was executed must not be executed again.
     executes_once: bool
 
@@ -190,6 +191,7 @@ class Plan:
             p_put=rng.choice([0.0, 0.3, 1.0]),
             p_put_fails=some(0.3 * faults, 0.02, 0.3),
             put_s=rng.choice([0.0, 0.01, 1.0]),
+            p_block=some(0.4, 0.05, 0.9),
             allowed_deaths=rng.choice([0, 1, 3]),
             heartbeat=rng.choice([0.5, 2.0]),
             lateness=rng.choice([0.0, 0.001, 0.1]),

@@ -25,12 +25,14 @@ N_SESSION_BATCHES = 2
 #: Situations that some seeds must reach, or the tests prove less than they seem to.
 EXPECTED = {
     "attempts adopted",
+    "blocked",
     "blip",
     "break",
     "cancel",
     "clients_expired",
     "clock set back",
     "drain",
+    "ended without a seat",
     "executed twice at once",
     "failure cancelled",
     "failure exception",
@@ -67,6 +69,7 @@ EXPECTED = {
     "too much for one look at the sockets",
     "two schedulers",
     "withdraw",
+    "waited for a seat",
 }
 
 _probes: Counter[str] = Counter()

@@ -40,6 +40,9 @@ from weft.worker.core.events import (
     SchedulerLost,
     SchedulerSent,
     SessionOpened,
+    SlotBlocked,
+    SlotResumes,
+    StartSlot,
     ValueExpired,
     ValuePut,
 )
@@ -87,6 +90,8 @@ class WorkerNode:
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
         #: `Run` actions that a sleeping slot has not handled.
         self._woken = [False] * sim.plan.nthreads
+        #: {slot: what its task goes on with} of those that wait for a seat.
+        self._returning: dict[int, tuple[WorkerTask, list[bytes], float]] = {}
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
     def __repr__(self) -> str:
@@ -224,7 +229,12 @@ class WorkerNode:
         self.world.touched[self] = None
         before, self.core.before = self.core.before, []
         for action in before:
-            if isinstance(action, Run):
+            if isinstance(action, StartSlot):
+                self.running.append(None)
+                self._woken.append(False)
+            elif isinstance(action, Run) and action.slot in self._returning:
+                self._go_on(action.slot, *self._returning.pop(action.slot))
+            elif isinstance(action, Run):
                 self._woken[action.slot] = True
                 self.world.at(self.world.rng.random() * 0.00005, self._wake, action.slot)
             elif isinstance(action, ForgetValues):
@@ -304,7 +314,39 @@ class WorkerNode:
             self.world.probes["poison"] += 1
             self.world.at(0.0, self.kill, f"by {spec.key}")
             return
+        if self.world.chance(self.sim.plan.p_block):
+            seconds = spec.duration * self.world.rng.random()
+            self.world.at(seconds, self._block, slot, task, inputs, report)
+            return
         self.world.at(spec.duration, self._finish, slot, task, inputs, report, told)
+
+    def _block(self, slot: int, task: WorkerTask, inputs: list[bytes], report: ChunkDone) -> None:
+        """Let a task wait for a while; some end without a seat."""
+        if not self.when_awake(self._block, slot, task, inputs, report):
+            return
+        report.finished = False
+        self._handle(report)
+        self._handle(SlotBlocked(slot, task.attempt))
+        self.world.probes["blocked"] += 1
+        seconds = self.world.rng.choice([0.0, 0.001, 0.1, 1.0]) * self.world.rng.random()
+        if self.world.chance(0.2):
+            self.world.probes["ended without a seat"] += 1
+            fresh = ChunkDone(slot, [], [], [], [])
+            self.world.at(seconds, self._finish, slot, task, inputs, fresh, float("inf"))
+        else:
+            self.world.at(seconds, self._resume, slot, task, inputs)
+
+    def _resume(self, slot: int, task: WorkerTask, inputs: list[bytes]) -> None:
+        if self.when_awake(self._resume, slot, task, inputs):
+            seconds = self.sim.graph.spec_of(task.args).duration * self.world.rng.random()
+            self._returning[slot] = task, inputs, seconds
+            self._handle(SlotResumes(slot))
+            if slot in self._returning:
+                self.world.probes["waited for a seat"] += 1
+
+    def _go_on(self, slot: int, task: WorkerTask, inputs: list[bytes], seconds: float) -> None:
+        report = ChunkDone(slot, [], [], [], [])
+        self.world.at(seconds, self._finish, slot, task, inputs, report, self.world.now)
 
     def _finish(
         self, slot: int, task: WorkerTask, inputs: list[bytes], report: ChunkDone, told: float
