@@ -4,6 +4,7 @@ because worker processes import this module while a clock runs.
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from typing import Any
@@ -19,6 +20,12 @@ def add(a: int, b: int) -> int:
 
 def add3(a: int, b: int, c: int) -> int:
     return a + b + c
+
+
+def map_inside(module: str, n: int) -> int:
+    """Submit n times `inc` in a task, with the client of this system, and add the results."""
+    client = importlib.import_module(module).get_client()
+    return sum(client.gather(client.map(inc, range(n), pure=False)))
 
 
 def spin(n: int) -> int:

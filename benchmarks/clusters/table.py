@@ -66,6 +66,20 @@ GOALS = (
     Goal("neighbour", "30 000", 30_000, _weft("neighbour"), at_least=True),
     Goal("as-completed", "40 000", 40_000, _weft("as-completed"), at_least=True),
     Goal(
+        "inside",
+        "0.3 of the map",
+        0.3,
+        lambda cells: quotient(cells, ("inside", "weft"), ("map", "weft")),
+        at_least=True,
+    ),
+    Goal(
+        "inside",
+        "20 x dask",
+        20,
+        lambda cells: quotient(cells, ("inside", "weft"), ("inside", "dask")),
+        at_least=True,
+    ),
+    Goal(
         "big-map",
         "0.7 of the small map",
         0.7,

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from ..framework.work import Sample, Workload, check
-from ..tasks import add, add3, ends_of, inc
+from ..tasks import add, add3, ends_of, inc, map_inside
 from .coordination import run_lock, run_queue, run_variable
 from .faults import run_recovery, run_resets
 from .granularity import run_metg, run_random_in, run_tree_in
@@ -105,6 +105,14 @@ def run_as_completed(system: System, n: int) -> Sample:
         total += result
     elapsed = time.perf_counter() - start
     return Sample(n / elapsed, check(total, n * (n + 1) // 2))
+
+
+def run_inside(system: System, n: int) -> Sample:
+    """One task that submits n times `x + 1` by `map`, and gathers the results."""
+    start = time.perf_counter()
+    result = system.call(map_inside, system.module, n)
+    elapsed = time.perf_counter() - start
+    return Sample(n / elapsed, check(result, n * (n + 1) // 2))
 
 
 def run_argument(system: System, n: int) -> Sample:
@@ -341,6 +349,9 @@ WORKLOADS: dict[str, Workload] = {
     "tree": _graph("tree of {n} leaves", run_tree, 2**13, 2**6),
     "neighbour": _graph("neighbours, 2 x {n}", run_neighbour, 4_000, 100),
     "as-completed": _rate("as_completed with results, {n}", run_as_completed, 5_000, 200),
+    "inside": dataclasses.replace(
+        _rate("map of {n} in a task", run_inside, 1_000, 50), systems=("weft", "dask", "dask-best")
+    ),
     "big-map": dataclasses.replace(
         _rate("map of {n}", run_big_map, 1_000_000, 2_000),
         is_fresh=True,
