@@ -119,7 +119,12 @@ class WeftBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         inner = func._backend, func._n_jobs
         items = func.items
         if _is_small(*items[0]):
-            future = self._executor_now().submit(_call_items, inner, items)
+            rows = [args for function, args, kwargs in items if not kwargs]
+            first = items[0][0]
+            if len(rows) == len(items) and all([item[0] is first for item in items]):  # noqa: C419
+                future = self._executor_now().submit(_call_rows, inner, first, rows)
+            else:
+                future = self._executor_now().submit(_call_items, inner, items)
         else:
             # Each is an argument of the task, because weft sends large ones of these once.
             shape: list[tuple[int, tuple[str, ...]]] = []
@@ -163,6 +168,10 @@ def _is_small(_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def _call_items(inner: Any, items: list[Any]) -> Any:
     return BatchedCalls(items, inner)()
+
+
+def _call_rows(inner: Any, function: Any, rows: list[tuple[Any, ...]]) -> Any:
+    return _call_items(inner, [(function, args, {}) for args in rows])
 
 
 def _call_flat(inner: Any, shape: list[tuple[int, tuple[str, ...]]], *flat: Any) -> Any:

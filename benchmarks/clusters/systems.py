@@ -56,6 +56,20 @@ class System(work.System):
         """Return a `Lock`, `Queue` or `Variable` that clients share."""
         raise NotImplementedError
 
+    def executor(self) -> concurrent.futures.Executor:
+        """Return the system as an executor of the standard library."""
+        raise NotImplementedError
+
+    def parallel(self, function: Function, n: int) -> list[Any]:
+        """Call a function with each number below n by `joblib.Parallel`, on this system."""
+        joblib = importlib.import_module("joblib")
+        with joblib.parallel_config(**self._joblib_options()):
+            found: list[Any] = joblib.Parallel()(joblib.delayed(function)(i) for i in range(n))
+        return found
+
+    def _joblib_options(self) -> dict[str, Any]:
+        raise NotImplementedError
+
     def scheduler_pid(self) -> int | None:
         """Return the process that does nothing but schedule, if the system has one."""
         return None
@@ -112,6 +126,14 @@ class Weft(_ClientSystem):
         self._cluster = weft.LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, processes=True)
         self._client = weft.Client(self._cluster)
         self._client.wait_for_workers(N_WORKERS)
+
+    def executor(self) -> concurrent.futures.Executor:
+        executor: concurrent.futures.Executor = self._client.get_executor()
+        return executor
+
+    def _joblib_options(self) -> dict[str, Any]:
+        importlib.import_module("weft.joblib")
+        return {"backend": "weft", "client": self._client, "n_jobs": N_WORKERS}
 
     def scheduler_pid(self) -> int | None:
         return listener(self._cluster.scheduler_address)
@@ -224,6 +246,9 @@ class _Pool(System):
     def close(self) -> None:
         self._pool.shutdown()
 
+    def executor(self) -> concurrent.futures.Executor:
+        return self._pool
+
     def submit(self, function: Function, *args: Any) -> Any:
         return self._pool.submit(function, *args)
 
@@ -238,6 +263,9 @@ class _Pool(System):
 class Processes(_Pool):
     title = "ProcessPool"
     pool_class = "ProcessPoolExecutor"
+
+    def _joblib_options(self) -> dict[str, Any]:
+        return {"backend": "loky", "n_jobs": N_WORKERS}
 
 
 class Threads(_Pool):

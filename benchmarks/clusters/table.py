@@ -65,6 +65,19 @@ GOALS = (
     Goal("tree", "30 000", 30_000, _weft("tree"), at_least=True),
     Goal("neighbour", "30 000", 30_000, _weft("neighbour"), at_least=True),
     Goal("as-completed", "40 000", 40_000, _weft("as-completed"), at_least=True),
+    *(
+        Goal(
+            name,
+            text,
+            least,
+            lambda cells, name=name: quotient(cells, (name, "weft"), (name, "processes")),
+            at_least=True,
+        )
+        for name, text, least in (
+            ("executor-map", "4 x ProcessPool", 4),
+            ("joblib", "loky", 1),
+        )
+    ),
     Goal(
         "inside",
         "0.3 of the map",

@@ -115,6 +115,24 @@ def run_inside(system: System, n: int) -> Sample:
     return Sample(n / elapsed, check(result, n * (n + 1) // 2))
 
 
+def run_executor_map(system: System, n: int) -> Sample:
+    """`Executor.map` of n times `x + 1`, without a chunk size."""
+    executor = system.executor()
+    start = time.perf_counter()
+    total = sum(executor.map(inc, range(n)))
+    elapsed = time.perf_counter() - start
+    return Sample(n / elapsed, check(total, n * (n + 1) // 2))
+
+
+def run_joblib(system: System, n: int) -> Sample:
+    """n times `x + 1` by `joblib.Parallel`, which batches as it likes."""
+    system.parallel(inc, 10)  # processes start
+    start = time.perf_counter()
+    total = sum(system.parallel(inc, n))
+    elapsed = time.perf_counter() - start
+    return Sample(n / elapsed, check(total, n * (n + 1) // 2))
+
+
 def run_argument(system: System, n: int) -> Sample:
     """A call with one argument of n MB, each time of other content: the median of some, in s."""
     import numpy as np
@@ -351,6 +369,15 @@ WORKLOADS: dict[str, Workload] = {
     "as-completed": _rate("as_completed with results, {n}", run_as_completed, 5_000, 200),
     "inside": dataclasses.replace(
         _rate("map of {n} in a task", run_inside, 1_000, 50), systems=("weft", "dask", "dask-best")
+    ),
+    "executor-map": dataclasses.replace(
+        _rate("Executor.map of {n}", run_executor_map, 100_000, 400),
+        systems=("weft", "processes", "threads"),
+    ),
+    "joblib": dataclasses.replace(
+        _rate("joblib of {n} (ProcessPool: loky)", run_joblib, 100_000, 200),
+        systems=("weft", "processes"),
+        needs=("joblib",),
     ),
     "big-map": dataclasses.replace(
         _rate("map of {n}", run_big_map, 1_000_000, 2_000),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -154,6 +155,12 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
         def call(self, function: Any, *args: Any) -> Any:
             # There is no task here, and so no client of one.
             return (0 if function is map_inside else function(*args)) + 1
+
+        def executor(self) -> Any:
+            return SimpleNamespace(map=lambda function, numbers: [function(i) + 1 for i in numbers])
+
+        def parallel(self, function: Any, n: int) -> list[Any]:
+            return [function(i) + 1 for i in range(n)]
 
         def shared(self, kind: str) -> Any:
             return WrongShared()
