@@ -16,6 +16,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core import (
     assignment,
     completion,
+    delegation,
     placement,
     submission,
     transitions,
@@ -251,7 +252,8 @@ def slow_lanes(state: SchedulerState) -> Iterator[None]:
             (m.SubmitTasks, slow_on_submit),
             (m.AttemptsFinished, slow_on_finished),
         ):
-            if kind in handlers:
+            # The handler of clients in tasks calls that of clients.
+            if kind in handlers and handlers[kind] is not delegation.on_submit:
                 assert handlers[kind] in {submission.on_submit, completion.on_finished, slow}
                 handlers[kind] = slow
     with (
