@@ -458,9 +458,7 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
         )
 
     def persist(self, *_collections: Any, **_options: Any) -> Any:
-        """Refuse `x.persist()`: weft keeps no dask collections on its workers yet.
-
-        Without this method dask would fetch the whole collection into this process.
+        """Refuse `x.persist()`: without this, dask would fetch the collection into this process.
 
         Raises:
             NotSupported: always.

@@ -40,23 +40,15 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message, Unknown
 from . import (
     assignment,
-    blocked,
     claims,
-    completion,
-    delegation,
     held,
-    inventories,
     liveness,
     membership,
-    missing,
     output,
     passing,
     phases,
     puts,
     relays,
-    submission,
-    wants,
-    withdrawing,
 )
 from .barrier import Recovery
 from .census import Census
@@ -65,15 +57,14 @@ from .deadlines import Deadline, Deadlines
 from .desired import TARGET_S, Aim
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .failures import Failures
+from .handlers import handlers_by_role
 from .losses import Loss, report_all
-from .metrics import on_get_metrics
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, answer_unhandled, deny
 from .prefixes import Prefixes
-from .questions import AskShell, on_ask
+from .questions import AskShell
 from .recent import Load, Recent
 from .refusals import Refusal
-from .releases import on_unsupported
 from .retiring import Retiring
 from .shrinking import ReturnMemory
 from .slow_readers import find_stuck
@@ -383,68 +374,7 @@ class SchedulerState:
         #: when peers that are sending a long frame are sent a heartbeat next
         self.next_reassurance = float("-inf")
 
-        self._handlers: dict[Role, dict[type[Message], Callable[..., None]]] = {
-            Role.CLIENT: {
-                m.SubmitTasks: submission.on_submit,
-                m.WantKeys: wants.on_want,
-                m.ReleaseKeys: wants.on_release,
-                m.ReleaseOthers: wants.on_release_others,
-                m.CancelKeys: submission.on_cancel,
-                m.WithdrawKeys: withdrawing.on_withdraw,
-                m.FetchKeys: relays.on_client_fetch,
-                m.ReportMissing: missing.on_report_missing,
-                m.Ask: on_ask,
-                m.ShutdownCluster: membership.on_shutdown,
-                **puts.HANDLERS,
-                **held.HANDLERS,
-                m.Heartbeat: liveness.on_heartbeat,
-                m.Resubmitted: phases.on_resubmitted,
-                m.WantOutput: output.on_want_output,
-                m.Bye: membership.on_client_bye,
-                m.Unsupported: on_unsupported,
-            },
-            Role.WORKER: {
-                m.AttemptsFinished: completion.on_finished,
-                m.InventoryHeld: inventories.on_held,
-                m.InventoryUnfinished: inventories.on_unfinished,
-                m.InventoryFailed: inventories.on_failed,
-                m.InventoryFunctions: inventories.on_functions,
-                m.InventoryEnd: inventories.on_end,
-                m.AttemptsErred: completion.on_erred,
-                m.AttemptsEnded: completion.on_ended,
-                m.AttemptsBlocked: blocked.on_blocked,
-                m.AttemptsResumed: blocked.on_resumed,
-                m.AttemptsReturned: assignment.on_returned,
-                m.AttemptsWithdrawn: withdrawing.on_withdrawn,
-                m.ReplicasAdded: missing.on_replicas_added,
-                m.KeysMissing: missing.on_keys_missing,
-                m.KeysData: relays.on_worker_data,
-                m.Answer: passing.on_answer,
-                m.AskFailed: passing.on_answer,
-                m.WorkerLeaving: membership.on_worker_leaving,
-                m.WorkerStatus: liveness.on_worker_status,
-                m.TaskOutput: output.on_task_output,
-                m.Heartbeat: liveness.on_heartbeat,
-                m.Bye: membership.on_worker_bye,
-                m.Unsupported: on_unsupported,
-            },
-            Role.TASK_CLIENT: delegation.HANDLERS,
-            Role.SUPERVISOR: {
-                m.WorkersAlive: liveness.on_workers_alive,
-                m.Answer: passing.on_answer,
-                m.AskFailed: passing.on_answer,
-                m.WorkerExited: membership.on_worker_exited,
-                m.Heartbeat: liveness.on_heartbeat,
-                m.Bye: membership.on_supervisor_bye,
-                m.Unsupported: on_unsupported,
-            },
-            Role.VIEWER: {
-                m.GetMetrics: on_get_metrics,
-                m.Ask: on_ask,
-                m.Heartbeat: liveness.on_heartbeat,
-                m.Unsupported: on_unsupported,
-            },
-        }
+        self._handlers = handlers_by_role()
 
     # -- the entry point --------------------------------------------------------------------------
     def handle(self, event: Event, now: float) -> None:

@@ -150,7 +150,7 @@ def test_an_address_without_a_port_gets_that_of_the_scheduler(address, completed
 
 
 def test_the_port_of_an_address_may_be_left_out():
-    with pytest.raises(weft.ConnectTimeout, match=r"at 127\.0\.0\.9:8786; start a sched"):
+    with pytest.raises(weft.ConnectTimeout, match=r"at 127\.0\.0\.9:8786; start one there"):
         weft.Client("127.0.0.9", timeout=0.01)
 
 
