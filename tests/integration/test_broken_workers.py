@@ -30,8 +30,8 @@ def test_a_worker_whose_own_code_fails_ends_at_once_and_the_next_one_goes_on(tmp
 
 BROKEN_FAILURE = """
 def broken():
-    from weft.worker.executor import Executor
-    Executor._failure = lambda *arguments: undefined
+    from weft.worker.executor import TaskExecutor
+    TaskExecutor._failure = lambda *arguments: undefined
     return 1 / 0
 """
 
