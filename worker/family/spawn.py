@@ -39,7 +39,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -262,10 +262,12 @@ class _Spawner:
         signal.set_wakeup_fd(-1)
         os.setsid()  # Ctrl-C in a terminal goes to the spawner only, which asks for an orderly end
         for number in signals:
-            # A signal since the fork was meant for the whole group: ignoring it drops it.
-            was_ignored = signal.signal(number, signal.SIG_IGN) == signal.SIG_IGN
-            if not was_ignored:
+            if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
+        # From here on each signal is for this process. One since the fork was meant for the whole
+        # group, and is dropped, unless the spawner has sent it: then this child is to end.
+        for ending in self._take_pending(signals):
+            os._exit(128 + ending)
         if not is_worker:  # which handles it itself, and ends without a traceback until it does
             signal.signal(signal.SIGINT, signal.default_int_handler)
             # Sent to all processes of a service, it comes by the spawner as well. It is not
@@ -276,6 +278,16 @@ class _Spawner:
         os.close(null)
         if is_worker:
             self._die_with_parent()
+
+    def _take_pending(self, signals: set[signal.Signals]) -> Iterator[int]:
+        """Drop blocked signals that wait, but yield those of the spawner that end a process."""
+        if not hasattr(signal, "sigtimedwait"):  # macOS does not tell who has sent a signal
+            for number in signals:
+                signal.signal(number, signal.signal(number, signal.SIG_IGN))
+            return
+        while (taken := signal.sigtimedwait(signals, 0)) is not None:
+            if taken.si_pid == self.pid and taken.si_signo in END_SIGNALS:
+                yield taken.si_signo
 
     def _die_with_parent(self) -> None:
         if not _ask_kernel_to_kill_with_parent():

@@ -95,6 +95,32 @@ def supervise(commands):
     assert exited == "exited 0"
 
 
+def test_a_child_that_the_spawner_ends_just_after_the_fork_ends(start):
+    process = start("""
+fork = os.fork
+def fork_and_end():
+    pid = fork()
+    if pid and family:  # a worker, not the supervisor
+        os.kill(pid, signal.SIGTERM)
+    elif family:
+        while signal.SIGTERM not in signal.sigpending():
+            pass
+    family.append(pid)
+    return pid
+family = []
+os.fork = fork_and_end
+def supervise(commands):
+    commands.sendall(START)
+    for kind, *rest in lines(commands):
+        if kind == "exited":
+            return os.waitstatus_to_exitcode(rest[1])
+def work(plain):
+    signal.pause()
+""")
+    _, printed = process.communicate(timeout=30)
+    assert (process.returncode, printed) == (128 + signal.SIGTERM, "")
+
+
 def test_a_thread_that_a_task_has_left_behind_does_not_keep_a_worker_that_is_over(start):
     process = start("""
 import threading
