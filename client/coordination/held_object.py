@@ -1,4 +1,4 @@
-"""What locks, events, queues and variables have in common: a name, a client, and calls.
+"""The base of locks, events, queues and variables: a name, a client, and calls.
 
 There is one implementation for both ways of waiting: a method builds its call and a function that
 reads the answer; a blocking client waits for it in the thread, which gives the slot of its task up

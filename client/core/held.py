@@ -210,7 +210,7 @@ def resume_held(core: ClientState) -> None:
     if not core.last_request:
         return  # the first session, without a call
     if calls.pending or calls.untaken or calls.leases:
-        # What is withdrawn was perhaps answered, and must be known until it is given back.
+        # A withdrawn call was perhaps answered, and must be known until it is given back.
         withdrawn = [c.arguments["request"] for c in calls.pending.values() if not c.kind]
         pending = [*calls.pending, *calls.untaken, *withdrawn]
         core.to_scheduler.append(

@@ -1,4 +1,4 @@
-"""What a forwarded port is on a websocket of Kubernetes: frames of `v4.channel.k8s.io`. Pure.
+"""A forwarded port on a websocket of Kubernetes: frames of `v4.channel.k8s.io`. Pure.
 
 Of the one port of a connection, channel 0 has the data and channel 1 the reason for which it
 failed. The first message of each channel is the number of the port.
