@@ -737,6 +737,15 @@ def test_an_interrupted_submit_loses_no_thread(n_warm):
     every_step(try_step, 3)
 
 
+def test_a_ctrl_c_cannot_fall_into_the_finalizer_of_a_weak_reference():
+    """An exception in a finalizer is only printed: Ctrl-C and the removal would both be lost."""
+    objects = [threading.Event()]
+    alive = pool_module._Alive()
+    alive.add(objects[0])
+    assert not interrupt(1, pool_module, objects.clear)
+    assert not alive._refs
+
+
 def test_a_call_to_all_leaves_each_idle_worker_idle_once():
     with ThreadPool(2) as pool:
         barrier = threading.Barrier(2)

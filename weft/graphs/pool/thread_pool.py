@@ -469,14 +469,14 @@ class _Alive(Generic[T]):
 
     def __init__(self) -> None:
         #: Changed by atomic operations, and iterated over in a copy, which is made by one as well.
-        self._refs: dict[weakref.ref[T], None] = {}
+        self._refs: set[weakref.ref[T]] = set()
 
     def add(self, obj: T) -> None:
-        refs = self._refs
-        refs[weakref.ref(obj, lambda ref: refs.pop(ref, None))] = None
+        # The finalizer is a function in C, because Ctrl-C in one in Python would be lost.
+        self._refs.add(weakref.ref(obj, self._refs.discard))
 
     def discard(self, obj: T) -> None:
-        self._refs.pop(weakref.ref(obj), None)
+        self._refs.discard(weakref.ref(obj))
 
     def __iter__(self) -> Iterator[T]:
         for ref in list(self._refs):
