@@ -18,7 +18,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import ClientClosed, ConfigError
 from ...protocol.host.process_role import is_worker_process
@@ -33,6 +33,10 @@ from .leaving import Holdings, give_back_dropped, watch
 
 if TYPE_CHECKING:
     from ..client import Client
+
+#: At the end of the program: for a client to leave its cluster, and for all callbacks, in seconds.
+_EXIT_TIMEOUT_S: Final = 5.0
+_CALLBACKS_TIMEOUT_S: Final = 1.0
 
 _current: ContextVar[Client | None] = ContextVar("weft_client", default=None)
 #: {open client: function that stops it from being closed when it is dropped}.
@@ -144,14 +148,15 @@ def _all_open() -> list[Client]:
     return [client for ref in _open_clients.keyrefs() if (client := ref()) is not None]
 
 
-def _close_all() -> None:
+def close_all() -> None:
+    """Close the open clients, because the program ends. Clusters end after them."""
     for client in _all_open():
         if not client.asynchronous:
             with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
-                client._close(1.0)
+                client._close(_EXIT_TIMEOUT_S)
     with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
-        give_back_dropped(1.0)
-    finish_callbacks(1.0)
+        give_back_dropped(_EXIT_TIMEOUT_S)
+    finish_callbacks(_CALLBACKS_TIMEOUT_S)
 
 
-atexit.register(_close_all)
+atexit.register(close_all)

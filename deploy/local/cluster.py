@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...client import absent, scaling
 from ...client.display import describing
+from ...client.shell.current import close_all as close_all_clients
 from ...client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ...protocol.durations import seconds_of
 from ...protocol.errors import NoAnswer, NotPermitted
@@ -447,6 +448,8 @@ def _make_directory(protocol: str) -> str:
 
 
 def _close_all() -> None:
+    # Clients would see their scheduler end, and report a lost connection.
+    close_all_clients()
     # `valuerefs` copies in one step; iterating over the dictionary fails if entries are added.
     for ref in _open_clusters.valuerefs():
         cluster = ref()

@@ -199,6 +199,31 @@ print(code, 2)
 """
 
 
+ENDING = """
+import weft
+
+def traced(cls):
+    close = cls._close
+    def _close(self, timeout_s):
+        if self.status != "closed":
+            print(cls.__name__, flush=True)
+        close(self, timeout_s)
+    cls._close = _close
+
+traced(weft.Client)
+traced(weft.LocalCluster)
+client = weft.Client(n_workers=1)
+"""
+
+
+@pytest.mark.slow
+def test_clients_end_before_their_cluster_at_the_end_of_a_program():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("Client\nLocalCluster\n", "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [FORKING, FORKING_WHILE_HELD], ids=["idle", "held"])
 def test_a_forked_child_makes_a_client_of_its_own(program):
