@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .future import Future
     from .in_tasks import get_client, worker_client
+    from .refusing import futures_of
     from .shell.current import default_client
     from .waiting import as_completed, wait
 
@@ -28,6 +29,7 @@ __all__ = [
     "Future",
     "as_completed",
     "default_client",
+    "futures_of",
     "get_client",
     "progress",
     "wait",
@@ -41,6 +43,7 @@ _HOMES = {
     "Future": "future",
     "as_completed": "waiting",
     "default_client": "shell.current",
+    "futures_of": "refusing",
     "get_client": "in_tasks",
     "worker_client": "in_tasks",
     "progress": "display.progress",

@@ -50,8 +50,14 @@ _SHARED_STATE = "pass results between tasks as futures, or use a database or a f
 CLIENT: Final = _table(
     ("start", "`Client(...)` connects; `await` an asynchronous client", _BY_DESIGN),
     (
-        "compute collections_to_dsk normalize_collection",
-        "`x.compute()` uses the open client; `client.get(graph, keys, sync=False)` returns futures",
+        "collections_to_dsk",
+        "`client.get` takes what dask.base.collections_to_expr makes of collections",
+        _BY_DESIGN,
+    ),
+    (
+        "normalize_collection",
+        "a graph that has the keys of persisted data uses these data",
+        _BY_DESIGN,
     ),
     (
         "scatter",
@@ -171,7 +177,6 @@ MODULE: Final = _table(
     ("local_client", "it is called `worker_client`"),
     ("Reschedule", "raise an exception, and submit with `retries=`"),
     ("fire_and_forget", "keep the future until the task is done"),
-    ("futures_of", "collections do not hold futures; those of a client are in `client.futures`"),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),
     (

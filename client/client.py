@@ -11,13 +11,13 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ..graphs.cluster_client import ClusterClient
 from ..protocol.durations import seconds_of, seconds_or_none
-from ..protocol.errors import ClientClosed, NotSupported
+from ..protocol.errors import ClientClosed
 from ..protocol.host.facts import process_facts
 from ..protocol.host.stderr_logging import mark_warnings
 from ..protocol.net.session import Finder
@@ -32,7 +32,8 @@ from .call_options import unexpected
 from .calling import submit_call, submit_rows
 from .comparing import Comparison, compare_soon
 from .core.events import Cancel
-from .core.tasks import FutureState, SubmitOptions
+from .core.tasks import FutureState
+from .dask_collections import DaskCollections
 from .display import describing
 from .display.notebook import in_notebook
 from .display.output import TaskOutputs, wants_output
@@ -50,13 +51,11 @@ from .shell.loop import LoopThread
 from .shell.short_tracebacks import short_refusals, short_tracebacks
 
 if TYPE_CHECKING:
-    from ..graphs.core.reading import Graph
-    from ..graphs.core.tasks import GraphTask
     from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
 
 
-class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
+class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, ExecutorMaker):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -262,14 +261,6 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
         with short_tracebacks:
             return self._loop_thread.run_coroutine(coroutine)
 
-    def _run_graph(
-        self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask]], Graph]
-    ) -> Any:
-        """See `ClusterClient`."""
-        from .submitted_graphs import run_submitted
-
-        return run_submitted(self, dsk, read)
-
     # --- Which client -----------------------------------------------------------------------------
 
     @staticmethod
@@ -387,88 +378,6 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
 
     # --- Waiting, cancelling ----------------------------------------------------------------------
 
-    def get(
-        self,
-        dsk: Any,
-        keys: Any,
-        *,
-        sync: bool = True,
-        asynchronous: bool | None = None,
-        direct: bool | None = None,
-        **options: Any,
-    ) -> Any:
-        """Run a graph on the cluster, as `weft.get` does in this process, and gather some values.
-
-        Args:
-            dsk: {key: task}, or a graph of dask: nodes, expressions, a HighLevelGraph.
-            keys: a key, or a list of keys and of such lists. Only tasks that these need are run.
-            sync: if False, return futures in place of the values.
-            asynchronous: see `gather`.
-            direct: see `gather`.
-            options: those of `submit`, for every task: workers, resources, retries, priority,
-                allow_other_workers. Annotations of `dask.annotate` take precedence. And
-                `order`, {key: number} or a function that makes that of a graph, like
-                `dask.order.order`: the lowest number runs first. Others are ignored, as dask's own
-                schedulers do, unless they look misspelt.
-
-        Returns:
-            The value of the key; for a list a list of values, nested like the list.
-
-        Raises:
-            GraphError: `dsk` is not a graph, a key is missing, or tasks need each other.
-            SerializationError: a task cannot be pickled; the text names it.
-            NotSupported, UnknownOption: an annotation or an option cannot be honoured.
-        """
-        from .submitted_graphs import submit_graph
-
-        check_unsupported(
-            fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)
-        )
-        futures = submit_graph(self._submit_task, dsk, keys, options)
-        if not sync:
-            return futures
-        check_unsupported(direct=direct)
-        return self._values_of(futures, asynchronous)
-
-    def _values_of(self, outputs: Any, asynchronous: bool | None = None) -> Any:
-        """Gather the outputs of a graph: futures, and literals, which may be any objects."""
-        gathering = Gathering(self._usable(), outputs, "raise", takes_values=True)
-        if self.asynchronous if asynchronous is None else asynchronous:
-            return gathering.run_async()
-        with short_tracebacks:
-            result, error = gathering.run()
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # its traceback refers to this frame
-        return result
-
-    def _submit_task(
-        self,
-        func: Callable[..., Any],
-        args: Sequence[Any],
-        key: str,
-        options: SubmitOptions,
-        rank: int | None,
-    ) -> Future:
-        """Submit a task of a graph, with final options."""
-        return submit_call(
-            self._running(), self._encoder, func, tuple(args), {}, key, options, True, rank
-        )
-
-    def persist(self, *_collections: Any, **_options: Any) -> Any:
-        """Refuse `x.persist()`: without this, dask would fetch the collection into this process.
-
-        Raises:
-            NotSupported: always.
-        """
-        raise NotSupported(
-            "weft has no persist() yet: it keeps no dask collections on its workers. Use "
-            "x.compute() for the values, client.get(x.__dask_graph__(), keys, sync=False) for "
-            "futures of them, or x.persist(scheduler='threads') to keep them in this process"
-        )
-
     def gather(
         self,
         futures: Any,
@@ -483,7 +392,8 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
         """Return the results of futures in nested lists, tuples, sets and dicts, in their places.
 
         Args:
-            futures: one, or containers of them, or another iterable, which gives a list.
+            futures: one, or containers of them, or another iterable, which gives a list. A
+                collection of dask that was persisted gives its value.
             errors: "raise": raise the first failure; "skip": leave failed ones out.
             direct: large results always come straight from the workers; False is not supported.
             asynchronous: return an awaitable; None = if the client is asynchronous.
@@ -495,7 +405,9 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
             raise unexpected("gather", name, ("errors", "direct", "timeout", "progress"))
         timeout_s = seconds_or_none(timeout, "timeout")
         check_unsupported(direct=direct)
-        gathering = Gathering(self._usable(), futures, errors, progress=progress)
+        gathering = Gathering(
+            self._usable(), futures, errors, progress=progress, future_of=self._future_of
+        )
         if self.asynchronous if asynchronous is None else asynchronous:
             return gathering.run_async(timeout_s)
         with short_tracebacks:
@@ -522,7 +434,8 @@ class Client(Openable, ClusterClient, ClusterInspection, ExecutorMaker):
         """Give up tasks that are not done, and all that depend on them. Running ones go on.
 
         Args:
-            futures: one, or containers of them, nested or not, or other iterables.
+            futures: one, or containers of them, nested or not, other iterables, or collections
+                of dask that were persisted.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             force: even if other clients want their results.
             reason: the text of the errors that waiting callers get.

@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClientClosed
+from .future import join_dask
 from .shell.in_task import is_in_task
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft.client")
 
 _CONFIG = "dask.config"
+#: The module of the class of references, which futures join.
+_REFERENCES = "dask._task_spec"
 _SCHEDULER = "scheduler"
 _SHUFFLE = "dataframe.shuffle.method"
 #: A string object of its own, recognised by identity: a user may have set "tasks" as well.
@@ -120,6 +123,7 @@ class _ConfiguredClient:
 def register(client: Client, *, is_default: bool) -> None:
     """Let dask use a client: in all threads, or only where `as_current` names it."""
     module = _loaded_config()
+    join_dask()
     with _lock:
         entry = _ConfiguredClient(client, is_default)
         if module is not None:
@@ -249,7 +253,10 @@ def _put(module: Any, name: str, value: Any) -> None:
 
 
 class _Hook:
-    """A finder on `sys.meta_path`, while there are clients, that waits for dask.config's import."""
+    """A finder on `sys.meta_path`, while there are clients, that waits for the import of dask.
+
+    Of two modules: `dask.config` comes first, and then that of the references.
+    """
 
     def __init__(self) -> None:
         self._is_asking = False
@@ -257,7 +264,7 @@ class _Hook:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != _CONFIG or self._is_asking:
+        if name not in (_CONFIG, _REFERENCES) or self._is_asking:
             return None
         self._is_asking = True  # a finder may call all others, as this one does
         try:
@@ -265,7 +272,7 @@ class _Hook:
                 find = getattr(finder, "find_spec", None)
                 spec: ModuleSpec | None = None if find is None else find(name, path, target)
                 if spec is not None:
-                    _call_after(spec.loader, self._on_imported)
+                    _call_after(spec.loader, name, self._on_imported)
                     return spec
         finally:
             self._is_asking = False
@@ -273,8 +280,11 @@ class _Hook:
 
     def _on_imported(self, module: ModuleType) -> None:
         with _lock:
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
+            if module.__name__ == _REFERENCES:
+                join_dask()
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                return
             for entry in _entries:
                 _configure(module, entry)
 
@@ -282,15 +292,15 @@ class _Hook:
 _hook = _Hook()
 
 
-def _call_after(loader: Any, call: Callable[[ModuleType], None]) -> None:
-    """Have `call(module)` made after this loader has executed `dask.config`."""
+def _call_after(loader: Any, name: str, call: Callable[[ModuleType], None]) -> None:
+    """Have `call(module)` made after this loader has executed the module of this name."""
     execute = getattr(loader, "exec_module", None)
     if execute is None:
         return
 
     def execute_and_call(module: ModuleType) -> None:
         execute(module)
-        if module.__name__ == _CONFIG:  # some loaders serve many modules
+        if module.__name__ == name:  # some loaders serve many modules
             del loader.exec_module
             call(module)
 

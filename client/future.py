@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,13 @@ if TYPE_CHECKING:
     from .shell.engine import Engine
 
 
-class Future:
+class _Reference:
+    """The base class of `Future` until dask is loaded, with the layout of the one after that."""
+
+    __slots__ = ("key",)
+
+
+class Future(_Reference):
     """The result of a task, which may not have finished yet.
 
     Made by `Client.submit` and `Client.map`. In an asynchronous client `result`, `exception`,
@@ -31,6 +39,13 @@ class Future:
     """
 
     __slots__ = ("__weakref__", "_engine", "_is_released", "_state")
+
+    #: dask takes it for a reference to a key: see `join_dask`.
+    __dask_future__ = True
+    # Futures of one key are different objects; dask's references of one key are equal.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    __str__ = object.__str__
 
     def __init__(self, engine: Engine, state: FutureState) -> None:
         self._engine = engine
@@ -256,6 +271,9 @@ class Future:
         if self._state.status == "pending" or self._state.phase == KEPT:
             self._engine.confirm(self._state)
 
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "weft.Future", self._state.key
+
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in FUTURE]
 
@@ -267,6 +285,19 @@ class Future:
 
 
 answer_by_name(Future, FUTURE)
+
+
+def join_dask() -> None:
+    """Make futures references of dask, if it is loaded: `dask.delayed(future)` asks for the class.
+
+    The class of references has one slot, as `_Reference` has, so that one can take the place of the
+    other. If a version of dask has another layout, dask still knows futures by `__dask_future__`.
+    """
+    spec = sys.modules.get("dask._task_spec")
+    reference = getattr(spec, "TaskRef", None)  # None while another thread imports it
+    if reference is not None and not issubclass(Future, reference):
+        with contextlib.suppress(TypeError):
+            Future.__bases__ = (reference,)
 
 
 def cancel_reason(reason: str | None, msg: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .core.tasks import FutureState
@@ -29,11 +30,14 @@ class Gathering:
         *,
         takes_values: bool = False,
         progress: bool = False,
+        future_of: Callable[[Any], Future] | None = None,
     ) -> None:
         if errors not in ("raise", "skip"):
             raise ValueError(f'errors= is "raise" or "skip", not {errors!r}')
         if not takes_values:
             futures = _shape_of(futures)
+        #: Makes a future of the value of a collection.
+        self._future_of = future_of
         self._engine = engine
         self._shape = futures
         self._skips = errors == "skip"
@@ -50,6 +54,8 @@ class Gathering:
                     self._check(future)
             self._states = [future._state for future in futures]
         else:
+            if future_of is not None:
+                self._shape = futures = self._with_futures(futures)
             self._collect(futures)
 
     def run(self, timeout: float | None = None) -> tuple[Any, BaseException | None]:
@@ -139,6 +145,24 @@ class Gathering:
 
     # --- Nested containers, subclasses included; other objects in them are left as they are -------
 
+    def _with_futures(self, item: Any) -> Any:
+        """Return the containers with futures in the places of collections."""
+        if isinstance(item, dict):
+            if any(is_collection(part) or _is_container(part) for part in item.values()):
+                filled = copy.copy(item)
+                for key, part in item.items():
+                    filled[key] = self._with_futures(part)
+                return filled
+        elif _is_named(item):
+            return type(item)(*[self._with_futures(part) for part in item])
+        elif _is_container(item):
+            if any(is_collection(part) or _is_container(part) for part in item):
+                return type(item)([self._with_futures(part) for part in item])
+        elif is_collection(item):
+            assert self._future_of is not None
+            return self._future_of(item)
+        return item
+
     def _collect(self, item: Any) -> None:
         if isinstance(item, Future):
             self._check(item)
@@ -186,12 +210,16 @@ class Gathering:
             raise ValueError(f"the future of {future.key!r} was released; submit its call again")
 
 
+def _is_container(item: object) -> bool:
+    return isinstance(item, (list, set, frozenset, dict, tuple))
+
+
 def _is_named(item: object) -> bool:
     return isinstance(item, tuple) and hasattr(item, "_fields")
 
 
 def _shape_of(futures: Any) -> Any:
-    if isinstance(futures, (Future, list, tuple, set, frozenset, dict)):
+    if isinstance(futures, (Future, list, tuple, set, frozenset, dict)) or is_collection(futures):
         return futures
     return list(items_of(futures, "gather"))
 

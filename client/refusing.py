@@ -1,9 +1,15 @@
-"""Errors for arguments that should be futures and hold none, with advice on what to do."""
+"""Arguments in the place of futures: collections that hold some, and errors for all others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+
+from ..protocol.errors import TaskCancelled
+from .failures import exception_of
+from .future import Future
+
+_CONTAINERS: Final = (list, tuple, set, frozenset)
 
 
 def is_collection(item: object) -> bool:
@@ -11,17 +17,70 @@ def is_collection(item: object) -> bool:
     return hasattr(type(item), "__dask_graph__")
 
 
-def items_of(futures: Any, call: str) -> Iterable[Any]:
-    """Return the iterable that is to be searched for futures.
+def futures_of(o: Any, client: Any = None) -> list[Future]:
+    """Return the futures in collections of dask, and in lists, tuples, sets and dicts, each once.
+
+    Only a collection that was persisted, or made of one, has any.
+
+    Args:
+        o: a collection, a future, or containers of them. Other objects are left out.
+        client: if it is given, futures that were cancelled are an error.
 
     Raises:
-        TypeError: the argument cannot hold futures.
+        TaskCancelled: one of them was cancelled, and `client` is given.
     """
-    if isinstance(futures, (str, bytes)) or is_collection(futures):
+    found: dict[Future, None] = {}
+    stack = [o]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Future):
+            found[item] = None
+        elif type(item) in _CONTAINERS:
+            stack.extend(item)
+        elif type(item) is dict:
+            stack.extend(item.values())
+        elif is_collection(item):
+            stack.extend(item.__dask_graph__().values())
+    if client is not None:
+        for future in found:
+            if future.cancelled():
+                error = exception_of(future._state)
+                assert isinstance(error, TaskCancelled)
+                raise error
+    return [*found][::-1]
+
+
+def items_of(futures: Any, call: str) -> Iterable[Any]:
+    """Return the iterable that is to be searched for futures; of a collection its futures.
+
+    Raises:
+        TypeError: the argument cannot hold futures, or is a collection that was not persisted.
+    """
+    if is_collection(futures):
+        held = futures_of(futures)
+        if not held:
+            raise no_future(futures, call)
+        return held
+    if isinstance(futures, (str, bytes)):
         raise no_future(futures, call)
     if not isinstance(futures, Iterable):
         raise no_future(futures, call)
     return futures
+
+
+def flat_futures(futures: Any, call: str) -> list[Any]:
+    """Return the items of an iterable, with the futures of collections in their places.
+
+    Raises:
+        TypeError: as `items_of`.
+    """
+    found = [futures] if isinstance(futures, Future) else list(items_of(futures, call))
+    if {*map(type, found)} <= {Future}:
+        return found
+    flat: list[Any] = []
+    for item in found:
+        flat += items_of(item, call) if is_collection(item) else [item]
+    return flat
 
 
 def no_future(item: object, call: str) -> TypeError:
@@ -29,8 +88,9 @@ def no_future(item: object, call: str) -> TypeError:
     kind = type(item).__name__
     if is_collection(item):
         return TypeError(
-            f"{call} takes futures, and a {kind} of dask holds none: use x.compute() for its "
-            "values, or client.get(x.__dask_graph__(), keys, sync=False) for futures"
+            f"{call} takes futures, and this {kind} of dask holds none: use x.compute() for its "
+            "value, x = client.persist(x) to keep its parts on the cluster, or client.compute(x) "
+            "for a future"
         )
     return TypeError(
         f"{call} takes futures, as submit and map return them, and iterables of these; not {kind}"

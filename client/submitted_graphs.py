@@ -9,21 +9,31 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..graphs.core.reading import Graph, read_graph
 from ..graphs.core.state import finish
 from ..graphs.core.tasks import GraphTask, HasValue, Literal
 from ..graphs.dask_graphs import node_types
 from ..graphs.options import checked_order, priorities_of
-from ..protocol.errors import SerializationError
+from ..protocol.errors import MissingKey, SerializationError
 from ..protocol.host.collector import paused_collector
+from ..protocol.values.exceptions import add_note
 from ..protocol.wire.keys import text_of
 from .annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
 from .core.tasks import SubmitOptions
+from .future import Future, join_dask
+
+if TYPE_CHECKING:
+    from .shell.engine import Engine
 
 #: Number of characters of a key that become part of the name of its task on the cluster.
 _MAX_KEY_CHARS = 80
+_NOT_HELD: Final = (
+    "weft: this client has no future of that key either. If it is part of a persisted collection, "
+    "its futures were released, or belong to another client: keep that collection, or persist it "
+    "with this client"
+)
 
 
 class SubmittedTask(GraphTask):
@@ -39,7 +49,7 @@ def run_submitted(client: Any, dsk: Any, read: Callable[..., Graph]) -> Any:
     """Run a graph on the cluster of a client and return its results, as the graph engines do."""
     mapping, annotations = read_annotated(dsk)
     options = TaskOptions({}, active_annotations(), annotations)
-    graph = read(mapping, SubmittedTask)
+    graph = read(mapping, SubmittedTask, FuturesOutside(client._running()).find)
     try:
         _submit_tasks(client._submit_task, graph, options)
         futures = graph.results()
@@ -49,15 +59,16 @@ def run_submitted(client: Any, dsk: Any, read: Callable[..., Graph]) -> Any:
 
 
 def submit_graph(
-    submit: Callable[..., Any], dsk: Any, keys: Any, options: Mapping[str, Any]
+    client: Any, dsk: Any, keys: Any, options: Mapping[str, Any], *, as_futures: bool = False
 ) -> Any:
     """Submit the tasks that are needed for `keys`.
 
     Args:
-        submit: function of a client that submits one task with its options.
+        client: the one that submits.
         dsk: a graph, in any form.
         keys: a key, or a list of keys and of such lists.
         options: for each task, beside its annotations; `order` is that of the whole graph.
+        as_futures: make a task of each literal that is requested.
 
     Returns:
         Futures, and values of literals, nested like `keys`.
@@ -69,20 +80,67 @@ def submit_graph(
         GraphError: see `read_graph`.
         SerializationError: a task cannot be pickled.
     """
+    join_dask()
     check_options(options)
     given = {name: options.get(name) for name in NAMES}
     mapping, annotations = read_annotated(dsk)
     of_tasks = TaskOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))
-    with paused_collector():
-        graph = read_graph(mapping, keys, task_class=SubmittedTask, node_types=node_types())
+    outside = FuturesOutside(client._running())
+    try:
+        with paused_collector():
+            graph = read_graph(
+                mapping,
+                keys,
+                task_class=SubmittedTask,
+                node_types=node_types(),
+                outside=outside.find,
+            )
+    except MissingKey as error:
+        if mapping:
+            add_note(error, _NOT_HELD)
+        raise
     try:
         if order is not None:
             graph.sort(priorities_of(order, mapping))
-        _submit_tasks(submit, graph, of_tasks)
-        return _as_lists(graph.outputs)
+        _submit_tasks(client._submit_task, graph, of_tasks)
+        if not as_futures:
+            return _as_lists(graph.outputs)
+        run = uuid.uuid4().hex[:12]
+
+        def submit_literal(key: Any, value: Any) -> Any:
+            name = f"{_readable(key)[:_MAX_KEY_CHARS]}-{run}"
+            return client._submit_task(return_it, (value,), name, of_tasks.of(key), None)
+
+        return _as_futures(graph.outputs, keys, submit_literal)
     finally:
         graph.unlink()
+
+
+class FuturesOutside:
+    """Finds the futures of a client by the keys that they have in graphs.
+
+    dask replaces futures by references to their keys when it optimizes a graph.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._states = engine.table.states
+
+    def find(self, key: Any, is_in_graph: bool) -> HasValue | None:
+        """Return a reference to the future of a key; None if the client has none.
+
+        A task that is in the graph as well is run again if it has failed.
+        """
+        if is_in_graph:
+            return None
+        try:
+            state = self._states.get(text_of(key))
+        except (TypeError, ValueError):
+            return None
+        if state is None or not self._engine.table.share(state):
+            return None
+        return Literal(Future(self._engine, state))
 
 
 def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions) -> None:
@@ -143,6 +201,22 @@ def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int,
     for i, ref in refs:
         args[i] = ref.value
     return func(*args)
+
+
+def return_it(value: Any) -> Any:
+    """Return the argument: the task of a literal."""
+    return value
+
+
+def _as_futures(outputs: Any, keys: Any, submit_literal: Callable[[Any, Any], Any]) -> Any:
+    """Do as `_as_lists`, with futures of literals."""
+    if outputs.__class__ is list:
+        return [
+            _as_futures(output, key, submit_literal)
+            for output, key in zip(outputs, keys, strict=True)
+        ]
+    value = outputs.value
+    return value if isinstance(value, Future) else submit_literal(keys, value)
 
 
 def _as_lists(outputs: Any) -> Any:

@@ -21,7 +21,7 @@ from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, last_notice
 from .future import Future, load
-from .refusing import items_of, no_future
+from .refusing import flat_futures, no_future
 from .shell.interruptible import SLICE_S
 from .shell.short_tracebacks import cut, short_tracebacks
 from .shell.watchers import call_in, pending
@@ -76,7 +76,7 @@ def wait(
         ValueError: a future was released, or they belong to several clients.
     """
     timeout_s = seconds_or_none(timeout, "timeout")
-    futures = [fs] if isinstance(fs, Future) else list(items_of(fs, "wait"))
+    futures = flat_futures(fs, "wait")
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
         text = "'ALL_COMPLETED', 'FIRST_COMPLETED' or 'FIRST_EXCEPTION'"
         raise ValueError(f"return_when= is {text}, not {return_when!r}")
@@ -250,7 +250,7 @@ class as_completed:
             raise TypeError(
                 "as_completed takes an iterable of futures, such as [future]; not a Future"
             )
-        futures = list(items_of(futures, "as_completed"))
+        futures = flat_futures(futures, "as_completed")
         engine = engine_of(futures)
         if engine is None:
             return

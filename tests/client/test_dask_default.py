@@ -204,11 +204,12 @@ async def test_an_asynchronous_client_that_is_named_is_refused_by_dask(cluster):
                 where().compute()
 
 
-def test_persist_is_refused(cluster):
+def test_a_collection_is_persisted_where_it_would_be_computed(cluster):
     with weft.Client(cluster) as client:
         for options in ({}, {"scheduler": client}, {"scheduler": client.get}):
-            with pytest.raises(weft.NotSupported, match=r"persist.*compute\(\)"):
-                where().persist(**options)
+            kept = where().persist(**options)
+            assert kept.compute() == "k-0"
+            assert len(weft.futures_of(kept)) == 1
         (value,) = dask.persist(where(), scheduler="threads")
         assert value.compute() == ""
     assert where().persist().compute() == ""

@@ -67,7 +67,7 @@ def test_collections_of_dask_are_refused_and_not_computed(client):
         lambda fs: client.cancel([fs]),
         lambda fs: wait([fs]),
     ):
-        with pytest.raises(TypeError, match=r"a Bag of dask holds none: use x.compute\(\)"):
+        with pytest.raises(TypeError, match=r"this Bag of dask holds none: use x.compute\(\)"):
             call(numbers)
 
 

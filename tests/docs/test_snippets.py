@@ -21,6 +21,7 @@ from weft.deploy.cli.command import weft
 ADDRESS = "tcp://127.0.0.1:8786"
 _NAMES = (
     "client.md",
+    "collections.md",
     "coordination.md",
     "embedded.md",
     "executor.md",

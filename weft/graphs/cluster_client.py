@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .core.reading import Graph
+from .core.reading import FindOutside, Graph
 from .core.tasks import GraphTask
 
 
@@ -18,12 +18,13 @@ class ClusterClient(abc.ABC):
 
     @abc.abstractmethod
     def _run_graph(
-        self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask]], Graph]
+        self, dsk: Any, read: Callable[[Mapping[Any, Any], type[GraphTask], FindOutside], Graph]
     ) -> Any:
         """Run a graph on the cluster and return its results, as the engines here do.
 
         Args:
             dsk: the graph as it was given, which may have annotations.
             mapping: the same as a mapping.
-            read: called with the class of its tasks; returns the linked tasks.
+            read: called with the class of its tasks, and a function that finds values that the
+                cluster has; returns the linked tasks.
         """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..protocol.host.collector import paused_collector
 from ..protocol.host.machine import n_cores
 from ..protocol.host.stderr_logging import mark_warnings
-from .core.reading import Graph, read_graph
+from .core.reading import FindOutside, Graph, read_graph
 from .core.tasks import GraphTask, Literal
 from .dask_graphs import active_callbacks, as_dask_shows_it, as_mapping, node_types
 from .drivers import thread_pools
@@ -114,7 +114,10 @@ def _run(dsk: Any, keys: Any, options: ResolvedOptions, drive: _Drive) -> Any:
     """Run a graph with these options; `drive` runs it if there is no executor."""
     if options.client is not None:
         return options.client._run_graph(
-            dsk, lambda mapping, task_class: _read(mapping, keys, options, task_class)
+            dsk,
+            lambda mapping, task_class, outside: _read(
+                mapping, keys, options, task_class, outside=outside
+            ),
         )
     mapping = as_mapping(dsk)
     if options.executor is not None:
@@ -164,6 +167,7 @@ def _read(
     task_class: type[GraphTask],
     *,
     is_observed: bool = False,
+    outside: FindOutside | None = None,
 ) -> Graph:
     with _without_collections(dsk):
         graph = read_graph(
@@ -172,6 +176,7 @@ def _read(
             task_class=task_class,
             node_types=node_types(),
             is_observed=is_observed,
+            outside=outside,
         )
     if options.order is not None:
         graph.sort(priorities_of(options.order, dsk))

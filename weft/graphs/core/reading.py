@@ -22,7 +22,7 @@ them), for worker processes to any depth (`processes.encoding`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ...protocol.errors import GraphCycle, GraphError, MissingKey
 from .tasks import CallOf, ContainerOf, GraphTask, HasValue, ListOf, Literal, ValuesOf
@@ -65,6 +65,16 @@ class NodeTypes(NamedTuple):
     data: Any
     #: A reference to the key `key`.
     ref: Any
+
+
+#: Returns the reference for a key whose value is known outside of the graph, None if it is not:
+#: called with the key, and whether the graph has a task of this key as well.
+FindOutside: TypeAlias = Callable[[Any, bool], HasValue | None]
+
+
+def _is_future(item: Any) -> bool:
+    """Return whether this is a reference that stands for its own value, not for a key here."""
+    return getattr(type(item), "__dask_future__", False)
 
 
 class Graph:
@@ -160,6 +170,7 @@ def read_graph(
     task_class: type[GraphTask] = GraphTask,
     node_types: NodeTypes | None = None,
     is_observed: bool = False,
+    outside: FindOutside | None = None,
 ) -> Graph:
     """Read the tasks that are needed for `keys`.
 
@@ -171,6 +182,8 @@ def read_graph(
         node_types: the classes of dask's nodes; None = there are none.
         is_observed: dask's callbacks must see the graph as dask does: aliases are tasks, and the
             users of each literal are noted.
+        outside: finds values that are known already; None = there are none. A task whose value is
+            found is not read, and neither are those that only it needs.
 
     Raises:
         MissingKey: a requested key, or one that a node depends on, is not in the graph.
@@ -181,7 +194,7 @@ def read_graph(
         if not isinstance(dsk, Mapping):
             raise GraphError(f"a graph is a mapping of keys to tasks, not {_named(dsk)}")
         dsk = dict(dsk)
-    reader = _GraphReader(dsk, task_class, node_types, is_observed)
+    reader = _GraphReader(dsk, task_class, node_types, is_observed, outside)
     outputs = reader.read_outputs(keys)
     reader.read_all()
     graph = Graph(outputs, reader.tasks, reader.sources, reader.found, reader.literal_uses)
@@ -200,8 +213,10 @@ class _GraphReader:
         task_class: type[GraphTask],
         node_types: NodeTypes | None,
         is_observed: bool,
+        outside: FindOutside | None,
     ) -> None:
         self.dsk = dsk
+        self.outside = outside
         self.task_class = task_class
         self.node_types = node_types
         self.is_observed = is_observed
@@ -229,9 +244,7 @@ class _GraphReader:
             raise GraphError(
                 f"{_named(keys)} cannot be a key: ask for one key, or for a list of keys"
             ) from None
-        if not is_there:
-            raise MissingKey(keys)
-        output = self.look_up(keys)
+        output = self.look_up(keys) if is_there else self._look_outside(keys, None)
         if isinstance(output, GraphTask):
             output.n_uses = 1
         return output
@@ -248,15 +261,25 @@ class _GraphReader:
             self.met_again = True
             return reference
         dsk = self.dsk
+        outside = self.outside
         aliases: dict[Any, None] = {}  # that were followed
         while True:
             entry = dsk[key]
+            if outside is not None:
+                reference = outside(key, True)
+                if reference is not None:
+                    self.found[key] = reference
+                    break
             if entry.__class__ is tuple and entry and callable(entry[0]):
                 reference = self._add_task(key, entry)
                 break
             target = self._target(entry, key)
             if target is _MISSING:
                 reference = self._read_entry(key, entry)
+                break
+            if target not in dsk or target == key:
+                reference = self._look_outside(target, key)
+                self.found[key] = reference
                 break
             if self.is_observed:
                 reference = self._add_task(key, (_same, target))
@@ -274,16 +297,30 @@ class _GraphReader:
             self.found[alias] = reference
         return reference
 
+    def _look_outside(self, key: Any, needed_by: Any) -> HasValue:
+        """Return the reference for a key that is not in the graph, or that stands for itself there.
+
+        Raises:
+            MissingKey: it is not known outside of the graph either.
+        """
+        reference = self.found.get(key)
+        if reference is None and self.outside is not None:
+            reference = self.outside(key, False)
+        if reference is None:
+            raise MissingKey(key, needed_by)
+        if key not in self.dsk:
+            self.found[key] = reference
+        return reference
+
     def _target(self, entry: Any, key: Any) -> Any:
         """Return the key that an entry is an alias of, `_MISSING` if it is none."""
         kind = _KINDS.get(entry.__class__)
         if kind is None:
             types = self.node_types
             if types is not None and isinstance(entry, (types.alias, types.ref)):
-                target = entry.target if isinstance(entry, types.alias) else entry.key
-                if target not in self.dsk or target == key:
-                    raise MissingKey(target, key)
-                return target
+                if _is_future(entry):
+                    return _MISSING
+                return entry.target if isinstance(entry, types.alias) else entry.key
             kind = _KEY if isinstance(entry, (*_KEYS, tuple)) else _LITERAL
         if kind in (_KEY, _TUPLE):
             try:
@@ -416,7 +453,7 @@ class _GraphReader:
         if isinstance(item, _CONTAINERS):
             return _SET
         types = self.node_types
-        if types is not None and isinstance(item, (types.node, types.ref)):
+        if types is not None and isinstance(item, (types.node, types.ref)) and not _is_future(item):
             return _NODE
         return _LITERAL
 
@@ -436,6 +473,8 @@ class _GraphReader:
         assert types is not None
         if isinstance(node, types.data):
             items[i] = node.value
+            return
+        if _is_future(node):
             return
         if isinstance(node, (types.alias, types.ref)):
             key = node.target if isinstance(node, types.alias) else node.key
@@ -475,9 +514,10 @@ class _GraphReader:
         return [*keys, *left]
 
     def _depend(self, key: Any, task: GraphTask, dependencies: list[GraphTask]) -> HasValue:
-        if key not in self.dsk:
-            raise MissingKey(key, task.key)
-        reference = self.look_up(key)
+        if key in self.dsk:
+            reference = self.look_up(key)
+        else:
+            reference = self._look_outside(key, task.key)
         if isinstance(reference, GraphTask):
             reference.dependents.append(task)
             dependencies.append(reference)
