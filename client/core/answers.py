@@ -14,6 +14,7 @@ from ...protocol.wire.messages import (
     Answer,
     AskFailed,
     ClusterChanged,
+    ClusterStopped,
     Denied,
     KeysCancelled,
     KeysData,
@@ -31,7 +32,7 @@ from ...protocol.wire.messages import (
     TaskOutput,
     Unsupported,
 )
-from .events import AnswersReceived, Warn
+from .events import AnswersReceived, EndSession, Warn
 from .fetching import take, turn_from
 from .held import on_held_refused, on_operated
 from .puts import on_put_wanted
@@ -256,6 +257,11 @@ def on_task_output(core: ClientState, message: TaskOutput) -> None:
         touch(core, core.output, message)
 
 
+def on_cluster_stopped(core: ClientState, message: ClusterStopped) -> None:
+    """End the session, instead of looking for another scheduler."""
+    core.after.append(EndSession(message.reason))
+
+
 _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     ResultsReady: on_results_ready,
     KeysInMemory: on_keys_in_memory,
@@ -268,6 +274,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     PutWanted: on_put_wanted,
     KeysData: on_keys_data,
     ClusterChanged: on_cluster_changed,
+    ClusterStopped: on_cluster_stopped,
     Answer: take_answer,
     AskFailed: take_answer,
     Denied: on_denied,

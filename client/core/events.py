@@ -342,4 +342,11 @@ class Warn:
     text: str
 
 
-Action: TypeAlias = "FetchFrom | PutAt | SpillRecipes | Warn"
+@dataclass(slots=True)
+class EndSession:
+    """Give up for good: the cluster was stopped."""
+
+    reason: str
+
+
+Action: TypeAlias = "EndSession | FetchFrom | PutAt | SpillRecipes | Warn"

@@ -34,6 +34,7 @@ from ..core.events import (
     ClientTick,
     Confirm,
     Disconnected,
+    EndSession,
     Event,
     FetchFrom,
     Operations,
@@ -460,6 +461,10 @@ class Engine(EngineWaiting):
                     self.data.do(action)
                 elif isinstance(action, SpillRecipes):
                     spill(action, self.loop, self._on_event)
+                elif isinstance(action, EndSession):
+                    assert self.link is not None
+                    # Not here: a thread other than the loop's may have received the message.
+                    self.loop.call_soon_threadsafe(self.link.end, action.reason)
                 else:
                     assert isinstance(action, Warn)
                     logger.warning("%s", action.text)

@@ -46,6 +46,11 @@ _READ_AGAIN: Final = "; if the scheduler was restarted"
 #: An outage that lasts this long is reported to the user, once.
 _REPORT_AFTER_S: Final = 5.0
 
+_MAKE_ANOTHER: Final = (
+    "Results that are in this program stay; for the others, start a cluster, make a new client, "
+    "and submit their calls again"
+)
+
 
 class SchedulerEnded(CommClosed):
     """Raised by a `Finder`: the scheduler has ended and will not come back.
@@ -210,6 +215,11 @@ class SchedulerLink:
         self._lookup_problem = ""
         return found
 
+    def end(self, reason: str) -> None:
+        """End the session for good: the scheduler has reported that the cluster is stopped."""
+        if self._runner is not None:
+            self._runner.end(SchedulerEnded(f"the cluster was stopped: {reason}"))
+
     # --- The session ------------------------------------------------------------------------------
 
     async def prepare(self, connection: Connection, address: str, security: Security) -> None:
@@ -296,6 +306,10 @@ class SchedulerLink:
         outage = end.outage
         if outage.error is None:
             return  # there was no session: `open` raises
+        if end.error is outage.error and isinstance(end.error, SchedulerEnded):
+            text = f"while {_futures_are(self._count_pending(), 'was', 'were')} pending"
+            self._on_event(GaveUp(f"{_text_of(end.error)}, {text}. {_MAKE_ANOTHER}"))
+            return
         if end.is_final:
             text = f"it cannot come back: {_text_of(end.error)}"
         elif outage.n_short:

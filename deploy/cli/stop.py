@@ -28,8 +28,7 @@ _POLL_S: Final = 0.05
 def stop(address: str | None, connection_file: Path | None, yes: bool) -> None:
     """End a cluster: the scheduler and all its workers.
 
-    Calls that other clients still wait for fail when these have looked for a scheduler for their
-    reconnect_timeout (60 s).
+    Calls that other clients still wait for fail at once: no client looks for another scheduler.
 
     If clients wait for unfinished tasks, it asks first; without a terminal it ends nothing then,
     unless --yes is given. It takes the token of an admin, which the scheduler's own connection file

@@ -228,6 +228,11 @@ class SessionRunner:
             self._abandon()
             self._on_closed(error)
 
+    def end(self, error: CommError) -> None:
+        """Give up for good because of `error`: the scheduler has reported its end."""
+        self.session.on_ended(error, self._loop.time())
+        self._drain()
+
     async def leave(self, reason: str, timeout_s: float) -> None:
         """Send a goodbye, if there is a session, and close; no further attempt is made."""
         self._stop()

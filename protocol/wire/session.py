@@ -339,6 +339,13 @@ class Session:
                 self._beat(n_received, now)
         self._set_timer(now)
 
+    def on_ended(self, error: WeftError, now: float) -> None:
+        """Give up: the other end has reported that it ends for good."""
+        if self.phase == "open":
+            self.actions += [Abandon(error), Lose(error)]
+            self.outage = Outage(now, error)
+            self._give_up(error, is_final=True)
+
     def on_bug(self, error: InternalError, now: float) -> None:
         """Give up, without a `Lose`: this process is at fault, and its state may be broken."""
         self.actions.clear()

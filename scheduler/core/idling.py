@@ -21,11 +21,13 @@ def watch(state: SchedulerState) -> None:
 
 
 def stop_cluster(state: SchedulerState, reason: str) -> None:
-    """Stop the workers and the scheduler; clients see the reason."""
+    """Stop the workers and the scheduler. Clients are sent the reason, and end too."""
     for supervisor in state.supervisors.values():
         state.send(supervisor.peer, m.Stop(reason=reason))
     for ws in state.workers.values():
         state.send(ws.peer, m.Stop(reason=reason))
+    for client in list(state.clients.values()):
+        state.send_client(client, m.ClusterStopped(reason=reason))
     state.stop(reason)
 
 

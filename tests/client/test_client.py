@@ -33,6 +33,7 @@ from weft.protocol.errors import (
 from weft.protocol.trust.connection_file import ConnectionFile
 from weft.protocol.trust.security import Security, new_token
 from weft.protocol.wire.messages import (
+    ClusterStopped,
     KeysUnrunnable,
     RegisterClient,
     ReleaseKeys,
@@ -668,6 +669,16 @@ def test_closing_cancels_pending_futures_and_keeps_results_that_are_here(schedul
     client.close()
     assert client.status == "closed"
     assert repr(client) == "<Client: closed>"
+
+
+def test_the_futures_of_a_cluster_that_is_stopped_fail_at_once(client, scheduler):
+    scheduler.is_holding = True
+    future, text = client.submit(inc, 1), "cluster was stopped: by ada, while 1 future was pending"
+    scheduler.say(ClusterStopped(reason="by ada"))
+    with pytest.raises(CommClosed, match=text):
+        future.result(60)
+    with pytest.raises(CommClosed, match=text):
+        client.submit(inc, 2).result(60)
 
 
 def test_a_clean_session_logs_nothing(scheduler, caplog):

@@ -95,6 +95,7 @@ from .sessions import (
 )
 from .to_clients import (
     ClusterChanged,
+    ClusterStopped,
     KeysCancelled,
     KeysData,
     KeysErred,
@@ -149,6 +150,7 @@ __all__ = [
     "Bye",
     "CancelKeys",
     "ClusterChanged",
+    "ClusterStopped",
     "Denied",
     "DropAttempts",
     "DropFunctions",

@@ -85,6 +85,13 @@ class ClusterChanged(Message):
     nthreads: Number
 
 
+@message(180)
+class ClusterStopped(Message):
+    """Report that scheduler and workers end for good: waiting for a scheduler is of no use."""
+
+    reason: Text
+
+
 @message(41)
 class KeysUnrunnable(Message):
     """Report keys that no worker of the cluster may run; they wait for one that may."""

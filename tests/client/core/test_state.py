@@ -16,6 +16,7 @@ from weft.client.core.events import (
     ClientTick,
     Connected,
     Disconnected,
+    EndSession,
     FetchFrom,
     ForgetWatcher,
     GaveUp,
@@ -48,6 +49,7 @@ from weft.protocol.wire.messages import (
     Ask,
     AskFailed,
     CancelKeys,
+    ClusterStopped,
     Denied,
     FetchKeys,
     KeysCancelled,
@@ -449,6 +451,11 @@ def test_a_task_that_another_client_cancels_is_cancelled_here(bench):
     bench.hear(KeysCancelled(keys=["a"], reason="why"))
     assert bench.state("a").failure == ["cancelled", "a", "why"]
     assert bench.do(bench.state("a")) == [ReleaseKeys(keys=["a"])]
+
+
+def test_a_cluster_that_is_stopped_ends_the_session(bench):
+    bench.do(bench.task("a"))
+    assert bench.hear(ClusterStopped(reason="why")) == ([], [EndSession("why")])
 
 
 def test_a_task_that_no_worker_can_run_causes_one_warning(bench):

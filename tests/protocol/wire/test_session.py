@@ -275,6 +275,18 @@ def test_a_bug_ends_a_session_in_any_phase_and_nothing_else_is_done(phase):
     assert take(session) == []
 
 
+def test_the_reported_end_of_a_scheduler_is_final():
+    session = opened()
+    gone = CommError("the cluster was stopped")
+    session.on_ended(gone, 1.0)
+    abandon, lose, end = take(session)
+    assert (abandon, lose) == (Abandon(gone), Lose(gone))
+    assert (end.error, end.outage.error, end.is_final) == (gone, gone, True)
+    assert (session.phase, session.due) == ("over", math.inf)
+    session.on_ended(gone, 2.0)
+    assert take(session) == []
+
+
 def test_an_outage_remembers_since_when_a_foreign_scheduler_answers():
     session = opened()
     session.on_closed(LOST, 1.0)

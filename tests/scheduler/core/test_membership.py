@@ -376,8 +376,9 @@ def test_queued_tasks_are_set_aside_when_the_last_worker_that_may_run_them_goes(
 
 def test_shutdown_notifies_all_peers_and_ends_the_process(board):
     worker, supervisor = board.worker(), board.supervisor()
-    client = board.client(level=Level.ADMIN)
+    client, other = board.client(level=Level.ADMIN), board.client("other")
     out = board.send(client, m.ShutdownCluster(reason="done"))
+    assert out[client][-1] == out[other][-1] == m.ClusterStopped(reason="done")
     assert out[worker] == out[supervisor] == [m.Stop(reason="done")]
     assert [type(action).__name__ for action in board.actions] == ["LogLine", "StopServer"]
 
