@@ -34,6 +34,13 @@ class NoTokenFound(NoSchedulerFound):
     """
 
 
+#: A token is of no use at an address at which no process listens.
+_ADVICE: Final = (
+    "start a scheduler there with 'weft scheduler', or correct the address; 'weft info --all' "
+    "lists the schedulers of this machine"
+)
+
+
 def find_scheduler(connection_file: str | None, address: str | None) -> ConnectionFile:
     """Find the cluster; an error begins with what is wrong with the address, if anything.
 
@@ -47,7 +54,7 @@ def find_scheduler(connection_file: str | None, address: str | None) -> Connecti
     except NoSchedulerFound as error:
         problem = why_nobody_answers(address) if address else ""
         if problem:
-            raise NoSchedulerFound(f"{problem}; {error}") from None
+            raise NoSchedulerFound(f"{problem}; {_ADVICE}") from None
         if address is None or connection_file is not None:
             raise
         missing = NoTokenFound(str(error))

@@ -91,6 +91,8 @@ def _find(
         advice = "start one with 'weft scheduler', or give its file with --connection-file"
         if rest:
             advice += f"; looked in {error.places or rest}"
+        elif address:
+            what, _, advice = what.partition("; ")
         return None, [Finding(FAILED, WAY, "file", what, advice)]
     except ConfigError as error:
         text, _, advice = str(error).rpartition("; ")

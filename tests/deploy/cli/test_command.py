@@ -109,7 +109,7 @@ def test_a_mistake_is_one_line_with_a_hint_and_code_2(arguments, words, tmp_path
         (["info"], ["no running scheduler", "weft scheduler", "--connection-file"]),
         (
             ["info", "tcp://127.0.0.1:1"],
-            ["weft: no process listens at tcp://127.0.0.1:1; no token"],
+            ["weft: no process listens at tcp://127.0.0.1:1; start a scheduler there"],
         ),
         (["info", "tcp://no.such.invalid:1"], ["weft: the name no.such.invalid does not resolve"]),
         (["info", "--connection-file", "missing/c.json"], ["no connection file missing/c.json"]),
