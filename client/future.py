@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Generator
@@ -119,6 +120,8 @@ class Future(_Reference):
         return load(state, self._engine)
 
     async def _result_async(self, timeout_s: float | None = None) -> Any:
+        if timeout_s is None:
+            return await self
         state = self._state
         if unready([state]):
             self._check_usable()
@@ -135,7 +138,16 @@ class Future(_Reference):
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result, in any event loop."""
-        return self._result_async().__await__()
+        state, engine = self._state, self._engine
+        if state.blob is None and state.value is NO_VALUE and state.failure is None:
+            self._check_usable()
+            if asyncio._get_running_loop() is engine.loop:
+                yield from engine.awaiting.wait(state)
+            else:
+                yield from engine.wait_for_async([state], None, wants_data=True).__await__()
+        if state.failure is not None:
+            raise exception_of(state)
+        return load(state, engine)
 
     def exception(self, timeout: Duration | None = None) -> Any:
         """Wait until the task is done; return its exception, or None if it finished.

@@ -7,10 +7,12 @@ workloads and may be passed as arguments where the system knows dependencies.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import importlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -51,6 +53,13 @@ class System(work.System):
     def call(self, function: Function, *args: Any) -> Any:
         """Run one task and wait for its result."""
         return self.submit(function, *args).result()
+
+    async def awaited(self, function: Function, n: int) -> tuple[float, list[Any]]:
+        """Call a function with each number below n, each call awaited by a coroutine of its own.
+
+        Return the seconds from the first call to the last result, and the results.
+        """
+        raise NotImplementedError
 
     def shared(self, kind: str) -> Any:
         """Return a `Lock`, `Queue` or `Variable` that clients share."""
@@ -103,6 +112,22 @@ class _ClientSystem(System):
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         return list(self._client.gather(list(handles)))
+
+    async def awaited(self, function: Function, n: int) -> tuple[float, list[Any]]:
+        make = importlib.import_module(self.module).Client
+        async with make(self._address(), asynchronous=True, set_as_default=False) as client:
+
+            async def one(x: int) -> Any:
+                return await client.submit(function, x, pure=False)
+
+            await one(0)
+            start = time.perf_counter()
+            results = await asyncio.gather(*[one(i) for i in range(n)])
+            return time.perf_counter() - start, results
+
+    def _address(self) -> Any:
+        """Return what finds the cluster."""
+        return self._cluster
 
     def shared(self, kind: str) -> Any:
         return getattr(importlib.import_module(self.module), kind)("benchmark")
@@ -164,6 +189,9 @@ class Dask(_ClientSystem):
         )
         self._client = distributed.Client(self._cluster)
         self._client.wait_for_workers(N_WORKERS)
+
+    def _address(self) -> Any:
+        return self._cluster.scheduler_address  # it lives on another event loop
 
 
 class DaskBest(Dask):
@@ -290,6 +318,15 @@ class Floor(System):
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         return list(handles)
+
+    async def awaited(self, function: Function, n: int) -> tuple[float, list[Any]]:
+        async def one(x: int) -> Any:
+            await asyncio.sleep(0)  # a turn of the loop
+            return function(x)
+
+        start = time.perf_counter()
+        results = await asyncio.gather(*[one(i) for i in range(n)])
+        return time.perf_counter() - start, results
 
     def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
         yield from handles

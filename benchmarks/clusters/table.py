@@ -45,6 +45,13 @@ GOALS = (
         at_least=True,
     ),
     Goal("submit", "30 000", 30_000, _weft("submit"), at_least=True),
+    Goal(
+        "awaited",
+        "0.3 of submit",
+        0.3,
+        lambda cells: quotient(cells, ("awaited", "weft"), ("submit", "weft")),
+        at_least=True,
+    ),
     Goal("round-trip", "0.5", 0.5, _weft("round-trip")),
     Goal(
         "round-trip",

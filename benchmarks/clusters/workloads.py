@@ -7,6 +7,7 @@ futures is not timed.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import os
@@ -113,6 +114,12 @@ def run_inside(system: System, n: int) -> Sample:
     result = system.call(map_inside, system.module, n)
     elapsed = time.perf_counter() - start
     return Sample(n / elapsed, check(result, n * (n + 1) // 2))
+
+
+def run_awaited(system: System, n: int) -> Sample:
+    """n coroutines in one event loop, each of which awaits one `submit`."""
+    elapsed, results = asyncio.run(system.awaited(inc, n))
+    return Sample(n / elapsed, check(sum(results), n * (n + 1) // 2))
 
 
 def run_executor_map(system: System, n: int) -> Sample:
@@ -357,6 +364,10 @@ def _fresh(title: str, run: Callable[[Any, int], Sample], n: int) -> Workload:
 WORKLOADS: dict[str, Workload] = {
     "map": _rate("map of {n}", run_map, 20_000, 400),
     "submit": _rate("loop of {n} submit", run_submit, 5_000, 200),
+    "awaited": dataclasses.replace(
+        _rate("{n} x await submit, one loop", run_awaited, 10_000, 200),
+        systems=("weft", "dask", "dask-best", "floor"),
+    ),
     "round-trip": Workload(
         title="submit().result() one by one", run=run_round_trip, size=300, quick_size=20, unit="ms"
     ),

@@ -49,6 +49,7 @@ from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
+from .awaiting import Awaiting
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
 from .engine_waiting import EngineWaiting
@@ -68,6 +69,8 @@ _SWEEP_S: Final = 0.01
 _TICK_S: Final = 0.25
 #: Operations, and rows of `map`, that one turn of the loop hands to the core.
 SLICE: Final = 10_000
+#: Operations that an asynchronous client sends before its caller's loop has its next turn.
+_BURST: Final = 512
 
 #: How long a future that is pickled waits until the scheduler has its task.
 _CONFIRM_TIMEOUT_S: Final = 10.0
@@ -125,7 +128,7 @@ class Engine(EngineWaiting):
         self._operations: deque[Any] = deque()
         #: Number of times that the queue was read, and up to which the scheduler is known to have
         #: read it too, in this session. The second is written by the loop's thread.
-        self._n_flushes = 0
+        self.n_flushes = 0
         self._confirmed = -1
         #: The scheduler was asked for that, and has not answered.
         self._is_confirming = False
@@ -140,7 +143,7 @@ class Engine(EngineWaiting):
         #: sees it set knows that the sweep is still to come.
         self._is_sweeping = False
         self._sweeper: asyncio.TimerHandle | None = None
-        #: `_n_flushes` at the last sweep.
+        #: `n_flushes` at the last sweep.
         self._n_swept = 0
         self._thread_id = 0
         self._ticker: asyncio.TimerHandle | None = None
@@ -148,6 +151,8 @@ class Engine(EngineWaiting):
         self._when_unused: Callable[[], None] | None = None
         self._callbacks = CallbackThread()
         self._past_loop = PastLoop(self)
+        #: For the coroutines of this engine's own loop.
+        self.awaiting = Awaiting(self)
 
     # --- Any thread -------------------------------------------------------------------------------
 
@@ -160,10 +165,11 @@ class Engine(EngineWaiting):
     def post_submission(self, operation: Any) -> None:
         """Hand a call to the core, which this thread may also send. Not for finalizers."""
         self._operations.append(operation)
-        if not self._is_woken and not (
-            self._past_loop.note_submission() and self._past_loop.flush()
-        ):
-            self.wake()
+        if not self._is_woken:
+            if not (self._past_loop.note_submission() and self._past_loop.flush()):
+                self.wake()
+        elif self.is_asynchronous and len(self._operations) >= _BURST and self._may_flush:
+            self._flush()
 
     def post_later(self, operation: Any) -> None:
         """Hand in an operation that may wait for others, unless the loop is idle.
@@ -246,7 +252,7 @@ class Engine(EngineWaiting):
     def is_confirmed(self) -> bool:
         """True if the scheduler is known to have read all submissions."""
         # In this order: the loop counts before it takes anything from the queue.
-        return not self._operations and self._n_flushes == self._confirmed
+        return not self._operations and self.n_flushes == self._confirmed
 
     def confirm(self, state: FutureState) -> None:
         """Wait until the scheduler has the task of `state`, if this thread may wait."""
@@ -261,7 +267,7 @@ class Engine(EngineWaiting):
 
     def _ask_to_confirm(self) -> None:
         # The request comes with the next flush at the earliest, behind all earlier operations.
-        self.post(Confirm(Confirmed(self._on_confirmed, self._n_flushes + 1)))
+        self.post(Confirm(Confirmed(self._on_confirmed, self.n_flushes + 1)))
 
     def loan_begins(self, loan: Watcher) -> None:
         """Note that another client's call borrows futures of this one."""
@@ -370,7 +376,7 @@ class Engine(EngineWaiting):
         n = n_left = len(queue)
         if not n:
             return False
-        self._n_flushes += 1
+        self.n_flushes += 1
         operations: list[Any] = []
         n_rows = 0
         while n_left and n_rows < SLICE:
@@ -386,13 +392,18 @@ class Engine(EngineWaiting):
         self.core.handle(Operations(operations), time.monotonic())
         return n_left > 0
 
+    @property
+    def _may_flush(self) -> bool:
+        """True in the loop's thread, but not within an event of the core: a finalizer submits."""
+        return self.is_own_thread and not self.lock._is_owned()  # type: ignore[attr-defined]
+
     def _sweep(self) -> None:
         is_left_to_caller = False
         if self._past_loop.is_lent and self._past_loop.is_used():
             self._sweeper = self.loop.call_later(_SWEEP_S, self._sweep)
             # A caller that submits call after call sends the releases with the next one.
-            is_left_to_caller = self._n_flushes != self._n_swept
-            self._n_swept = self._n_flushes
+            is_left_to_caller = self.n_flushes != self._n_swept
+            self._n_swept = self.n_flushes
         else:
             self._is_sweeping = False
             if self._past_loop.is_lent:

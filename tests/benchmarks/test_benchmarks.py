@@ -156,6 +156,9 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
             # There is no task here, and so no client of one.
             return (0 if function is map_inside else function(*args)) + 1
 
+        async def awaited(self, function: Any, n: int) -> tuple[float, list[Any]]:
+            return 1.0, [function(i) + 1 for i in range(n)]
+
         def executor(self) -> Any:
             return SimpleNamespace(map=lambda function, numbers: [function(i) + 1 for i in numbers])
 

@@ -107,6 +107,53 @@ async def test_blocking_on_the_clients_own_loop_is_refused(scheduler):
             next(completed)
 
 
+async def test_many_coroutines_may_await_one_future(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        scheduler.is_holding = True
+        future = client.submit(inc, 1)
+        first, second, third = [asyncio.ensure_future(future.result()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for cancelled in (first, third):
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+        fourth = asyncio.ensure_future(future.result())
+        await asyncio.sleep(0)
+        scheduler.go_on()
+        assert await asyncio.gather(second, fourth) == [2, 2]
+
+
+async def test_a_coroutine_that_is_cancelled_leaves_no_watcher(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        scheduler.is_holding = True
+        future = client.submit(inc, 1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(future.result(), 0.01)
+        await client._engine.settle_async()
+        assert future._state.watchers is None
+        scheduler.go_on()
+        assert await future == 2
+
+
+async def test_coroutines_that_await_calls_end_with_the_client(scheduler):
+    client = await Client(scheduler, asynchronous=True)
+    scheduler.is_holding = True
+    waiting = [asyncio.ensure_future(client.submit(inc, i).result()) for i in range(3)]
+    await asyncio.sleep(0)
+    await client.close()
+    for each in waiting:
+        with pytest.raises(ClientClosed):
+            await each
+
+
+async def test_a_burst_of_submissions_is_sent_before_the_next_turn_of_the_loop(scheduler):
+    async with Client(scheduler, asynchronous=True) as client:
+        futures = [client.submit(inc, i) for i in range(600)]
+        assert client._engine.n_flushes > 0
+        assert {future._state.phase for future in futures[:500]} == {"sent"}
+        assert sum(await asyncio.gather(*[future.result() for future in futures])) == 180_300
+
+
 def test_futures_of_a_blocking_client_can_be_awaited_in_any_loop(client):
     async def main():
         futures = client.map(inc, range(10))

@@ -1,0 +1,90 @@
+"""Futures that coroutines of an asynchronous client's own loop await, each by itself.
+
+Thousands of coroutines may each await one call. One watcher waits for all of their states, and one
+operation files it at all that are awaited in the same turn of the loop: a call that is awaited
+costs one `asyncio.Future`, as it must, and no operation of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from ..core.events import Unwatch, Watch
+from ..core.tasks import FutureState, Watcher
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Awaiting(Watcher):
+    """Waits for results on behalf of all coroutines of one loop. For the thread of that loop."""
+
+    __slots__ = ("_engine", "_n_flushes", "_states", "_waiting")
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(wants_data=True)
+        self._engine = engine
+        #: {state: what its coroutine waits for; a list if there are several}
+        self._waiting: dict[FutureState, asyncio.Future[None] | list[asyncio.Future[None]]] = {}
+        #: Of the operation that was posted last, while the queue was read `_n_flushes` times. It
+        #: grows until the queue is read again.
+        self._states: list[FutureState] = []
+        self._n_flushes = -1
+
+    def wait(self, state: FutureState) -> Generator[Any, None, None]:
+        """Wait until the result or the failure of `state` is in this process.
+
+        Raises:
+            ClientClosed: neither would come.
+        """
+        engine = self._engine
+        future: asyncio.Future[None] = engine.loop.create_future()
+        known = self._waiting.get(state)
+        if known is None:
+            self._waiting[state] = future
+            self._file(state)
+        elif isinstance(known, list):
+            known.append(future)
+        else:
+            self._waiting[state] = [known, future]
+        try:
+            engine.check_open()
+            yield from future
+        except BaseException:
+            self._forget(state, future)
+            raise
+        finally:
+            if engine.output is not None:
+                engine.show_output()
+
+    def _file(self, state: FutureState) -> None:
+        n_flushes = self._engine.n_flushes
+        if n_flushes == self._n_flushes:
+            self._states.append(state)
+        else:
+            self._n_flushes, self._states = n_flushes, [state]
+            self._engine.post(Watch(self, self._states))
+
+    def _forget(self, state: FutureState, future: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(state)
+        if isinstance(waiting, list) and future in waiting:
+            waiting.remove(future)
+            if waiting:
+                return
+        elif waiting is not future:
+            return  # the state was ready before
+        del self._waiting[state]
+        self._engine.post(Unwatch(self, [state]))
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        take = self._waiting.pop
+        for state in items:
+            waiting = take(state, None)
+            if waiting is None:
+                continue  # the coroutine was cancelled
+            for future in waiting if isinstance(waiting, list) else (waiting,):
+                if not future.done():
+                    future.set_result(None)
