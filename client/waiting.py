@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import ClientClosed
-from ..protocol.host.blocking import blocked
+from ..protocol.host.blocking import awaited, blocked
 from .core.events import Unwatch, Watch
 from .core.tasks import NO_VALUE, FutureState, Watcher
 from .failures import exception_of, last_notice
@@ -447,7 +447,8 @@ class as_completed:
             completions.async_waiters.append((loop, waiter))
             # A batch may have come before the waiter was there to be woken.
             if not self.has_ready() and self._n:
-                await asyncio.wait([waiter], timeout=self._time_left())
+                with awaited():
+                    await asyncio.wait([waiter], timeout=self._time_left())
             waiter.cancel()
 
     def __aiter__(self) -> AsyncIterator[Any]:

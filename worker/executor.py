@@ -15,7 +15,6 @@ the destructors of values that are dropped.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import inspect
@@ -58,6 +57,7 @@ from .core.events import (
 from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
 from .core.tasks import WorkerFunction, WorkerTask
+from .coroutines import run_coroutine
 from .output import OutputCatcher
 from .packing import pack_to_ride_along
 from .seats import SlotSeat
@@ -524,7 +524,7 @@ class TaskExecutor:
                 if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
                     getattr(call, "__call__", None)  # noqa: B004 - of an object, not of a function
                 ):
-                    call = functools.partial(_run_coroutine, call)
+                    call = functools.partial(run_coroutine, call)
                 function.call = call
             return function.call  # type: ignore[no-any-return]
 
@@ -567,11 +567,6 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
 
 def _called_name(task: WorkerTask) -> str:
     call = task.function.call
-    if isinstance(call, functools.partial) and call.func is _run_coroutine:
+    if isinstance(call, functools.partial) and call.func is run_coroutine:
         call = call.args[0]
     return function_name(call)
-
-
-def _run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a coroutine function to its end, on a loop of its own."""
-    return asyncio.run(function(*args, **kwargs))

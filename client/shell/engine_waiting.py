@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from ...protocol.host.blocking import blocked
+from ...protocol.host.blocking import awaited, blocked
 from ..core.events import ForgetWatcher, SendInOrder, Unwatch, Watch, Withdraw
 from ..core.tasks import FutureState
 from .in_task import check_not_own, is_in_task
@@ -63,7 +63,8 @@ class EngineWaiting:
         try:
             self.post(operation)
             self.check_open()
-            done = await waiter.wait(timeout)
+            with awaited():
+                done = await waiter.wait(timeout)
         finally:
             if not done:
                 self._forget(waiter, operation)
@@ -118,6 +119,8 @@ class EngineWaiting:
         stops_at_failure: bool = False,
     ) -> bool:
         """Do what `wait_for` does, in a coroutine."""
+        if is_in_task():
+            check_not_own(states)
         waiter = AsyncWaiter(len(states) if n is None else n, wants_data, stops_at_failure)
         try:
             return await self.wait_async(waiter, Watch(waiter, states), timeout)

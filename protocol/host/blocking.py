@@ -6,6 +6,9 @@
 A worker registers what is to happen on each thread that runs its tasks: the thread gives its slot
 up when the block begins, so that another task can run, and takes a slot back before the block ends.
 On every other thread nothing happens, so libraries need not know where they are called.
+
+Coroutines say it as `with awaited():` around an `await`. The loop of a task that is a coroutine
+function gives the slot up while it has nothing to do and such an `await` is under way.
 """
 
 from __future__ import annotations
@@ -15,11 +18,27 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-__all__ = ["blocked", "on_blocked_here"]
+__all__ = ["Awaits", "awaited", "blocked", "on_awaits_here", "on_blocked_here"]
+
+
+class Awaits:
+    """Counts the `awaited` that are under way in one event loop."""
+
+    __slots__ = ("n",)
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __enter__(self) -> None:
+        self.n += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self.n -= 1
 
 
 class _BlockingHook(threading.local):
     enter: Callable[[], AbstractContextManager[None]] | None = None
+    awaits: Awaits | None = None
 
 
 _here = _BlockingHook()
@@ -33,6 +52,17 @@ def blocked() -> AbstractContextManager[None]:
     """
     enter = _here.enter
     return contextlib.nullcontext() if enter is None else enter()
+
+
+def awaited() -> AbstractContextManager[None]:
+    """Return a context for an `await` of something that other tasks may have to bring about."""
+    awaits = _here.awaits
+    return contextlib.nullcontext() if awaits is None else awaits
+
+
+def on_awaits_here(awaits: Awaits | None) -> None:
+    """Have `awaited` count in `awaits`, on the calling thread; None = do nothing."""
+    _here.awaits = awaits
 
 
 def on_blocked_here(enter: Callable[[], AbstractContextManager[None]] | None) -> None:

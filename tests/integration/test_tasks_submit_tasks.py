@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -26,6 +27,52 @@ def count_down(n):
 
 def test_tasks_that_wait_for_each_other_thirty_deep_end(client):
     assert client.submit(count_down, 30).result(60) == 30
+
+
+async def count_down_by(n, how):
+    if not n:
+        return 0
+    client = weft.get_client()
+    future = client.submit(count_down_by, n - 1, how)
+    if how == "await":
+        return await future + 1
+    if how == "gather":
+        return (await client.gather([future], asynchronous=True))[0] + 1
+    if how == "timeout":
+        return await asyncio.wait_for(future, 60) + 1
+    completed = weft.as_completed([future], with_results=True)
+    return (await anext(completed))[1] + 1
+
+
+@pytest.mark.parametrize("how", ["await", "gather", "timeout", "as_completed"])
+def test_coroutines_that_wait_for_each_other_end(client, how):
+    assert client.submit(count_down_by, 10, how).result(60) == 10
+
+
+async def wait_for_oneself():
+    return await weft.get_client().submit(wait_for_oneself)
+
+
+def test_a_coroutine_that_waits_for_its_own_task_is_refused(client):
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        client.submit(wait_for_oneself).result(60)
+
+
+async def leave_a_coroutine_behind(seen):
+    async def endless():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("ended")
+
+    seen.append(asyncio.ensure_future(endless()))
+    await asyncio.sleep(0)
+    del seen[0]
+    return seen
+
+
+def test_coroutines_left_behind_are_cancelled_at_the_end_of_their_task(client):
+    assert client.submit(leave_a_coroutine_behind, []).result(60) == ["ended"]
 
 
 def sum_of(n, how):

@@ -1,0 +1,72 @@
+"""Runs the coroutine functions of tasks, each on an event loop of its own, in its slot's thread.
+
+While the loop has nothing to do and a coroutine in it awaits what weft brings (a result, a lock),
+the task gives its seat up, as a task does that blocks: another one may run in its place. A task
+that awaits something else, such as a socket, keeps its seat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+from ..protocol.host.blocking import Awaits, blocked, on_awaits_here
+
+__all__ = ["run_coroutine"]
+
+
+class _SeatSelector(selectors.DefaultSelector):
+    """A selector that waits without the seat of its task while `awaits` counts any."""
+
+    def __init__(self, awaits: Awaits) -> None:
+        super().__init__()
+        self._awaits = awaits
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """See `selectors.BaseSelector`."""
+        if not self._awaits.n or (timeout is not None and timeout <= 0):
+            return super().select(timeout)
+        ready = super().select(0)
+        if ready:
+            return ready
+        with blocked():
+            return super().select(timeout)
+
+
+def run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a coroutine function to its end, as `asyncio.run` does; return its result."""
+    awaits = Awaits()
+    loop = asyncio.SelectorEventLoop(_SeatSelector(awaits))
+    try:
+        asyncio.set_event_loop(loop)
+        on_awaits_here(awaits)
+        return loop.run_until_complete(function(*args, **kwargs))
+    finally:
+        try:
+            _finish(loop)
+        finally:
+            on_awaits_here(None)
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _finish(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what the function has left behind, and wait for its end."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        for task in left:
+            if not task.cancelled() and task.exception() is not None:
+                loop.call_exception_handler(
+                    {
+                        "message": "a coroutine that a task has left behind failed at its end",
+                        "exception": task.exception(),
+                        "task": task,
+                    }
+                )
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
