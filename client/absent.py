@@ -176,7 +176,6 @@ MODULE: Final = _table(
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
     ("local_client", "it is called `worker_client`"),
     ("Reschedule", "raise an exception, and submit with `retries=`"),
-    ("fire_and_forget", "keep the future until the task is done"),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),
     (

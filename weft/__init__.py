@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         wait,
         worker_client,
     )
+    from .client.background import fire_and_forget
     from .client.coordination.event import Event
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
@@ -60,6 +61,7 @@ __all__ = [
     "__version__",
     "as_completed",
     "default_client",
+    "fire_and_forget",
     "futures_of",
     "get",
     "get_client",
@@ -91,6 +93,7 @@ _HOMES = {
     "Variable": "client.coordination.variable",
     "as_completed": "client",
     "default_client": "client",
+    "fire_and_forget": "client.background",
     "futures_of": "client",
     "get": "graphs.get",
     "get_client": "client",

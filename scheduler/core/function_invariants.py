@@ -30,7 +30,7 @@ def _miscounted_prefixes(state: SchedulerState) -> list[tuple[str, int, int]]:
 
 
 def _keeping(state: SchedulerState) -> list[ClientHandle]:
-    return [*state.clients.values(), state.held.values.keeper]
+    return [*state.clients.values(), *state.held.keepers]
 
 
 def _miscounted_functions(state: SchedulerState) -> list[tuple[str, int, int]]:

@@ -58,6 +58,7 @@ from .desired import TARGET_S, Aim
 from .epochs import NS_PER_ATTEMPT, GiveWay, KeepMembers, Members, StartOver
 from .failures import Failures
 from .handlers import handlers_by_role
+from .held import background
 from .losses import Loss, report_all
 from .peers import ClientHandle, SupervisorHandle, WorkerHandle
 from .permissions import LEAST_LEVELS, answer_unhandled, deny
@@ -338,7 +339,7 @@ class SchedulerState:
         self.first_attempt = self.next_attempt = epoch // NS_PER_ATTEMPT + 1
         self.next_session = self.next_request = self.next_client = 1
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
-        self.held = held.HeldObjects()  #: locks, queues and others, by name
+        self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
         self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
@@ -490,6 +491,8 @@ class SchedulerState:
         """Send to a client, unless it is away: it sends its wanted keys when it comes back."""
         if client.peer is not None:
             self.send(client.peer, message)
+        elif client is self.held.background.keeper:
+            background.note_sent(self, message)
 
     def refuse(self, peer: int, reason: str) -> None:
         """Count a breach of the rules and end that peer's connection; no other is touched.

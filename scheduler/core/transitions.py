@@ -247,9 +247,7 @@ def send_erred(
     state: SchedulerState, client: ClientHandle, keys: list[str], failure: Failure
 ) -> None:
     """Append failed keys to the client's last KeysErred, or open one, unless it is away."""
-    if client.peer is None:
-        return
-    outbox = state.outboxes.get(client.peer)
+    outbox = None if client.peer is None else state.outboxes.get(client.peer)
     last = outbox[-1] if outbox else None
     # A message of many large failures would be packed several times to find where to cut it.
     if (
@@ -263,9 +261,8 @@ def send_erred(
         last.keys += keys
         last.failure_of += [len(last.failures) - 1] * len(keys)
     else:
-        state.send(
-            client.peer,
-            m.KeysErred(keys=keys, failure_of=[0] * len(keys), failures=[failure]),
+        state.send_client(
+            client, m.KeysErred(keys=keys, failure_of=[0] * len(keys), failures=[failure])
         )
 
 

@@ -20,6 +20,7 @@ from .claims import ASSIGNED
 from .class_invariants import CLASS_INVARIANTS
 from .eligibility import may_run
 from .function_invariants import FUNCTION_INVARIANTS
+from .held.background import BACKGROUND_INVARIANTS
 from .held.invariants import HELD_INVARIANTS
 from .output import OUTPUT_INVARIANTS
 from .passing import MAX_UNANSWERED
@@ -210,6 +211,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **FUNCTION_INVARIANTS,
     **CLASS_INVARIANTS,
     **HELD_INVARIANTS,
+    **BACKGROUND_INVARIANTS,
     # Links between tasks, and between tasks and clients.
     "tasks are filed by key": lambda s: [t for key, t in s.tasks.items() if t.key != key],
     "dependencies are unique": lambda s: [t for t in tasks_in(s) if _repeated(t.dependencies)],
@@ -232,7 +234,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "clients of wanted_by are known": lambda s: [
         (t, client)
         for t, client in _wanting(s)
-        if client is not s.held.values.keeper and s.clients.get(client.client_id) is not client
+        if client not in s.held.keepers and s.clients.get(client.client_id) is not client
     ],
     "a client of wanted_by has the task among its wants": lambda s: [
         (t, client) for t, client in _wanting(s) if t not in client.wants

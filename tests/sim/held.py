@@ -68,13 +68,15 @@ class HeldUsers:
         if not clients:
             return
         client = rng.choice(clients)
-        kind = rng.choice([h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE])
+        kinds = [h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE]
+        kind = rng.choice([*kinds, h.BACKGROUND])
         name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
         operation = rng.choice(
             {
                 h.EVENT: ["set", "clear", "wait"],
                 h.QUEUE: ["put", "put", "get", "drain"],
                 h.VARIABLE: ["set", "get", "delete"],
+                h.BACKGROUND: ["keep"],
             }.get(kind, ["acquire"])
         )
         arguments: dict[str, Any] = {}
@@ -103,6 +105,8 @@ class HeldUsers:
             values = [self.sim.new_id("value").encode()]
             sent = [f.state.key for f in client.futures if f.state.phase == SENT]
             keys = sent[:1] if self.sim.world.chance(0.5) else []
+        if kind == h.BACKGROUND:
+            keys = [future.state.key for future in client.futures[-5:]]
         watcher = HeldWatcher(self, client)
         watcher.call = HeldCall(watcher, kind, name, operation, arguments, values, keys)
         self.waiting[watcher] = None

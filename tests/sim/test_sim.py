@@ -44,6 +44,7 @@ EXPECTED = {
     "held: acquire done",
     "held: get done",
     "held: given up",
+    "held: keep done",
     "join",
     "kill",
     "leave",

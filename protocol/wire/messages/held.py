@@ -1,4 +1,4 @@
-"""Messages about held objects: locks, semaphores, events, queues and variables."""
+"""Messages about held objects: locks, events, queues and others that the scheduler keeps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ MULTILOCK: Final = "multilock"
 EVENT: Final = "event"
 QUEUE: Final = "queue"
 VARIABLE: Final = "variable"
+#: Tasks that go on although no client wants them; there is one object of this kind.
+BACKGROUND: Final = "background"
 
 # Operations of a client's session, on no object.
 #: Nothing but the acknowledgements is meant.

@@ -24,6 +24,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.columns import MAX_KEY_CHARS
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import (
+    BACKGROUND,
     EVENT,
     LOCK,
     MULTILOCK,
@@ -36,6 +37,7 @@ from ....protocol.wire.messages.held import (
     WITHDRAW,
 )
 from .arguments import bad, check_timeout
+from .background import BACKGROUNDS, BackgroundTasks
 from .events import EVENTS
 from .fifo import QUEUES
 from .multilocks import MULTILOCKS
@@ -55,6 +57,7 @@ KINDS: Final[dict[str, HeldKind]] = {
     EVENT: EVENTS,
     QUEUE: QUEUES,
     VARIABLE: VARIABLES,
+    BACKGROUND: BACKGROUNDS,
 }
 #: The most objects of one scheduler, and calls of one client that wait.
 MAX_OBJECTS: Final = 100_000
@@ -64,7 +67,7 @@ MAX_WAITING: Final = 100_000
 class HeldObjects:
     """All held objects, and the calls of all clients."""
 
-    __slots__ = ("calls", "deferred", "records", "values")
+    __slots__ = ("background", "calls", "deferred", "records", "values")
 
     def __init__(self) -> None:
         #: {(kind, name): record}; none is idle
@@ -74,6 +77,12 @@ class HeldObjects:
         #: {call: None}, in order, that wait for the end of the recovery
         self.deferred: dict[Call, None] = {}
         self.values: HeldValues = HeldValues()
+        self.background: BackgroundTasks = BackgroundTasks()
+
+    @property
+    def keepers(self) -> tuple[ClientHandle, ...]:
+        """What wants tasks and is no client of the cluster."""
+        return self.values.keeper, self.background.keeper
 
 
 def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) -> None:
@@ -113,6 +122,8 @@ def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) 
             if len(message.values) != 1:
                 raise bad(f"{message.operation} of a {message.kind} carries one value")
             call.value = take(state, message.values[0], message.keys)
+        if operation.takes_keys:
+            call.keys = message.keys
         if operation.is_deferred and state.recovery is not None:
             calls.waiting[request] = call
             held.deferred[call] = None

@@ -61,6 +61,7 @@ class Call:
         "arguments",
         "client",
         "deadline",
+        "keys",
         "kind",
         "lane",
         "name",
@@ -85,6 +86,8 @@ class Call:
         self.name = name
         self.operation = operation
         self.arguments = arguments
+        #: of the message, for operations with `takes_keys`
+        self.keys: list[str] = []
         #: that it carries; used by the call until it has one more use, or none
         self.value: HeldValue | None = None
         #: where it waits; None while it does not, and before the end of a recovery
@@ -217,6 +220,8 @@ class HeldOperation(NamedTuple):
     check_wait: Callable[[Any, Call], None] | None = None
     #: it carries a value
     has_value: bool = False
+    #: it is about the tasks of some keys
+    takes_keys: bool = False
     #: not before the end of a recovery: others may come back with what it asks for
     is_deferred: bool = False
     #: also on a closed object

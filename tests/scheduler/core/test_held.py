@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from typing import Any
 
 import pytest
 
 from tests.scheduler.builders import Board, graph
+from tests.scheduler.callers import Caller
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
@@ -22,61 +22,6 @@ from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.validate import validate
 
 LEASE_S = 60.0
-
-
-class Caller:
-    """A client that calls held objects; each call is one more request."""
-
-    def __init__(self, board: Board, name: str, **options: Any) -> None:
-        self.board = board
-        self.name = name
-        self.peer = board.client(name, **options)
-        self._numbers = itertools.count(1)
-
-    def call(
-        self, kind: str, operation: str, name: str = "x", /, *, request: int = -1, **arguments: Any
-    ) -> Any:
-        """Call, and return the answer; None = there is none yet."""
-        parts = {k: arguments.pop(k) for k in ("values", "keys", "acknowledged") if k in arguments}
-        self.request = next(self._numbers) if request < 0 else request
-        message = m.Operate(
-            request=self.request,
-            operation=operation,
-            kind=kind,
-            name=name,
-            arguments=arguments,
-            **parts,
-        )
-        self.board.send(self.peer, message)
-        return self.answers().get(self.request)
-
-    def answers(self) -> dict[int, Any]:
-        """Return what the last event has answered: info, values, or a problem, by request."""
-        out = [x for x in self.board.out.get(self.peer, []) if isinstance(x, m.Operated)]
-        return {x.request: x.problem or x.values or x.info for x in out}
-
-    def acquire(self, lease: str = "1", owner: str = "t", kind: str = h.LOCK, **more: Any) -> Any:
-        return self.call(kind, "acquire", lease=lease, owner=owner, **more)
-
-    def release(self, lease: str = "1", kind: str = h.LOCK, **more: Any) -> Any:
-        return self.call(kind, "release", lease=lease, **more)
-
-    def put(self, value: bytes, *keys: str, **more: Any) -> Any:
-        return self.call(h.QUEUE, "put", values=[value], keys=[*keys], **more)
-
-    def get(self, **more: Any) -> Any:
-        return self.call(h.QUEUE, "get", **more)
-
-    def drain(self, **more: Any) -> Any:
-        return self.call(h.QUEUE, "drain", **more)
-
-    def withdraw(self, request: int) -> Any:
-        number = next(self._numbers)
-        arguments = {"request": request}
-        self.board.send(
-            self.peer, m.Operate(request=number, operation=h.WITHDRAW, arguments=arguments)
-        )
-        return self.answers().get(number)
 
 
 GRANTED = {"granted": True}

@@ -1,0 +1,136 @@
+"""Tasks in the background (`fire_and_forget`): they go on until they have ended, wanted or not.
+
+A client that stands for all of them wants them. It has no connection; what the scheduler would send
+it names the tasks that have ended, and these are let go with the next tick, because the sender may
+be in the middle of a batch.
+
+They are kept as long as the scheduler lives. A later one has no record of them: it runs those again
+that a client still wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.message import Message
+from ....protocol.wire.messages.held import TOO_LARGE
+from .. import recipes, wants
+from ..checking import unless
+from ..peers import ClientHandle
+from ..tasks import ERRED, MEMORY, RELEASED
+from ..transitions import activate, release_unneeded
+from .records import Call, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
+
+if TYPE_CHECKING:
+    from ..deadlines import Deadline
+    from ..state import SchedulerState
+    from ..tasks import SchedulerTask
+
+#: The most tasks in the background at a time.
+MAX_TASKS: Final = 1_000_000
+#: One answer names so many unknown keys.
+MAX_UNKNOWN_NAMED: Final = 20
+
+
+class BackgroundTasks:
+    """The tasks in the background."""
+
+    __slots__ = ("due", "ended", "keeper")
+
+    def __init__(self) -> None:
+        #: Wants all of them. It is no client of the cluster, and never has a connection.
+        self.keeper = ClientHandle("", "background", 0)
+        #: {key: None} of those that have ended, and of others that the keeper was sent
+        self.ended: dict[str, None] = {}
+        #: when they are let go; pending if there are some
+        self.due: Deadline | None = None
+
+
+def note_sent(state: SchedulerState, message: Message) -> None:
+    """Note the tasks whose end the keeper would be sent."""
+    if isinstance(message, (m.ResultsReady, m.KeysInMemory, m.KeysErred)) and message.keys:
+        background = state.held.background
+        background.ended.update(dict.fromkeys(message.keys))
+        if background.due is None:
+            background.due = state.call_after(0.0, _let_go)
+
+
+def _let_go(state: SchedulerState) -> None:
+    background = state.held.background
+    background.due = None
+    ended, background.ended = background.ended, {}
+    keeper = background.keeper
+    unneeded = []
+    for key in ended:
+        task = state.tasks.get(key)
+        # Its result may have been lost meanwhile; the task has ended all the same.
+        if task is not None and task in keeper.wants:
+            wants.unwant(keeper, task)
+            unneeded.append(task)
+    release_unneeded(state, unneeded)
+    wants.drop_functions(state, keeper)
+
+
+def _make(call: Call) -> HeldRecord:
+    return HeldRecord(call.kind, call.name)
+
+
+def _keep(state: SchedulerState, _record: HeldRecord, call: Call) -> Reply:
+    """Keep tasks until they have ended."""
+    background = state.held.background
+    keeper = background.keeper
+    if len(keeper.wants) + len(call.keys) > MAX_TASKS:
+        raise HeldRefusal(
+            TOO_LARGE,
+            f"{len(keeper.wants)} tasks of the cluster are in the background, and "
+            f"{len(call.keys)} more would exceed the limit of {MAX_TASKS}; keep the futures of the "
+            "others until these have ended",
+        )
+    unknown = []
+    for key in call.keys:
+        task = state.tasks.get(key)
+        if task is None:
+            if not recipes.want(state, keeper, key, m.NO_HASH):
+                unknown.append(key)
+        elif task.state not in (MEMORY, ERRED):
+            background.ended.pop(key, None)  # the result of an earlier run was lost just now
+            wants.want(keeper, task)
+            if task.state == RELEASED:
+                activate(state, task)
+    return Reply({"unknown": unknown[:MAX_UNKNOWN_NAMED], "n_unknown": len(unknown)})
+
+
+def _drop(_record: HeldRecord, _client: ClientHandle) -> None:
+    """The tasks go on when the client that has submitted them is gone."""
+
+
+BACKGROUNDS: Final = HeldKind(
+    _make, {"keep": HeldOperation(_keep, takes_keys=True)}, _drop, lambda _record: True
+)
+
+
+# -- invariants ------------------------------------------------------------------------------------
+def _wanted(state: SchedulerState) -> dict[SchedulerTask, None]:
+    return state.held.background.keeper.wants
+
+
+#: {what holds: what breaks it}
+BACKGROUND_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
+    "tasks in the background are known, and know it": lambda s: [
+        task
+        for task in _wanted(s)
+        if s.tasks.get(task.key) is not task or s.held.background.keeper not in task.wanted_by
+    ],
+    "a task in the background that has ended is let go soon": lambda s: [
+        task
+        for task in _wanted(s)
+        if task.state in (MEMORY, ERRED) and task.key not in s.held.background.ended
+    ],
+    "tasks in the background that have ended have a deadline": lambda s: unless(
+        not s.held.background.ended
+        or (s.held.background.due is not None and s.held.background.due.is_pending),
+        s.held.background.ended,
+    ),
+}
