@@ -69,10 +69,14 @@ def progress(*futures: Any, notebook: bool | None = None, blocking: bool | None 
         ticking.begin(shown)
         return None
     if engine.is_asynchronous:
-        return _wait_async(shown, states, None, stops=False, wants_data=False)
+        return _until_done(shown, states)
     with short_tracebacks:
         _wait(shown, states, None, stops=False, wants_data=False)
     return None
+
+
+async def _until_done(shown: Progress, states: list[FutureState]) -> None:
+    await _wait_async(shown, states, None, stops=False, wants_data=False)
 
 
 def _futures_in(futures: Any) -> list[Future]:

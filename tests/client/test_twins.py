@@ -1,0 +1,246 @@
+"""Every public call has an asynchronous twin: the same method, which is awaited.
+
+Each public name of the classes that users hold is in one of two tables: `WAITS`, with a call of it,
+or `AT_ONCE`. The program of `WAITS` runs twice, on a blocking client and on an asynchronous one: an
+awaitable must come where the other blocks, and lead to a result of the same kind. A name that is in
+neither table fails the first test.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+
+import pytest
+
+import weft
+from weft.client import absent
+from weft.client.waiting import DoneAndNotDone
+
+#: {class: names of what returns at once, for both kinds of clients}
+AT_ONCE = {
+    weft.Client: {
+        "as_current",
+        "asynchronous",
+        "cluster",
+        "current",
+        "dashboard_link",
+        "futures",
+        "get_executor",  # for blocking clients; its futures are awaited by asyncio.wrap_future
+        "loop",
+        "map",
+        "persist",
+        "run_on_scheduler",  # refuses
+        "scheduler_address",
+        "submit",
+    },
+    weft.Future: {
+        "add_done_callback",
+        "before_leaving",
+        "cancelled",
+        "client",
+        "done",
+        "executor",
+        "key",
+        "release",
+        "status",
+        "type",
+    },
+    weft.LocalCluster: {
+        "adapt",
+        "dashboard_link",
+        "failure",
+        "get_client",
+        "no_pages_text",
+        "shares_installation",
+    },
+    weft.Lock: set(),
+    weft.MultiLock: {"locked"},  # by this object
+    weft.Semaphore: set(),
+    weft.Event: set(),
+    weft.Queue: set(),
+    weft.Variable: set(),
+    weft.as_completed: {
+        "add",
+        "batches",  # itself iterated by `for` or `async for`
+        "clear",
+        "count",
+        "has_ready",
+        "is_empty",
+        "update",
+    },
+}
+#: Names of the module `weft` that are no exceptions and no classes of the table above.
+AT_ONCE_OF_MODULE = {
+    "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future
+    "SynchronousExecutor",
+    "ThreadPool",
+    "__version__",
+    "default_client",
+    "fire_and_forget",
+    "futures_of",
+    "get",  # runs a graph in this process
+    "get_client",
+    "get_current_task",
+    "get_worker",
+    "multiprocessing",
+    "rejoin",  # of a thread
+    "secede",
+    "threaded",
+    "worker_client",
+}
+
+#: [(class or module, name, call)], in this order; a call gets what `things_for` returns.
+WAITS = [
+    (weft.Client, "cancel", lambda on: on.client.cancel(on.client.submit(abs, -9))),
+    (weft.Client, "compute", lambda on: on.client.compute(on.delayed, sync=True)),
+    (weft.Client, "gather", lambda on: on.client.gather([on.future])),
+    (weft.Client, "get", lambda on: on.client.get({"x": (abs, -3)}, "x")),
+    (weft.Client, "wait_for_workers", lambda on: on.client.wait_for_workers(1, timeout=20)),
+    (weft.Client, "scheduler_info", lambda on: on.client.scheduler_info()),
+    (weft.Client, "nthreads", lambda on: on.client.nthreads()),
+    (weft.Client, "ncores", lambda on: on.client.ncores()),
+    (weft.Client, "get_versions", lambda on: on.client.get_versions()),
+    (weft.Client, "who_has", lambda on: on.client.who_has([on.future])),
+    (weft.Client, "has_what", lambda on: on.client.has_what()),
+    (weft.Client, "processing", lambda on: on.client.processing()),
+    (weft.Client, "nbytes", lambda on: on.client.nbytes([on.future])),
+    (weft.Client, "story", lambda on: on.client.story(on.future)),
+    (weft.Client, "call_stack", lambda on: on.client.call_stack()),
+    (weft.Client, "get_scheduler_logs", lambda on: on.client.get_scheduler_logs()),
+    (weft.Client, "get_worker_logs", lambda on: on.client.get_worker_logs()),
+    (weft.Client, "run", lambda on: on.client.run(abs, -1)),
+    (weft.Client, "retire_workers", lambda on: on.client.retire_workers(n=0)),
+    (weft.Client, "scale", lambda on: on.client.scale(1)),
+    (weft.Future, "result", lambda on: on.future.result()),
+    (weft.Future, "exception", lambda on: on.future.exception(timeout=20)),
+    (weft.Future, "traceback", lambda on: on.future.traceback()),
+    (weft.Future, "attempts", lambda on: on.future.attempts()),
+    (weft.Future, "cancel", lambda on: on.client.submit(abs, -8).cancel()),
+    (weft.LocalCluster, "scheduler_info", lambda on: on.cluster.scheduler_info),
+    (weft.LocalCluster, "workers", lambda on: on.cluster.workers),
+    (weft.LocalCluster, "get_logs", lambda on: on.cluster.get_logs()),
+    (weft.LocalCluster, "wait_for_workers", lambda on: on.cluster.wait_for_workers(1, 20)),
+    (weft.LocalCluster, "scale", lambda on: on.cluster.scale(1)),
+    (weft.Lock, "acquire", lambda on: on.lock.acquire(timeout=20)),
+    (weft.Lock, "locked", lambda on: on.lock.locked()),
+    (weft.Lock, "release", lambda on: on.lock.release()),
+    (weft.MultiLock, "acquire", lambda on: on.locks.acquire(timeout=20)),
+    (weft.MultiLock, "release", lambda on: on.locks.release()),
+    (weft.Semaphore, "register", lambda on: on.semaphore.register()),
+    (weft.Semaphore, "acquire", lambda on: on.semaphore.acquire(timeout=20)),
+    (weft.Semaphore, "get_value", lambda on: on.semaphore.get_value()),
+    (weft.Semaphore, "release", lambda on: on.semaphore.release()),
+    (weft.Semaphore, "close", lambda on: on.semaphore.close()),
+    (weft.Event, "set", lambda on: on.event.set()),
+    (weft.Event, "wait", lambda on: on.event.wait(timeout=20)),
+    (weft.Event, "is_set", lambda on: on.event.is_set()),
+    (weft.Event, "clear", lambda on: on.event.clear()),
+    (weft.Queue, "put", lambda on: on.queue.put(1)),
+    (weft.Queue, "qsize", lambda on: on.queue.qsize()),
+    (weft.Queue, "get", lambda on: on.queue.get(timeout=20)),
+    (weft.Queue, "close", lambda on: on.queue.close()),
+    (weft.Variable, "set", lambda on: on.variable.set(1)),
+    (weft.Variable, "get", lambda on: on.variable.get(timeout=20)),
+    (weft.Variable, "delete", lambda on: on.variable.delete()),
+    (weft.as_completed, "next_batch", lambda on: weft.as_completed([on.future]).next_batch()),
+    (weft, "wait", lambda on: weft.wait([on.future], timeout=20)),
+    (weft, "wait", lambda on: weft.wait([])),
+    (weft, "progress", lambda on: weft.progress([on.future], blocking=True)),
+    # The end:
+    (weft.Client, "close", lambda on: on.second_client.close()),
+    (weft.Client, "shutdown", lambda on: on.client.shutdown()),
+    (weft.LocalCluster, "close", lambda on: on.cluster.close()),
+]
+#: Names that only give advice.
+ABSENT = {weft.Client: absent.CLIENT, weft.Future: absent.FUTURE, weft.LocalCluster: absent.CLUSTER}
+
+
+def public_names(cls):
+    names = {name for name in dir(cls) if not name.startswith("_")}
+    return names - ABSENT.get(cls, {}).keys()
+
+
+@pytest.mark.parametrize("cls", AT_ONCE, ids=lambda cls: cls.__name__)
+def test_each_public_method_is_known_to_wait_or_to_return_at_once(cls):
+    waits = {name for owner, name, _ in WAITS if owner is cls}
+    assert not waits & AT_ONCE[cls]
+    unknown = public_names(cls) - waits - AT_ONCE[cls]
+    assert not unknown, f"add a call of {sorted(unknown)} to WAITS, or the name to AT_ONCE"
+    assert not {name for name in public_names(cls) if name.endswith("_async")}
+
+
+def test_each_public_name_of_the_module_is_known_to_wait_or_to_return_at_once():
+    names = {name for name in weft.__all__ if name not in weft.errors.__all__}
+    waits = {name for owner, name, _ in WAITS if owner is weft}
+    classes = {cls.__name__ for cls in AT_ONCE}
+    unknown = names - waits - classes - AT_ONCE_OF_MODULE
+    assert not unknown, f"add a call of {sorted(unknown)} to WAITS, or to AT_ONCE_OF_MODULE"
+
+
+def things_for(cluster, client, second_client):
+    dask = pytest.importorskip("dask")
+    return SimpleNamespace(
+        cluster=cluster,
+        client=client,
+        second_client=second_client,
+        future=client.submit(abs, -7),
+        delayed=dask.delayed(abs)(-5),
+        lock=weft.Lock("twins", client=client),
+        locks=weft.MultiLock(["twins-1", "twins-2"], client=client),
+        semaphore=weft.Semaphore(2, "twins", client=client),
+        event=weft.Event("twins", client=client),
+        queue=weft.Queue("twins", client=client),
+        variable=weft.Variable("twins", client=client),
+    )
+
+
+def kind_of(value):
+    """Return what must be alike in the results of both twins, whose workers and times differ."""
+    if isinstance(value, DoneAndNotDone):
+        return len(value.done), len(value.not_done)
+    if isinstance(value, dict):
+        return "a dict", len(value)
+    if isinstance(value, (list, tuple, set)):
+        return type(value)
+    if isinstance(value, float) or value is None:
+        return type(value)
+    return value
+
+
+def results_of_blocking_calls():
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        things = things_for(cluster, client, weft.Client(cluster, set_as_default=False))
+        for _, name, call in WAITS:
+            value = call(things)
+            is_of_nothing = isinstance(value, DoneAndNotDone) and not any(value)
+            assert is_of_nothing or not inspect.isawaitable(value), name
+            yield name, kind_of(value)
+
+
+async def results_of_awaited_calls():
+    options = {"asynchronous": True}
+    async with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **options) as cluster,
+        weft.Client(cluster, **options) as client,
+    ):
+        second = await weft.Client(cluster, set_as_default=False, **options)
+        things = things_for(cluster, client, second)
+        found = []
+        for _, name, call in WAITS:
+            awaitable = call(things)
+            assert inspect.isawaitable(awaitable), name
+            found.append((name, kind_of(await awaitable)))
+        return found
+
+
+@pytest.fixture(scope="module")
+def results_of_blocking():
+    return [*results_of_blocking_calls()]
+
+
+async def test_awaited_calls_have_the_results_of_blocking_ones(results_of_blocking):
+    assert await results_of_awaited_calls() == results_of_blocking
