@@ -59,11 +59,6 @@ CLIENT: Final = _table(
         "a graph that has the keys of persisted data uses these data",
         _BY_DESIGN,
     ),
-    (
-        "scatter",
-        "pass large data as an argument (it is sent once), or create it in a task and pass the "
-        "future",
-    ),
     ("replicate rebalance", "data is moved to the workers that read it", _BY_DESIGN),
     ("retry", "submit the call again: a call that failed is run again"),
     (

@@ -44,6 +44,7 @@ from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
 from .locating import ClusterLike, Location, check_options
 from .openable import Openable
+from .scattering import DataMover
 from .shell.current import closed, find_current, made_current, opened
 from .shell.engine import Engine
 from .shell.leaving import Holdings
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from ..protocol.wire.keys import Key
 
 
-class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, ExecutorMaker):
+class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, DataMover, ExecutorMaker):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:

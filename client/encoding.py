@@ -88,7 +88,7 @@ class Encoder:
             weakref.WeakValueDictionary()
         )
         self._large = LargeFunctions(self._note_large, _LARGE_FUNCTION)
-        self._shared = SharedArguments(self.number_key)
+        self.shared = SharedArguments(self.number_key)
         #: {name of a function with much data in it: whether the user was warned}
         self._noted: dict[str, bool] = {}
 
@@ -166,7 +166,7 @@ class Encoder:
         if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
             nbytes = blob_nbytes(blob)
             if nbytes > SHARED_NBYTES:
-                sharing = Sharing(self._shared, function.name, is_unique=is_unique)
+                sharing = Sharing(self.shared, function.name, is_unique=is_unique)
                 call = sharing.call(0, args, kwargs, nbytes)
                 if call is not None:
                     blob, dependencies = call
@@ -214,7 +214,7 @@ class Encoder:
             shared = None
             if nbytes > SHARED_NBYTES:
                 is_unique = not (pure or isinstance(keys, list))
-                sharing = Sharing(self._shared, function.name, is_unique=is_unique)
+                sharing = Sharing(self.shared, function.name, is_unique=is_unique)
                 shared, nbytes = _share(sharing, chunk, kwargs or {}, args, dependencies)
             if {*map(type, args)} != {bytes}:
                 args = [_detached(a) for a in args]

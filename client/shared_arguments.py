@@ -53,7 +53,7 @@ SHARED_NBYTES: Final = 1 << 20
 #: Memory that arguments without a pending call may use, on each worker that had such a call.
 IDLE_NBYTES: Final = 128 << 20
 #: More than this cannot be sent at all, and the error is that of the call.
-_MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
+MAX_NBYTES: Final = FrameLimits().total - (1 << 20)
 #: Arguments that are larger by this, each by itself, than together, have too much in common.
 _MAX_COMMON_NBYTES: Final = SHARED_NBYTES // 4
 _MAX_TYPE_CHARS: Final = 40
@@ -75,13 +75,13 @@ class Content:
 
     def packed(self) -> Blob:
         """Return the value of the hidden task, which will not change."""
-        data, *buffers = _parts(self._blob)
+        data, *buffers = parts_of(self._blob)
         is_frozen = [memoryview(buffer).readonly for buffer in buffers]
-        argument = PackedArgument(data, list(map(_unchanging, buffers)), is_frozen)
+        argument = PackedArgument(data, list(map(unchanging, buffers)), is_frozen)
         return own_memory(dumps(argument))
 
 
-def _unchanging(buffer: Buffer) -> Buffer:
+def unchanging(buffer: Buffer) -> Buffer:
     """Return a copy of a buffer, or the whole bytes object that it views.
 
     Other read-only views do not prove that the memory stays as it is: an array may be made writable
@@ -94,7 +94,7 @@ def _unchanging(buffer: Buffer) -> Buffer:
     return owner if type(owner) is bytes and len(owner) == nbytes else copy_of(buffer)
 
 
-def _parts(blob: Blob) -> list[Any]:
+def parts_of(blob: Blob) -> list[Any]:
     return [blob.data, *blob.buffers] if isinstance(blob, Payload) else [blob]
 
 
@@ -128,8 +128,8 @@ class SharedArguments:
     def __init__(self, number_key: Callable[[str], str]) -> None:
         """Make the registry; `number_key` makes keys that no other task has."""
         self._number_key = number_key
-        #: Stands for the function of all arguments, which have none: see `core.puts`.
-        self._function = FunctionRecord(PUT_FUNCTION, b"", "shared_argument")
+        #: Stands for the function of all data that has none: see `core.puts`.
+        self.function = FunctionRecord(PUT_FUNCTION, b"", "shared_argument")
         # A finalizer, or the handler of a signal, may submit within a call of ours.
         self._lock = threading.RLock()
         #: {key: argument} in the order of their last use. Each was posted to the engine's queue,
@@ -157,11 +157,11 @@ class SharedArguments:
         except TypeError:
             owner = None
         if owner is None:
-            return Content(blob, f"{name}-{digest_of(_parts(blob))}")
+            return Content(blob, f"{name}-{digest_of(parts_of(blob))}")
         earlier, key = self._owners.get(id(value), (None, ""))
         if earlier is not None and earlier() is value:
             argument = self._usable(key)
-            if argument is not None and argument.digest == digest_of(_parts(blob)):
+            if argument is not None and argument.digest == digest_of(parts_of(blob)):
                 return Content(blob, key, owner)
         return Content(blob, self._number_key(name), owner)
 
@@ -210,7 +210,7 @@ class SharedArguments:
         future = Future(engine, state)
         failed = replaced[0] if replaced else None
         options = SubmitOptions(priority)
-        record = TaskRecord(state, self._function, packed, [], options, None, failed)
+        record = TaskRecord(state, self.function, packed, [], options, None, failed)
         engine.post(record)
         return SharedArgument(future, record, content.nbytes, priority)
 
@@ -362,7 +362,7 @@ class Sharing:
             return seen[1:]
         blob, dependencies = dumps_with_dependencies(value, f"argument {name} of {self._name}")
         nbytes = blob_nbytes(blob)
-        if dependencies or not SHARED_NBYTES < nbytes <= _MAX_NBYTES:
+        if dependencies or not SHARED_NBYTES < nbytes <= MAX_NBYTES:
             return nbytes, None
         content = self._registry.content_of(value, blob, is_unique=self._is_unique)
         self._seen[id(value)] = (value, nbytes, content)

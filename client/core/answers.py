@@ -35,7 +35,7 @@ from ...protocol.wire.messages import (
 from .events import AnswersReceived, EndSession, Warn
 from .fetching import take, turn_from
 from .held import on_held_refused, on_operated
-from .puts import on_put_wanted
+from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
 from .reconciling import submit_held
 from .sessions import on_recovered, on_recovering
@@ -124,7 +124,10 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
         state.location = (holders[place], nbytes)
         spec = state.spec
         if spec is not None and not spec.is_counted:
-            recipes.count(spec)
+            if spec.options.scattered:
+                drop_value(state)
+            else:
+                recipes.count(spec)
         set_status(state, FINISHED)
         news.append(state)
     if moved:
@@ -188,7 +191,10 @@ def on_keys_unknown(core: ClientState, message: KeysUnknown) -> None:
             set_status(state, PENDING)  # if it was finished, it has to be computed again
             move(core, state, HELD)  # until all answers are here, and with them all unknown keys
         else:
-            text = "the scheduler does not know it (any more); submit its call again"
+            text = (
+                "the scheduler does not know it (any more); submit its call again, or scatter the "
+                "data again"
+            )
             fail(core, state, LOST, data_lost(key, text))
     if core.held and core.is_linked:
         submit_held(core)

@@ -9,6 +9,8 @@ value is sent through it: until the next tick.
 The record of such a task has the value as its arguments, and is kept as any recipe is, in memory or
 in a file (`recipes`), as long as there is a state whose result was computed from it, directly or
 not (`FutureState.shared`). If the last copy of the value is lost, the scheduler asks again.
+
+Scattered data goes the same way, but is kept only until it is at a worker (`drop_value`).
 """
 
 from __future__ import annotations
@@ -110,6 +112,14 @@ def keep_value(core: ClientState, state: FutureState, record: TaskRecord) -> Non
     if known is None or known.args is None:
         core.puts.records[state.key] = known = record
     state.shared = (known,)
+
+
+def drop_value(state: FutureState) -> None:
+    """Keep scattered data no longer: it is at a worker. From now on its key is only wanted."""
+    spec = state.spec
+    if isinstance(spec, TaskRecord):
+        spec.args = None  # type: ignore[assignment]  # as of records that could not be kept
+    state.spec = state.shared = None
 
 
 def inherit_values(state: FutureState, read: FutureState) -> None:

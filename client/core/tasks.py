@@ -72,6 +72,7 @@ class SubmitOptions:
         "priority",
         "resources",
         "retries",
+        "scattered",
         "workers",
     )
 
@@ -83,6 +84,7 @@ class SubmitOptions:
         allow_other_workers: bool = False,
         resources: dict[str, float] | None = None,
         attempt: int = 0,
+        scattered: bool = False,
     ) -> None:
         #: That on whose behalf a task submits; 0 = the submission is not one of a task.
         self.attempt = attempt
@@ -91,6 +93,8 @@ class SubmitOptions:
         self.workers = workers or []
         self.allow_other_workers = allow_other_workers
         self.resources = resources or {}
+        #: The value of a `puts` task is not kept when it is at a worker.
+        self.scattered = scattered
         #: The client does not wait for the result: it runs only when another task needs it.
         self.delivered = False
 
@@ -116,6 +120,7 @@ class SubmitOptions:
             self.allow_other_workers,
             self.resources,
             attempt,
+            self.scattered,
         )
 
     def as_record(self) -> dict[str, Any]:
@@ -128,7 +133,7 @@ class SubmitOptions:
         """Return a hashable object that is equal for equal options."""
         amounts = tuple(sorted(self.resources.items()))
         names = tuple(self.workers)
-        flags = self.allow_other_workers, self.delivered
+        flags = self.allow_other_workers, self.delivered, self.scattered
         return self.priority, self.retries, names, flags, amounts, self.attempt
 
 

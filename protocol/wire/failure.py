@@ -42,6 +42,15 @@ def data_lost(key: str, text: str) -> Failure:
     return ["data-lost", key, text]
 
 
+def scattered_lost(key: str) -> Failure:
+    """Make the failure of scattered data whose last copy is gone."""
+    return data_lost(
+        key,
+        "it was scattered, so nothing can compute it again, and its last copy is gone: it was lost "
+        "with a worker, or its last future was released; scatter it again",
+    )
+
+
 def key_conflict(key: str) -> Failure:
     """Make the failure of a submission of other content under the name of an existing task."""
     return ["key-conflict", key]

@@ -31,13 +31,14 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 from math import inf, isqrt
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from . import claims, merging, puts
+from . import claims, merging, puts, scattered
 from .locating import addresses_of, hashes_of
 from .peers import RESOURCE_DIGITS, WorkerHandle
 from .placement import ahead_worker, decide_worker, queue_cost_ns
@@ -142,6 +143,8 @@ def settle(state: SchedulerState) -> None:
             if ws is not None and ws.has_room:
                 assign(state, drafts, task, ws)
         state.ahead.clear()
+        if state.scattered:
+            scattered.place(state, partial(assign, state, drafts))
         _assign_ready(state, drafts)
         for ws, draft in drafts.items():
             _send_draft(state, ws, draft)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import after_attempts
 from ...protocol.wire.payload import Blob
-from . import claims
+from . import claims, scattered
 from .attempts import note_raised
 from .missing import answer, note_failed
 from .peers import ClientHandle, WorkerHandle
@@ -153,6 +153,8 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     if ready_keys:
         state.story.note(state.now, _finish_text(ws, message), ready_keys)
     if others:
+        if state.scattered:
+            scattered.note_stored(state, [task for task, _ in others])
         report_results(state, ws, others, _finish_text(ws, message))
     if unneeded:
         release_unneeded(state, unneeded)

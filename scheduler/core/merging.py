@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, after_attempts
 from ...protocol.wire.payload import Blob
+from . import scattered
 from .attempts import note_raised, note_raised_before
 from .locating import located
 from .peers import RESOURCE_DIGITS, WorkerHandle
@@ -128,6 +129,8 @@ def finish(
 
 def report(state: SchedulerState, news: list[tuple[WorkerHandle, SchedulerTask]]) -> None:
     """Notify clients of results that workers turned out to hold; drop those of no use."""
+    if state.scattered:
+        scattered.note_stored(state, [task for _, task in news])
     by_worker: dict[WorkerHandle, list[tuple[SchedulerTask, Blob | None]]] = {}
     for ws, task in news:
         if task.state == MEMORY and not task.delivered:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.failure import data_lost
+from ...protocol.wire.failure import Failure, data_lost, scattered_lost
 from ...protocol.wire.message import Message
 from .tasks import PROCESSING, SchedulerTask
 from .transitions import err
@@ -118,9 +118,15 @@ def _give_up(state: SchedulerState, task: SchedulerTask, attempt: int) -> None:
         return
     _, _, without = state.puts.asked.get(attempt, _NOTHING)
     if _find_client(state, task, without) is None:
-        err(state, task, data_lost(task.key, _NO_CLIENT))
+        err(state, task, _failure_of(state, task, _NO_CLIENT))
     else:
         ask(state, [task])
+
+
+def _failure_of(state: SchedulerState, task: SchedulerTask, reason: str) -> Failure:
+    if task.group.task_class in state.scattered:
+        return scattered_lost(task.key)
+    return data_lost(task.key, reason)
 
 
 def note_submitted(state: SchedulerState, client: ClientHandle, task: SchedulerTask) -> None:
@@ -166,7 +172,7 @@ def on_put_failed(state: SchedulerState, client: ClientHandle, message: m.PutFai
             continue
         without = (*without, client)
         if _find_client(state, task, without) is None:
-            err(state, task, data_lost(key, message.reason))
+            err(state, task, _failure_of(state, task, message.reason))
         else:
             state.puts.add(task, client, without)
             again.append(task)

@@ -1,8 +1,9 @@
-"""Tasks without a recipe: keys that a client wants, or that a task reads, and nobody submitted.
+"""Tasks without a recipe: keys that are wanted or read, and that no client can submit now.
 
 A new scheduler may read of a key before the client comes back that can submit it; and a result that
-a worker has kept may outlive each client that could. The task of such a key belongs to a class that
-no worker may run, so that it waits. It gets its recipe when a client submits the key. What is still
+a worker has kept may outlive each client that could. Scattered data has no recipe as soon as it is
+at a worker (`scattered`). The task of such a key belongs to a class that no worker may run, so that
+it waits. It gets its recipe when a client submits the key. What is still
 without recipe and without data when the recovery ends is unknown, and what loses its only copy
 later is lost.
 """
@@ -61,12 +62,7 @@ def make(state: SchedulerState, key: str, spec_hash: bytes) -> SchedulerTask:
         function = state.functions[_FUNCTION_ID] = Function(_FUNCTION_ID, b"", prefix)
     elif function in state.idle_functions:
         revive_function(state, function)
-    task_class = state.classes.get(WITHOUT_RECIPE)
-    if task_class is None:
-        # No worker has such a name.
-        task_class = TaskClass(WITHOUT_RECIPE, ("\0",), False, ())
-        state.classes[WITHOUT_RECIPE] = task_class
-        fill_class(state, task_class)
+    task_class = class_without_recipe(state)
     function.n_tasks += 1
     task_class.n_tasks += 1
     group = TaskGroup(function, task_class, state.generation, 0, 0, state.now)
@@ -75,6 +71,17 @@ def make(state: SchedulerState, key: str, spec_hash: bytes) -> SchedulerTask:
         task.spec_hash = spec_hash
     state.counters.n_released += 1
     return task
+
+
+def class_without_recipe(state: SchedulerState) -> TaskClass:
+    """Return the class of all tasks without a recipe; the caller adds a task to it."""
+    task_class = state.classes.get(WITHOUT_RECIPE)
+    if task_class is None:
+        # No worker has such a name.
+        task_class = TaskClass(WITHOUT_RECIPE, ("\0",), False, ())
+        state.classes[WITHOUT_RECIPE] = task_class
+        fill_class(state, task_class)
+    return task_class
 
 
 def can_make(state: SchedulerState, key: str, spec_hash: bytes = m.NO_HASH) -> bool:
@@ -116,6 +123,8 @@ def give(
     names = message.dependencies[row] if message.dependencies else []
     if task.state == MEMORY and any(name not in state.tasks for name in names):
         return  # it cannot be computed again; the data is all that there is
+    if task.state == MEMORY and group.task_class in state.scattered:
+        return  # it is there, so no client need send it
     ws, attempt = task.worker, task.attempt
     if task.state == PROCESSING:
         assert ws is not None

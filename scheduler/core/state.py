@@ -234,10 +234,11 @@ class SchedulerState:
         self.functions: dict[bytes, Function] = {}
         self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
         self.default_class = TaskClass((), (), False, ())
-        #: {(workers, allow_other_workers, resources): class}
+        #: {(workers, allow_other_workers, resources): class}, and some of another kind
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
         #: {class: None} of all classes with a queued task
         self.ready: dict[TaskClass, None] = {}
+        self.scattered: dict[TaskClass, None] = {}  #: {class: None} of all of scattered data
 
         #: {peer: role} of all open connections
         self.roles: dict[int, Role] = {}

@@ -15,7 +15,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import cancelled as cancelled_failure
 from ...protocol.wire.failure import data_lost, key_conflict
 from ...protocol.wire.payload import Blob
-from . import claims, puts, recipes
+from . import claims, puts, recipes, scattered
 from .eligibility import fill_class
 from .peers import RESOURCE_DIGITS, ClientHandle
 from .priority import FIFO_TIMEOUT_S, MAX_RANK, base_priority, rank_of
@@ -309,16 +309,21 @@ def _begin_generation(state: SchedulerState, n_rows: int) -> None:
 def _task_class(state: SchedulerState, options: dict[str, Any]) -> TaskClass:
     """Return the class of the tasks with these options."""
     names, amounts = options.get("workers"), options.get("resources")
-    if not names and not amounts:
+    is_scattered = options.get("scattered", False)
+    if not (names or amounts or is_scattered):
         return state.default_class
     workers = tuple(sorted(names or ()))
     rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in (amounts or {}).items())
     resources = tuple(sorted((name, amount) for name, amount in rounded if amount > 0))
     is_loose = options.get("allow_other_workers", False)
-    key = (workers, is_loose, resources)
+    key: tuple[object, ...] = (workers, is_loose, resources)
+    if is_scattered:
+        key, resources = scattered.class_key(workers, is_loose), ()
     task_class = state.classes.get(key)
     if task_class is None:
         task_class = state.classes[key] = TaskClass(key, workers, is_loose, resources)
+        if is_scattered:
+            state.scattered[task_class] = None
         fill_class(state, task_class)
     return task_class
 

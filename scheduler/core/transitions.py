@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.errors import InvalidTransition
 from ...protocol.rotation import level_of
 from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure, data_lost
+from ...protocol.wire.failure import Failure, data_lost, scattered_lost
 from ...protocol.wire.message import MAX_ITEMS
 from ...protocol.wire.payload import blob_nbytes
 from .failures import failure_nbytes
@@ -285,7 +285,9 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
 def _give_up_without_recipe(state: SchedulerState, task: SchedulerTask) -> None:
     """Fail a task whose data is lost and that no client can compute again."""
     if task.state == NO_WORKER and task.is_without_recipe:
-        err(state, task, data_lost(task.key, _NO_RECIPE))
+        is_scattered = task.group.function.function_id == m.PUT_FUNCTION
+        failure = scattered_lost(task.key) if is_scattered else data_lost(task.key, _NO_RECIPE)
+        err(state, task, failure)
 
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:
@@ -482,6 +484,8 @@ def drop_class(state: SchedulerState, task_class: TaskClass) -> None:
     if task_class.n_tasks or task_class is state.default_class:
         return
     state.classes.pop(task_class.key, None)
+    if state.scattered:
+        state.scattered.pop(task_class, None)
     for ws in task_class.members:
         ws.classes.pop(task_class, None)
 

@@ -28,6 +28,7 @@ from .peers import ClientHandle, WorkerHandle
 from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
 from .retiring import RETIRING_INVARIANTS
+from .scattered import SCATTERED_INVARIANTS
 from .tasks import (
     ERRED,
     FORGOTTEN,
@@ -567,4 +568,5 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **OUTPUT_INVARIANTS,
     **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
+    **SCATTERED_INVARIANTS,
 }

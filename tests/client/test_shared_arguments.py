@@ -186,7 +186,7 @@ def test_an_argument_that_cannot_be_pickled_is_named(client):
 
 
 def test_too_much_for_the_protocol_is_the_error_of_the_call(client, scheduler, monkeypatch):
-    monkeypatch.setattr(shared_arguments, "_MAX_NBYTES", 1_500_000)
+    monkeypatch.setattr(shared_arguments, "MAX_NBYTES", 1_500_000)
     assert client.submit(total, large()).result(10) == total(large())
     assert hidden(scheduler) == []
 
@@ -305,7 +305,7 @@ def test_no_shared_argument_remains_after_its_calls(
         gc.collect()  # columns refer to their states, which refer to them
     scheduler.tasks.clear()
     wait_until(lambda: objects(*before, FutureState, TaskRecord, PackedArgument) <= before)
-    assert len(client._encoder._shared._arguments) == 0
+    assert len(client._encoder.shared._arguments) == 0
 
 
 def test_cancelling_one_call_leaves_the_others_alone(client, scheduler):

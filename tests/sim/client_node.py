@@ -485,7 +485,11 @@ class ClientNode:
                     for f in client.futures
                     if client is not self
                 )
-                assert forgot or forced or (borrowed and (released or failed)), why
+                # Scattered data is gone with its last copy, also when its futures were released.
+                gone = spec.reads_scattered and (released or not sim.plan.executes_once)
+                if "it was scattered" in state.failure[2]:
+                    self.world.probes["scattered data lost"] += 1
+                assert gone or forgot or forced or (borrowed and (released or failed)), why
         else:
             raise AssertionError(why)
 
@@ -511,4 +515,5 @@ def _options(spec: Spec) -> SubmitOptions:
         workers=spec.workers,
         allow_other_workers=spec.allow_other_workers,
         resources=spec.resources,
+        scattered=spec.scattered,
     )

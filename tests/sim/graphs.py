@@ -39,11 +39,15 @@ class Spec:
     workers: list[str] = field(default_factory=list)
     allow_other_workers: bool = False
     resources: dict[str, float] = field(default_factory=dict)
+    #: Its client keeps its value only until that is at a worker.
+    scattered: bool = False
     #: The serial interpreter's answer.
     value: bytes = b""
     can_finish: bool = True
     #: Keys of this and of tasks that it depends on that may raise.
     culprits: dict[str, None] = field(default_factory=dict)
+    #: This, or a task that it depends on, has no recipe.
+    reads_scattered: bool = False
     #: {key: None} of this and all that it depends on, directly or not.
     ancestors: dict[str, None] = field(default_factory=dict)
 
@@ -160,6 +164,7 @@ class Graph:
         if not dependencies and rng.random() < plan.p_put:
             spec.function, spec.n_raises, spec.kills = PUT, 0, False
             spec.workers, spec.resources, spec.spec_hash = [], {}, None
+            spec.scattered = rng.random() < plan.p_scattered
         self._answer(spec)
         self.specs.append(spec)
         self.by_args[tag] = spec
@@ -168,9 +173,11 @@ class Graph:
     def _answer(spec: Spec) -> None:
         for dependency in spec.dependencies:
             spec.culprits.update(dependency.culprits)
+            spec.reads_scattered = spec.reads_scattered or dependency.reads_scattered
             spec.ancestors.update(dependency.ancestors)
             spec.can_finish = spec.can_finish and dependency.can_finish
         spec.ancestors[spec.key] = None
+        spec.reads_scattered = spec.reads_scattered or spec.scattered
         if spec.n_raises > spec.retries:
             # The task cannot decide which of its executions are reported, and so counted.
             spec.culprits[spec.key] = None

@@ -57,6 +57,7 @@ EXPECTED = {
     "reports_stale",
     "results kept",
     "rows dropped",
+    "scattered data lost",
     "scheduler restart",
     "scheduler silent",
     "shared",

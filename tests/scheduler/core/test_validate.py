@@ -21,7 +21,7 @@ from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.prefixes import Prefix
 from weft.scheduler.core.refusals import MAX_REFUSED
 from weft.scheduler.core.retiring import MAX_ORDERS, Order
-from weft.scheduler.core.tasks import Function, SchedulerTask, TaskClass
+from weft.scheduler.core.tasks import WITHOUT_RECIPE, Function, SchedulerTask, TaskClass
 from weft.scheduler.core.validate import INVARIANTS, validate
 
 from ..builders import Board, graph
@@ -436,6 +436,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "an order waits for registered workers that leave": lambda b: b.state.retiring.orders.update(
         {"1": Order(1, 1, {b.w.worker_id: b.w})}
     ),
+    "scattered lists the classes of scattered data": lambda b: b.state.scattered.update(
+        {b.classy: None}
+    ),
+    "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
 }
 
 

@@ -1,0 +1,315 @@
+"""`Client.scatter`: puts data at workers, to be read by calls as the results of other calls are.
+
+A value is pickled and named by its content in the user's thread. It is submitted as a task without
+a function, as large arguments are (`shared_arguments`), with the option `scattered`: the scheduler
+chooses a worker, and the client's core puts the value there directly (`core.puts`). Two things
+differ from a large argument:
+
+- Nothing is kept of the value once it is at a worker. So a call that must never be lost gets its
+  data as an argument; data that many calls read is scattered.
+- Tasks share the value as they share a result: it is unpickled once per worker, not per call.
+
+A client that blocks sends the memory of the caller's object as it is, since the object cannot
+change meanwhile. An asynchronous client sends a copy, and so does one whose workers are threads of
+its own process, which would otherwise share that memory.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.durations import seconds_or_none
+from ..protocol.values.digests import digest_of
+from ..protocol.values.serialize import dumps_with_dependencies
+from ..protocol.wire.payload import Blob, Payload, blob_nbytes
+from ..protocol.wording import sized
+from .core.tasks import LOST, FutureState, SubmitOptions, TaskRecord
+from .encoding import Encoder, check_unsupported
+from .failures import exception_of, last_notice
+from .future import Future
+from .inspecting import find_workers, names_of
+from .shared_arguments import MAX_NBYTES, parts_of, unchanging
+from .shell.engine import Engine
+from .shell.short_tracebacks import short_tracebacks
+
+if TYPE_CHECKING:
+    from ..protocol.durations import Duration
+
+#: So much is sent before more is pickled: an iterator of large values needs no more memory.
+_BATCH_NBYTES: Final = 128 << 20
+_BATCH_ITEMS: Final = 512
+#: A value whose copy is lost before `scatter` returns is sent again so often.
+_MAX_TIMES: Final = 3
+_MAX_TYPE_CHARS: Final = 40
+#: Containers whose items are scattered one by one; others, and subclasses, are one value.
+_SEQUENCES: Final = (list, tuple, set, frozenset)
+
+
+class DataMover(abc.ABC):
+    """A base class of `Client`: the methods that move data to workers."""
+
+    asynchronous: bool
+    _encoder: Encoder
+
+    @abc.abstractmethod
+    def _running(self) -> Engine: ...
+
+    @abc.abstractmethod
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
+
+    def scatter(
+        self,
+        data: Any,
+        workers: str | Iterable[str] | None = None,
+        direct: bool | None = None,
+        hash: bool = True,
+        *,
+        timeout: Duration | None = None,
+        asynchronous: bool | None = None,
+        allow_other_workers: bool = False,
+    ) -> Any:
+        """Put data at workers, and return when it is there.
+
+        Calls take its futures as those of other calls. The data is sent to the workers directly,
+        and this client keeps nothing of it: if its last copy is lost with a worker, the futures
+        fail with `DataLost`, and so do the calls that need them. See docs/data.md.
+
+        Args:
+            data: a list, tuple, named tuple, set or dict gives the same with a future in the place
+                of each value; an iterator or range gives a list; anything else is one value.
+            workers: names, hosts or addresses of the workers that may get it; None = all.
+            direct: data always goes straight to the workers; False is not supported.
+            hash: name each value by its content, so that equal values are sent once; False gives
+                each a name of its own.
+            timeout: seconds, "30s", ... to wait for workers and until the data is there; None = for
+                ever.
+            asynchronous: return an awaitable; None = if the client is asynchronous.
+            allow_other_workers: the data may go elsewhere while none of `workers` is there.
+
+        Raises:
+            TypeError: the data has futures in it, whose results are at workers already.
+            ValueError: a value is too large to be sent at once.
+            SerializationError: a value cannot be pickled.
+            UnknownWorker: no connected worker has this name, and no other one is allowed.
+            TimeoutError: not everything was there in time; what was is released.
+        """
+        check_unsupported(direct=direct)
+        timeout_s = seconds_or_none(timeout, "timeout")
+        names = names_of(workers)
+        if names is not None and not names:
+            raise ValueError("workers= is empty, so no worker may get the data; None allows all")
+        for name, value in (("hash", hash), ("allow_other_workers", allow_other_workers)):
+            if type(value) is not bool:
+                raise TypeError(f"{name}= is True or False, not {value!r}")
+        engine = self._running()
+        options = SubmitOptions(
+            workers=sorted(names or ()), allow_other_workers=allow_other_workers, scattered=True
+        )
+        is_async = self.asynchronous if asynchronous is None else asynchronous
+        scattering = Scattering(engine, self._encoder, data, options, hash, copies=is_async)
+        if is_async:
+            return scattering.run_async(timeout_s)
+        if scattering.names_workers:
+            self._run(find_workers(engine, options.workers))
+        with short_tracebacks:
+            return scattering.run(timeout_s)
+
+
+class _Scattered:
+    """One value of a call of `scatter`, until it is at a worker."""
+
+    __slots__ = ("blob", "future", "key", "n_times")
+
+    def __init__(self, key: str, blob: Blob) -> None:
+        self.key = key
+        self.blob = blob
+        self.future: Future | None = None
+        self.n_times = 0
+
+    @property
+    def state(self) -> FutureState:
+        assert self.future is not None, "it was submitted"
+        return self.future._state
+
+
+class Scattering:
+    """One call of `scatter`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        encoder: Encoder,
+        data: Any,
+        options: SubmitOptions,
+        is_hashed: bool,
+        *,
+        copies: bool,
+    ) -> None:
+        self._engine = engine
+        self._encoder = encoder
+        self._data = data
+        self._options = options
+        self._is_hashed = is_hashed
+        link = engine.link
+        self._copies = copies or (link is not None and link.address.startswith("inproc:"))
+        self._futures: list[Future] = []
+        self._deadline: float | None = None
+        self._timeout_s: float | None = None
+
+    @property
+    def names_workers(self) -> bool:
+        """True if the workers that it names must be there."""
+        return bool(self._options.workers) and not self._options.allow_other_workers
+
+    def run(self, timeout_s: float | None) -> Any:
+        """Send the data, wait until it is at workers, and return the futures in their places."""
+        self._begin(timeout_s)
+        try:
+            for left in self._steps():
+                states = [value.state for value in left]
+                if not self._engine.wait_for(states, self._left_s(), wants_data=False):
+                    raise self._late(states)
+        except BaseException:
+            self._give_up()
+            raise
+        return self._shape()
+
+    async def run_async(self, timeout_s: float | None) -> Any:
+        """Do what `run` does, in a coroutine."""
+        if self.names_workers:
+            await find_workers(self._engine, self._options.workers)
+        self._begin(timeout_s)
+        try:
+            for left in self._steps():
+                states = [value.state for value in left]
+                is_done = await self._engine.wait_for_async(
+                    states, self._left_s(), wants_data=False
+                )
+                if not is_done:
+                    raise self._late(states)
+        except BaseException:
+            self._give_up()
+            raise
+        return self._shape()
+
+    def _begin(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def _left_s(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def _late(self, states: list[FutureState]) -> TimeoutError:
+        late = [state for state in states if state.status == "pending"]
+        notice = last_notice(self._engine.core, late)
+        return TimeoutError(
+            f"{len(late)} values were not at workers within {self._timeout_s:g} s, {late[0].key!r} "
+            f"for one{notice or '; look at client.scheduler_info() for the workers that there are'}"
+        )
+
+    def _give_up(self) -> None:
+        futures, self._futures = self._futures, []
+        for future in futures:
+            future.release()
+
+    # --- Sending ----------------------------------------------------------------------------------
+
+    def _steps(self) -> Iterator[list[_Scattered]]:
+        """Submit the values, batch by batch; yield those that the caller has to wait for."""
+        for batch in self._batches():
+            left = batch
+            while left:
+                self._submit(left)
+                pending = [value for value in left if value.state.status == "pending"]
+                if pending:
+                    yield pending
+                left = [value for value in left if self._is_to_send_again(value)]
+            self._futures += [value.future for value in batch if value.future is not None]
+
+    def _batches(self) -> Iterator[list[_Scattered]]:
+        batch: list[_Scattered] = []
+        nbytes = 0
+        for item in self._items():
+            value = self._encode(item)
+            batch.append(value)
+            nbytes += blob_nbytes(value.blob)
+            if nbytes >= _BATCH_NBYTES or len(batch) >= _BATCH_ITEMS:
+                yield batch
+                batch, nbytes = [], 0
+        if batch:
+            yield batch
+
+    def _items(self) -> Iterable[Any]:
+        data = self._data
+        if type(data) is dict:
+            return list(data.values())
+        if type(data) in _SEQUENCES or _is_named(data) or _is_listed(data):
+            return data  # type: ignore[no-any-return]
+        return [data]
+
+    def _encode(self, item: Any) -> _Scattered:
+        blob, dependencies = dumps_with_dependencies(item, "data of scatter")
+        if dependencies:
+            raise TypeError(
+                f"the data has the future of {dependencies[0]!r} in it, and scatter puts values at "
+                "workers: results are there already; use the future as an argument of a call, or "
+                "its result() as the data"
+            )
+        nbytes = blob_nbytes(blob)
+        if nbytes > MAX_NBYTES:
+            raise ValueError(
+                f"a value takes {sized(nbytes)}, and at most {sized(MAX_NBYTES)} can be sent at "
+                "once; scatter it in parts, or read it in a task"
+            )
+        if self._copies and isinstance(blob, Payload):
+            blob = Payload(blob.data, [unchanging(buffer) for buffer in blob.buffers])
+        name = type(item).__name__
+        name = f"scattered-{name[:_MAX_TYPE_CHARS] if name.isascii() else 'object'}"
+        if self._is_hashed:
+            return _Scattered(f"{name}-{digest_of(parts_of(blob))}", blob)
+        return _Scattered(self._encoder.number_key(name), blob)
+
+    def _submit(self, values: list[_Scattered]) -> None:
+        engine = self._engine
+        function = self._encoder.shared.function
+        for value in values:
+            (state,), replaced = engine.table.attach([value.key])
+            value.future = Future(engine, state)
+            value.n_times += 1
+            failed = replaced[0] if replaced else None
+            engine.post(TaskRecord(state, function, value.blob, [], self._options, None, failed))
+        engine.check_open()
+
+    def _is_to_send_again(self, value: _Scattered) -> bool:
+        """Return whether the only copy was lost at once; raise another failure."""
+        state = value.state
+        if state.failure is None:
+            value.blob = b""
+            return False
+        if state.status == LOST and state.failure[0] == "data-lost" and value.n_times < _MAX_TIMES:
+            return True
+        raise exception_of(state)
+
+    # --- The futures ------------------------------------------------------------------------------
+
+    def _shape(self) -> Any:
+        data, futures = self._data, self._futures
+        if type(data) is dict:
+            return dict(zip(data, futures, strict=True))
+        if _is_named(data):
+            return type(data)(*futures)
+        if type(data) in _SEQUENCES:
+            return type(data)(futures)
+        return futures if _is_listed(data) else futures[0]
+
+
+def _is_named(data: object) -> bool:
+    return isinstance(data, tuple) and hasattr(data, "_fields")
+
+
+def _is_listed(data: object) -> bool:
+    """Return whether this is an iterator, or a range, whose items are listed."""
+    return isinstance(data, (Iterator, range))

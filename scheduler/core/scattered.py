@@ -1,0 +1,80 @@
+"""Scattered data: values that clients put at workers, and that nothing can make again.
+
+A scattered value comes as a large argument does (`puts`): a task without a function is assigned to
+a worker, and its client puts the value there. What differs:
+
+- Its class has the option `scattered`, and is one of `SchedulerState.scattered`. It takes no thread
+  of its worker, so it does not wait for one: it goes at once to the workers with the fewest bytes,
+  in turns, also where all threads are busy.
+- When the value is there, the client keeps it no longer. So the task becomes one without a recipe
+  (`recipes`): if the last copy is lost, the key fails, and so does each task that needs it. If a
+  client scatters the same data again, the key has a recipe again until the value is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from . import recipes
+from .checking import differences, tasks_in
+from .peers import WorkerHandle
+from .tasks import MEMORY, SchedulerTask, TaskClass, TaskGroup
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+#: The first item of the keys of these classes.
+_SCATTERED: Final = "scattered"
+
+
+def class_key(workers: tuple[str, ...], is_loose: bool) -> tuple[object, ...]:
+    """Return the key of the class of scattered data for these workers."""
+    return _SCATTERED, workers, is_loose
+
+
+def is_scattered(task_class: TaskClass) -> bool:
+    """Return whether tasks of a class are scattered data that is not at a worker yet."""
+    return bool(task_class.key) and task_class.key[0] == _SCATTERED
+
+
+def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], None]) -> None:
+    """Give all queued scattered data to workers, whatever these run."""
+    for task_class in state.scattered:
+        if task_class not in state.ready:
+            continue
+        members = [ws for ws in task_class.members if not ws.is_away]
+        members.sort(key=lambda ws: (len(ws.processing), ws.nbytes))
+        while members and (task := task_class.queue.pop()) is not None:
+            task_class.queue.left_ns -= task.group.prefix.estimate_ns
+            ws = members.pop(0)
+            members.append(ws)
+            give(task, ws)
+        if not task_class.queue.n:
+            del state.ready[task_class]
+
+
+def note_stored(state: SchedulerState, tasks: Iterable[SchedulerTask]) -> None:
+    """Take the recipes away from scattered data that is at a worker now."""
+    for task in tasks:
+        group = task.group
+        if group.task_class not in state.scattered or task.state != MEMORY or task.dependencies:
+            continue
+        task_class = recipes.class_without_recipe(state)
+        stored = TaskGroup(
+            group.function, task_class, group.generation, 0, group.client, group.submitted
+        )
+        recipes.change_group(state, task, stored)
+        task.args = None
+
+
+# -- invariants ------------------------------------------------------------------------------------
+#: {what holds: what breaks it}
+SCATTERED_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = {
+    "scattered lists the classes of scattered data": lambda s: differences(
+        s.scattered, [c for c in s.classes.values() if is_scattered(c)]
+    ),
+    "a task without a recipe has no arguments": lambda s: [
+        t for t in tasks_in(s) if t.is_without_recipe and t.args is not None
+    ],
+}
