@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..protocol.errors import InternalError, LocalProtocolError, UnpicklableResult
-from ..protocol.host.blocking import on_blocked_here
+from ..protocol.host.blocking import TaskWait, on_blocked_here
 from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import function_name, loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
@@ -43,6 +43,7 @@ from .core.events import (
     CatchOutput,
     ChunkDone,
     Event,
+    FailWait,
     ForgetFunctions,
     ForgetValues,
     LeaveSeat,
@@ -137,6 +138,8 @@ class TaskExecutor:
         #: One per slot: True = there is a chunk, False = end.
         self._inboxes: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in state.slots]
         self._threads: list[threading.Thread] = []
+        #: {attempt: how its task waits for others}, of those that wait without a time limit.
+        self._waits: dict[int, TaskWait] = {}
         #: No thread waits for a seat any more.
         self._is_stopped = False
         #: What the threads do, one per slot.
@@ -259,6 +262,7 @@ class TaskExecutor:
         state = self.state
         garbage: list[Any] = []
         new_slots: list[int] = []
+        failed: list[FailWait] = []
         watch = False
         with self._lock:
             state.handle(event, time.monotonic())
@@ -283,6 +287,8 @@ class TaskExecutor:
                         self.clocks[action.slot].take_seat(time.perf_counter_ns())
                     elif action.__class__ is LeaveSeat:
                         self.clocks[action.slot].leave_seat(time.perf_counter_ns())
+                    elif action.__class__ is FailWait:
+                        failed.append(action)
                     else:
                         assert isinstance(action, ForgetFunctions)
                         garbage.append(action)
@@ -299,6 +305,10 @@ class TaskExecutor:
                 self._wake_pending = True
         for new_slot in new_slots:
             self._start_thread(new_slot)
+        for wait in failed:
+            known = self._waits.get(wait.attempt)
+            if known is not None:
+                known.fail(wait.text)
         if wake:
             self._wake()
         elif sends_here:
@@ -465,7 +475,7 @@ class TaskExecutor:
                 report, values = ChunkDone(slot, [], [], [], []), []
                 seat.pending = report, values
 
-    def give_seat_up(self, seat: SlotSeat) -> None:
+    def give_seat_up(self, seat: SlotSeat, wait: TaskWait | None = None) -> None:
         """Let another task run while that of this thread waits; first report what it has done."""
         slot = seat.slot
         assert seat.pending is not None, "a task runs here"
@@ -488,10 +498,15 @@ class TaskExecutor:
             self._report(done, made)
         if self._started is not None:
             self._started.note(slot, 0)
-        self.handle(SlotBlocked(slot, seat.attempt))
+        keys: list[str] = []
+        if wait is not None:
+            self._waits[seat.attempt] = wait
+            keys = wait.keys
+        self.handle(SlotBlocked(slot, seat.attempt, keys))
 
     def take_seat(self, seat: SlotSeat) -> None:
         """Wait until the task of this thread may go on."""
+        self._waits.pop(seat.attempt, None)
         self.handle(SlotResumes(seat.slot))
         inbox = self._inboxes[seat.slot]
         if not self._is_stopped and not inbox.get():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .context import WorkerContext, get_worker
 
 if TYPE_CHECKING:
+    from ..protocol.host.blocking import TaskWait
     from .core.events import ChunkDone
     from .executor import TaskExecutor
 
@@ -57,14 +58,14 @@ class SlotSeat:
         return task.attempt
 
     @contextlib.contextmanager
-    def blocked(self) -> Iterator[None]:
+    def blocked(self, wait: TaskWait | None = None) -> Iterator[None]:
         """Give the seat up, unless that is so already, and take one at the end."""
         if self._depth or self.is_given_up or get_worker().task is None:
             yield
             return
         self.was_used = True
         start = time.perf_counter_ns()
-        self._executor.give_seat_up(self)
+        self._executor.give_seat_up(self, wait)
         self._depth = 1
         try:
             yield

@@ -23,12 +23,15 @@ from ...protocol.errors import (
     OtherLimit,
     TooLarge,
     UnsupportedRequest,
+    WaitingCycle,
+    WeftError,
 )
 from ...protocol.host.blocking import blocked
 from ...protocol.wire.messages import Denied, Operated, Unsupported
 from ...protocol.wire.messages.held import (
     ALREADY_HELD,
     CLOSED,
+    CYCLE,
     HOLD_LOST,
     LATE,
     NOT_HELD,
@@ -38,6 +41,7 @@ from ...protocol.wire.messages.held import (
 from ..asking import error_of_end
 from ..core.events import HeldAbandoned, HeldCall, HeldTaken
 from ..shell.current import find_current
+from ..shell.in_task import owner_here
 from ..shell.watchers import AsyncWaiter, ThreadWaiter
 
 if TYPE_CHECKING:
@@ -51,7 +55,8 @@ if TYPE_CHECKING:
 _PATIENCE_S: Final = 10.0
 _MAX_NAME: Final = 1024
 
-_ERRORS: Final[dict[str, type[HeldError]]] = {
+_ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
+    CYCLE: WaitingCycle,
     ALREADY_HELD: AlreadyHeld,
     NOT_HELD: NotHeld,
     HOLD_LOST: HoldLost,
@@ -159,6 +164,9 @@ class HeldObject:
     ) -> tuple[HeldCall, float | None]:
         timeout_s = seconds_or_none(timeout, "timeout")
         given = {**(arguments or {}), **self._limits()}
+        owner = owner_here()
+        if owner:
+            given.setdefault("owner", owner)  # who waits, for explanations
         if timeout_s is not None:
             given["timeout"] = timeout_s
         call = HeldCall(None, self._KIND, self.name, operation, given, values or [], keys or [])

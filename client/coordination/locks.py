@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import NotHeld
 from ...protocol.wire.messages import Operated
 from ...protocol.wire.messages.held import LOCK, MULTILOCK, SEMAPHORE
+from ..shell.in_task import owner_here
 from .held_object import LATER, HeldObject, check_name
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _owner(*, is_async: bool) -> str:
     """Return the name of the thread, or asyncio task, that must not wait for itself."""
     task = asyncio.current_task() if is_async else None
     if task is None:
-        return _thread_owner.name
+        return owner_here() or _thread_owner.name
     return _task_owners.setdefault(task, f"task-{next(_numbers)}")
 
 

@@ -95,6 +95,14 @@ class ForgetWatcher:
 
 
 @dataclass(slots=True)
+class WaitFailed:
+    """The wait of `watcher` would have no end: notify it with this object."""
+
+    watcher: Watcher
+    text: str
+
+
+@dataclass(slots=True)
 class Loaded:
     """The result of `state` was unpickled: its pickle is only a recipe now."""
 
@@ -199,7 +207,7 @@ class ShutDown:
 Operation: TypeAlias = (
     "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | Watch | Unwatch"
     " | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent"
-    " | SendInOrder | ShutDown | HeldCall | HeldTaken | HeldAbandoned"
+    " | SendInOrder | ShutDown | WaitFailed | HeldCall | HeldTaken | HeldAbandoned"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

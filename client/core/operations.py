@@ -29,6 +29,7 @@ from .events import (
     ShutDown,
     Unreadable,
     Unwatch,
+    WaitFailed,
     Want,
     Watch,
     WatchCluster,
@@ -65,6 +66,7 @@ from .watching import (
     forget,
     note_started,
     shut_down,
+    touch,
     unwatch,
     watch,
     watch_cluster,
@@ -120,6 +122,8 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
             watch_cluster(core, operation.watcher, operation.n_workers)
         elif cls is ForgetWatcher:
             forget(core, operation.watcher)
+        elif cls is WaitFailed:
+            touch(core, operation.watcher, operation)
         elif cls is Loaded:
             keep_result(core, operation.state)
         elif cls is Unreadable:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...protocol.host.blocking import awaited, blocked
-from ..core.events import ForgetWatcher, SendInOrder, Unwatch, Watch, Withdraw
+from ...protocol.errors import WaitingCycle
+from ...protocol.host.blocking import TaskWait, awaited, blocked
+from ..core.events import ForgetWatcher, SendInOrder, Unwatch, WaitFailed, Watch, Withdraw
 from ..core.tasks import FutureState
 from .in_task import check_not_own, is_in_task
 from .interrupts import on_interrupt
-from .watchers import AsyncWaiter, ThreadWaiter, Waiter, is_ready
+from .watchers import AsyncWaiter, TaskWaiter, ThreadWaiter, Waiter, is_ready
 
 if TYPE_CHECKING:
     from ..display.output import TaskOutputs
     from .engine import Engine
     from .interrupts import Interruption
     from .past_loop import PastLoop
+
+#: Tasks that a worker reports of a wait in one of its tasks.
+MAX_KEYS: Final = 32
 
 
 class EngineWaiting:
@@ -90,9 +94,14 @@ class EngineWaiting:
         try:
             if is_in_task():
                 check_not_own(states)
-                with blocked():
-                    waiter = ThreadWaiter(n or len(states), wants_data, stops_at_failure)
-                    return self.wait(waiter, Watch(waiter, states), timeout)
+                in_task = TaskWaiter(n or len(states), wants_data, stops_at_failure)
+                is_for_all = timeout is None and n in (None, len(states))
+                with blocked(self._task_wait(in_task, states) if is_for_all else None):
+                    is_done = self.wait(in_task, Watch(in_task, states), timeout)
+                if in_task.problem:
+                    self.post(Unwatch(in_task, states))
+                    raise WaitingCycle(in_task.problem)
+                return is_done
             if self._past_loop.is_lent and len(states) == 1:
                 start = 0.0 if timeout is None else time.monotonic()
                 self._past_loop.receive_until_done(states[0], timeout)
@@ -108,6 +117,14 @@ class EngineWaiting:
         finally:
             if self.output is not None:
                 self.show_output()
+
+    def _task_wait(self, waiter: TaskWaiter, states: list[FutureState]) -> TaskWait:
+        """Return what the worker reports of a wait in one of its tasks."""
+
+        def fail(text: str) -> None:
+            self.post(WaitFailed(waiter, text))
+
+        return TaskWait([state.key for state in states[:MAX_KEYS]], fail)
 
     async def wait_for_async(
         self,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.errors import WaitingCycle
+from ...protocol.wire.messages.held import owner_of_attempt
+
 if TYPE_CHECKING:
     from ..core.tasks import FutureState
 
@@ -23,12 +26,18 @@ def context_here() -> Any:
     return context.get_worker() if context is not None and context.is_in_task() else None
 
 
+def owner_here() -> str:
+    """Return how the scheduler knows the calling thread if it runs a task; "" if it runs none."""
+    context = context_here()
+    return owner_of_attempt(context.attempt) if context is not None and context.attempt else ""
+
+
 def check_not_own(states: list[FutureState]) -> None:
-    """Raise RuntimeError if the calling task is among those that it is about to wait for."""
+    """Raise WaitingCycle if the calling task is among those that it is about to wait for."""
     context = sys.modules.get(_MODULE)
     key = "" if context is None else context.task_here()
     if key and any([state.key == key for state in states]):  # noqa: C419 - faster, of many states
-        raise RuntimeError(
+        raise WaitingCycle(
             f"task {key!r} would wait for itself, for ever: it reads the future of its own key. "
             "Equal calls share one key, so submit this call with pure=False or another key="
         )

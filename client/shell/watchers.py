@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ..core.events import WaitFailed
 from ..core.tasks import NO_VALUE, PENDING, FutureState, Watcher
 from .interruptible import acquire
 
@@ -78,6 +79,28 @@ class ThreadWaiter(Waiter):
     def wait(self, timeout: float | None) -> bool:
         """Wait, at most `timeout` seconds; return whether it is done. Ctrl-C interrupts."""
         return acquire(self._lock, timeout)
+
+
+class TaskWaiter(ThreadWaiter):
+    """Blocks the thread of a task, whose wait fails if it would have no end."""
+
+    __slots__ = ("problem",)
+
+    def __init__(self, n: int, wants_data: bool, stops_at_failure: bool = False) -> None:
+        super().__init__(n, wants_data, stops_at_failure)
+        #: Why it would have no end; "" = it has one, for all that is known.
+        self.problem = ""
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        for item in items:
+            if item.__class__ is WaitFailed:
+                if self.n_left > 0:
+                    self.problem = item.text
+                    self.n_left = 0
+                    self.wake()
+                return
+        super().on_ready(items)
 
 
 class StartWaiter(ThreadWaiter):

@@ -29,7 +29,16 @@ from .graphs import (
     UnknownOption,
     WrongExecutor,
 )
-from .held import AlreadyHeld, HeldClosed, HeldError, HoldLost, NotHeld, OtherLimit, TooLarge
+from .held import (
+    AlreadyHeld,
+    HeldClosed,
+    HeldError,
+    HoldLost,
+    NotHeld,
+    OtherLimit,
+    TooLarge,
+    WaitingCycle,
+)
 from .questions import NoAnswer, QuestionFailed, UnknownWorker, UnsupportedRequest
 
 __all__ = [
@@ -75,6 +84,7 @@ __all__ = [
     "UnknownWorker",
     "UnpicklableResult",
     "UnsupportedRequest",
+    "WaitingCycle",
     "WeftError",
     "WorkerDied",
     "WorkerStartTimeout",

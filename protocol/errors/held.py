@@ -62,3 +62,18 @@ class TooLarge(HeldError, ValueError):
     The scheduler keeps the values in its memory. Large data belongs in the result of a task: put
     the future, which is kept alive.
     """
+
+
+class WaitingCycle(WeftError, RuntimeError):
+    """A task, or a thread that asks for a lock, waits for itself, by way of others.
+
+    The text names the tasks and locks that wait for each other. The wait fails that closed the
+    cycle, so the others go on. Waits with a time limit do not fail so, but end in time.
+
+    Args:
+        text: which they are, and what can be done.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text

@@ -17,8 +17,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["Awaits", "awaited", "blocked", "on_awaits_here", "on_blocked_here"]
+__all__ = ["Awaits", "TaskWait", "awaited", "blocked", "on_awaits_here", "on_blocked_here"]
 
 
 class Awaits:
@@ -36,22 +37,37 @@ class Awaits:
         self.n -= 1
 
 
+class TaskWait(NamedTuple):
+    """What a thread waits for without a time limit."""
+
+    #: The first of the tasks that must all be done.
+    keys: list[str]
+    #: Ends the wait with an error of this text. Called on any thread, perhaps when it is over.
+    fail: Callable[[str], None]
+
+
+_Enter: TypeAlias = Callable[[TaskWait | None], AbstractContextManager[None]]
+
+
 class _BlockingHook(threading.local):
-    enter: Callable[[], AbstractContextManager[None]] | None = None
+    enter: _Enter | None = None
     awaits: Awaits | None = None
 
 
 _here = _BlockingHook()
 
 
-def blocked() -> AbstractContextManager[None]:
+def blocked(wait: TaskWait | None = None) -> AbstractContextManager[None]:
     """Return a context in which the calling thread may wait for long, and computes nothing.
 
     In a task another task may run on its slot meanwhile; the end of the context waits for a slot.
     Contexts may be nested: only the outermost one has an effect.
+
+    Args:
+        wait: the tasks that it waits for; None = something else, or not without a time limit.
     """
     enter = _here.enter
-    return contextlib.nullcontext() if enter is None else enter()
+    return contextlib.nullcontext() if enter is None else enter(wait)
 
 
 def awaited() -> AbstractContextManager[None]:
@@ -65,6 +81,6 @@ def on_awaits_here(awaits: Awaits | None) -> None:
     _here.awaits = awaits
 
 
-def on_blocked_here(enter: Callable[[], AbstractContextManager[None]] | None) -> None:
+def on_blocked_here(enter: _Enter | None) -> None:
     """Have `blocked` return what `enter` returns, on the calling thread; None = do nothing."""
     _here.enter = enter

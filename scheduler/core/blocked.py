@@ -6,10 +6,12 @@ its worker runs others in its place: it counts neither as busy nor for the work 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.wire import messages as m
-from .peers import WorkerHandle
+from . import cycles
+from .peers import BlockedWait, WorkerHandle
 
 if TYPE_CHECKING:
     from .state import SchedulerState
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlocked) -> None:
     """Let the worker have other work instead of these attempts."""
-    for attempt in message.attempts:
+    for i, attempt in enumerate(message.attempts):
         task = ws.processing.get(attempt)
         if task is None and attempt not in ws.zombies:
             state.counters.reports_stale += 1
@@ -25,9 +27,16 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
         if task is not None:
             ws.occupancy_ns -= task.estimate_ns
             task.estimate_ns = 0
-        ws.blocked[attempt] = None
+        wait = BlockedWait(state.awake_s, message.keys[i] if message.keys else ())
+        ws.blocked[attempt] = wait
+        if wait.keys and task is not None:
+            cycles.suspect(state, task, wait, partial(_fail, state, ws, attempt))
     ws.last_progress = state.now
     state.touched[ws] = None
+
+
+def _fail(state: SchedulerState, ws: WorkerHandle, attempt: int, text: str) -> None:
+    state.send(ws.peer, m.FailWaits(attempts=[attempt], texts=[text]))
 
 
 def on_resumed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsResumed) -> None:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...protocol.wire.messages import RegisterSupervisor, RegisterWorker, WorkerStatus
 
@@ -23,6 +24,16 @@ STUCK_S: Final = 0.03
 #: Amounts of resources are kept to this many decimals: rounded sums and differences of such numbers
 #: are exact, so after ten tasks of 0.1 have ended, 1 is free again, not 0.9999999999999999.
 RESOURCE_DIGITS: Final = 9
+
+
+class BlockedWait(NamedTuple):
+    """The wait of an attempt that has begun and holds no thread."""
+
+    #: when it was reported, in waking time
+    since: float
+    #: the first of the tasks, all of which it waits for without a time limit; empty = it waits for
+    #: something else, or not for ever
+    keys: Sequence[str]
 
 
 class WorkerHandle:
@@ -99,8 +110,8 @@ class WorkerHandle:
         #: {attempt: resources}: dropped before they reported; each may hold a thread, and holds its
         #: resources, until the worker reports that it ended
         self.zombies: dict[int, tuple[tuple[str, float], ...]] = {}
-        #: {attempt: None} of `processing` and `zombies`: they wait, and hold no thread
-        self.blocked: dict[int, None] = {}
+        #: {attempt: what is known of its wait} of `processing` and `zombies`: they hold no thread
+        self.blocked: dict[int, BlockedWait] = {}
         #: {client: None}: those in its tasks, which end with it
         self.task_clients: dict[ClientHandle, None] = {}
         #: {worker: when}: peers that this worker could not fetch from lately

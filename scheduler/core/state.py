@@ -41,6 +41,7 @@ from ...protocol.wire.message import Message, Unknown
 from . import (
     assignment,
     claims,
+    cycles,
     held,
     liveness,
     membership,
@@ -362,6 +363,7 @@ class SchedulerState:
         self.sums_of_workers, self.sums_of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
         self.recent = Recent()
         self.story = Story()
+        self.suspects: cycles.Suspects = cycles.Suspects()  #: waits that may be parts of cycles
         #: {code: None} of messages that a peer did not know, each of which was logged
         self.not_known: dict[int, None] = {}
         #: when `shrinking` looks at the next tables, the owners of those that are left in this

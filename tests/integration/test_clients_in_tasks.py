@@ -80,6 +80,31 @@ def test_a_task_that_waits_for_itself_fails(in_threads):
         in_threads.submit(wait_for_myself).result(60)
 
 
+def wait_for_my_caller(name):
+    other = {"ping": "pong", "pong": "ping"}[name]
+    client = weft.Client.current()
+    return client.submit(wait_for_my_caller, other, key=other).result()
+
+
+def hold_and_wait(lock):
+    with lock:
+        return weft.Client.current().submit(take, lock).result()
+
+
+def take(lock):
+    with lock:
+        return "taken"
+
+
+def test_tasks_that_wait_for_each_other_fail_and_are_named(in_threads):
+    first = in_threads.submit(wait_for_my_caller, "ping", key="ping")
+    with pytest.raises(weft.WaitingCycle, match="task 'ping' waits for task 'pong'"):
+        first.result(60)
+    with pytest.raises(weft.WaitingCycle, match="waits for lock 'kept', which task 'hold_and_wait"):
+        in_threads.submit(hold_and_wait, weft.Lock("kept")).result(60)
+    assert in_threads.submit(take, weft.Lock("kept")).result(60) == "taken"
+
+
 def fail_after_a_wait():
     weft.Client.current().submit(abs, -1).result()
     raise ValueError("on purpose")

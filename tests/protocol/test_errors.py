@@ -63,6 +63,7 @@ EXAMPLES = [
     errors.HoldLost("lock 'x' was given to another holder"),
     errors.HeldClosed("queue 'x' was closed"),
     errors.OtherLimit("semaphore 'x' has max_leases=2"),
+    errors.WaitingCycle("task 'a' would wait for ever"),
     errors.TooLarge("the value takes 5000000 bytes"),
     errors.NoAnswer("it did not answer within 10 s", "worker-1"),
     errors.UnknownWorker("no connected worker is named 'w9'"),

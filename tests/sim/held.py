@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 NAMES = ("x", "y")
+#: Locks that threads take one after the other, in any order, and never give up.
+NESTED = ("n1", "n2", "n3")
 
 
 class HeldWatcher(Watcher):
@@ -58,6 +60,8 @@ class HeldUsers:
         #: values whose `put` was answered, and those that were taken
         self.put: dict[bytes, None] = {}
         self.taken: Counter[bytes] = Counter()
+        #: {thread: the locks that it has still to take}
+        self.nested: dict[str, list[str]] = {}
         self.is_over = False
 
     # -- what users do ----------------------------------------------------------------------------
@@ -68,6 +72,11 @@ class HeldUsers:
         if not clients:
             return
         client = rng.choice(clients)
+        if rng.random() < 0.1:
+            owner = self.sim.new_id("thread")
+            self.nested[owner] = rng.sample(NESTED, 2)
+            self.go_on_taking(client, owner)
+            return
         kinds = [h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE]
         kind = rng.choice([*kinds, h.BACKGROUND])
         name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
@@ -95,6 +104,18 @@ class HeldUsers:
         watcher = self.call(client, kind, name, operation, arguments)
         if limit is None or rng.random() < 0.2:
             self.sim.world.at(rng.random() * 3.0, self.give_up, watcher)
+
+    def go_on_taking(self, client: ClientNode, owner: str) -> None:
+        """Let a thread take its next lock; release all after the last one, or when one fails."""
+        left = self.nested[owner]
+        leases = [lease for lease in self.believed if lease.startswith(f"{owner}:")]
+        if left and len(leases) == 2 - len(left):
+            name = left.pop()
+            self.call(client, h.LOCK, name, "acquire", {"lease": f"{owner}:{name}", "owner": owner})
+            return
+        del self.nested[owner]
+        for lease in leases:
+            self.release(lease)
 
     def call(
         self, client: ClientNode, kind: str, name: str, operation: str, arguments: dict[str, Any]
@@ -125,11 +146,15 @@ class HeldUsers:
             return
         client, call, world = watcher.client, watcher.call, self.sim.world
         world.probes[f"held: {call.operation} {answer.problem or 'done'}"] += 1
-        assert answer.problem in ("", h.LATE, h.KEY_LOST, h.HOLD_LOST), answer
+        problems = ("", h.LATE, h.KEY_LOST, h.HOLD_LOST)
+        assert answer.problem in problems or (call.name in NESTED and answer.problem == h.CYCLE)
         client.post(HeldTaken(call, has_futures=bool(answer.keys)))
         if answer.info.get("granted") is True:
             lease = call.arguments["lease"]
             self.believed[lease] = (client, call.kind, call.name)
+        if call.name in NESTED and call.operation == "acquire":
+            self.go_on_taking(client, call.arguments["owner"])
+        elif answer.info.get("granted") is True:
             world.at(world.rng.random() * 2.0, self.release, lease)
         if call.kind == h.QUEUE:
             if call.operation == "put" and not answer.problem:
@@ -200,9 +225,10 @@ class HeldUsers:
     def finish(self) -> None:
         """Let all users release what they hold, and give up what they wait for."""
         for lease in list(self.believed):
-            self.release(lease)
+            if lease.partition(":")[0] not in self.nested:
+                self.release(lease)
         for watcher in list(self.waiting):
-            if watcher.call.operation != "release":
+            if watcher.call.operation != "release" and watcher.call.name not in NESTED:
                 self.give_up(watcher)
 
     def clean(self, client: ClientNode) -> None:

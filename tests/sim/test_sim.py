@@ -41,6 +41,7 @@ EXPECTED = {
     "fetch missing",
     "fetch refused",
     "freeze",
+    "held: acquire cycle",
     "held: acquire done",
     "held: get done",
     "held: given up",

@@ -33,6 +33,7 @@ from weft.worker.core.events import (
     CopiesNotFetched,
     EndWorker,
     Event,
+    FailWait,
     Fetch,
     ForgetValues,
     Leave,
@@ -232,6 +233,8 @@ class WorkerNode:
             if isinstance(action, StartSlot):
                 self.running.append(None)
                 self._woken.append(False)
+            elif isinstance(action, FailWait):
+                self.world.probes["wait failed"] += 1  # a user's task may catch the error
             elif isinstance(action, Run) and action.slot in self._returning:
                 self._go_on(action.slot, *self._returning.pop(action.slot))
             elif isinstance(action, Run):
@@ -326,9 +329,13 @@ class WorkerNode:
             return
         report.finished = False
         self._handle(report)
-        self._handle(SlotBlocked(slot, task.attempt))
+        rng = self.world.rng
+        # It goes on in any case, so not all that it reports to wait for need to be done then.
+        others = [key for key, record in self.core.by_key.items() if record is not task]
+        keys = rng.sample(others, k=min(len(others), rng.randint(0, 2)))
+        self._handle(SlotBlocked(slot, task.attempt, keys))
         self.world.probes["blocked"] += 1
-        seconds = self.world.rng.choice([0.0, 0.001, 0.1, 1.0]) * self.world.rng.random()
+        seconds = rng.choice([0.0, 0.001, 0.1, 1.0, 3.0]) * rng.random()
         if self.world.chance(0.2):
             self.world.probes["ended without a seat"] += 1
             fresh = ChunkDone(slot, [], [], [], [])

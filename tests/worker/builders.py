@@ -26,6 +26,7 @@ from weft.worker.core.events import (
     EndFetch,
     EndWorker,
     Event,
+    FailWait,
     Fetch,
     ForgetFunctions,
     ForgetValues,
@@ -142,6 +143,8 @@ class Hands:
         self.awake: set[int] = set()
         #: Slots that have a seat.
         self.seated: set[int] = set(range(nthreads))
+        #: (attempt, text) of the waits that were to fail.
+        self.failed_waits: list[tuple[int, str]] = []
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
@@ -196,6 +199,8 @@ class Hands:
             self.seated.remove(action.slot)
         elif isinstance(action, ForgetValues):
             self.store.difference_update(action.attempts)
+        elif isinstance(action, FailWait):
+            self.failed_waits.append((action.attempt, action.text))
         else:
             assert isinstance(action, (ForgetFunctions, CatchOutput))
 
@@ -268,7 +273,7 @@ class Hands:
             self.awake.add(slot)
         return self._drain()
 
-    def block(self, slot: int = 0) -> list[Message]:
+    def block(self, slot: int = 0, *keys: str) -> list[Message]:
         """Let the task that a slot runs wait; what the slot has finished is reported first."""
         task = self.started[slot].pop()
         finished, self.started[slot] = self.started[slot], []
@@ -277,7 +282,7 @@ class Hands:
         n = len(attempts)
         self.take_in(ChunkDone(slot, attempts, [100] * n, [10] * n, [None] * n, finished=False))
         self.started[slot] = [task]
-        self.take_in(SlotBlocked(slot, task.attempt))
+        self.take_in(SlotBlocked(slot, task.attempt, list(keys)))
         return self._drain()
 
     def resume(self, slot: int = 0) -> list[Message]:

@@ -120,6 +120,8 @@ class SlotBlocked:
 
     slot: int
     attempt: int
+    #: The first of the tasks that it waits for; empty: for something else, or for a limited time.
+    keys: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -227,13 +229,21 @@ class CatchOutput:
 
 
 @dataclass(slots=True)
+class FailWait:
+    """End the wait of a task with an error: it waits for itself, by way of others."""
+
+    attempt: int
+    text: str
+
+
+@dataclass(slots=True)
 class EndWorker:
     """End the worker as soon as the messages are sent: it leaves, and no task runs any more."""
 
 
 #: Actions that must be done before the messages of the same event leave.
 Before: TypeAlias = (
-    Run | StartSlot | TakeSeat | LeaveSeat | ForgetValues | ForgetFunctions | CatchOutput
+    Run | StartSlot | TakeSeat | LeaveSeat | ForgetValues | ForgetFunctions | CatchOutput | FailWait
 )
 #: Actions that are done after the messages.
 After: TypeAlias = Fetch | EndFetch | EndWorker

@@ -145,7 +145,8 @@ def _send_inventory(state: WorkerState) -> None:
     send(InventoryEnd(n_rows=len(held) + len(unfinished) + len(failed)))
     blocked = [*state.blocked.values(), *state.returning.values()]
     if blocked:
-        send(AttemptsBlocked(attempts=blocked))
+        keys = [state.waits_for.get(attempt, []) for attempt in blocked]
+        send(AttemptsBlocked(attempts=blocked, keys=keys if any(keys) else []))
 
 
 def _phase(state: WorkerState, record: WorkerTask) -> int:

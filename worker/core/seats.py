@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import InvalidTransition
-from ...protocol.wire.messages import AttemptsBlocked, AttemptsResumed
-from .events import LeaveSeat, Run, SlotBlocked, SlotResumes, StartSlot, TakeSeat
+from ...protocol.wire.messages import AttemptsBlocked, AttemptsResumed, FailWaits
+from .events import FailWait, LeaveSeat, Run, SlotBlocked, SlotResumes, StartSlot, TakeSeat
 from .tasks import BLOCKED, READY, RETURNING, SEATED, SPARE, Place, Slot
 from .transitions import move
 
@@ -65,7 +65,11 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
     place(slot, BLOCKED)
     state.blocked[slot] = event.attempt
     state.before.append(LeaveSeat(slot.index))
-    state.to_scheduler.append(AttemptsBlocked(attempts=[event.attempt]))
+    keys = event.keys
+    if keys:
+        state.waits_for[event.attempt] = keys
+    report = AttemptsBlocked(attempts=[event.attempt], keys=[keys] if keys else [])
+    state.to_scheduler.append(report)
     if state.returning:
         _seat_returning(state)
         return
@@ -83,6 +87,7 @@ def on_blocked(state: WorkerState, event: SlotBlocked) -> None:
 def on_resumes(state: WorkerState, event: SlotResumes) -> None:
     """Give the slot a seat, now or later: `Run` wakes its thread then."""
     slot = state.slots[event.slot]
+    state.waits_for.pop(state.blocked[slot], None)
     if state.idle:
         other, _ = state.idle.popitem()
         _retire(state, other)
@@ -97,7 +102,7 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
 
 def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
     """Let a slot rest whose task has ended without a seat."""
-    del state.blocked[slot]
+    state.waits_for.pop(state.blocked.pop(slot), None)
     place(slot, SPARE)
     slot.busy = False
     state.spare[slot] = None
@@ -108,6 +113,13 @@ def pass_on(state: WorkerState, slot: Slot) -> None:
     slot.busy = False
     _retire(state, slot)
     _seat_returning(state)
+
+
+def on_fail_waits(state: WorkerState, message: FailWaits) -> None:
+    """End waits that would have no end; those that are over by now are left alone."""
+    for attempt, text in zip(message.attempts, message.texts, strict=True):
+        if attempt in state.waits_for:
+            state.before.append(FailWait(attempt, text))
 
 
 def _seat_returning(state: WorkerState) -> None:

@@ -102,6 +102,9 @@ class WorkerState:
         self.idle: dict[Slot, None] = dict.fromkeys(self.slots)
         #: {slot: the attempt that waits there}. All and only slots in place "blocked".
         self.blocked: dict[Slot, int] = {}
+        #: {attempt: the first of the tasks that it waits for}, of those of `blocked` that wait for
+        #: some without a time limit.
+        self.waits_for: dict[int, list[str]] = {}
         #: {slot: the attempt that could go on}. All and only slots in place "returning", the one
         #: that has waited longest first.
         self.returning: dict[Slot, int] = {}
@@ -197,6 +200,7 @@ _MESSAGES: dict[type, Callable[[WorkerState, Any], None]] = {
     m.HoldersGone: copies.on_holders_gone,
     m.KeysUnknown: drops.on_keys_unknown,
     m.DropFunctions: drops.on_drop_functions,
+    m.FailWaits: seats.on_fail_waits,
     m.WantOutput: output.on_want_output,
 }
 

@@ -247,6 +247,11 @@ OF_STATE: Final[dict[str, Callable[[WorkerState], Iterable[object]]]] = {
         for slot, attempt in (*state.blocked.items(), *state.returning.items())
         if slot.n_executing != 1 or slot.chunk or not slot.busy or attempt not in _running(state)
     ),
+    "attempts that wait for tasks are blocked": lambda state: (
+        attempt
+        for attempt, keys in state.waits_for.items()
+        if attempt not in state.blocked.values() or not keys
+    ),
     "a spare slot has nothing": lambda state: (
         slot.index for slot in state.spare if slot.busy or slot.chunk or slot.n_executing
     ),

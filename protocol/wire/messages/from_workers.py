@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ..message import Blobs, Failures, Flag, Ints, Keys, Message, Number, Sizes, Text, message
+from ..message import (
+    Blobs,
+    Failures,
+    Flag,
+    Ints,
+    KeyLists,
+    Keys,
+    Message,
+    Number,
+    Sizes,
+    Text,
+    message,
+)
 
 
 @message(
@@ -103,11 +115,16 @@ class WorkerLeaving(Message):
     reason: Text
 
 
-@message(84, columns=("attempts",))
+@message(84, columns=("attempts",), optional_columns=("keys",))
 class AttemptsBlocked(Message):
-    """Report attempts that wait, and occupy no thread meanwhile: others may run in their place."""
+    """Report attempts that wait, and occupy no thread meanwhile: others may run in their place.
+
+    `keys` are those of tasks that each of them waits for, all of them and without a time limit: the
+    first ones, and none where it waits for something else.
+    """
 
     attempts: Ints
+    keys: KeyLists = field(default_factory=list)
 
 
 @message(85, columns=("attempts",))

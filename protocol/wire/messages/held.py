@@ -35,6 +35,23 @@ OTHER_LIMIT: Final = "other-limit"
 TOO_LARGE: Final = "too-large"
 KEY_LOST: Final = "key-lost"
 LATE: Final = "late"
+CYCLE: Final = "cycle"
+
+#: Begins the name of an owner that is a task, before the number of its attempt.
+_ATTEMPT: Final = "attempt-"
+
+
+def owner_of_attempt(attempt: int) -> str:
+    """Return how a client names the thread of a task, as the owner of what it holds."""
+    return f"{_ATTEMPT}{attempt}"
+
+
+def attempt_of(owner: str) -> int:
+    """Return the attempt that an owner is; 0 = it is no task."""
+    number = owner.removeprefix(_ATTEMPT)
+    if number == owner or not number.isascii() or not number.isdecimal() or len(number) > 20:
+        return 0
+    return int(number)
 
 
 @message(115)

@@ -69,6 +69,17 @@ class WithdrawAttempts(Message):
     attempts: Ints
 
 
+@message(170, columns=("attempts", "texts"))
+class FailWaits(Message):
+    """Report that blocked attempts would wait for ever: their waits end with errors of these texts.
+
+    Each waits for tasks that wait for it.
+    """
+
+    attempts: Ints
+    texts: Texts
+
+
 @message(51, columns=("keys", "attempts", "nbytes", "holders"), optional_columns=("spec_hashes",))
 class LocatedKeys(Message):
     """Report the current holders of keys that the worker was missing.

@@ -167,6 +167,11 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
         or call.lane != lane
         or s.held.calls[call.client].waiting.get(call.request) is not call
     ],
+    "waits files calls in lanes by the thread or task that waits": lambda s: [
+        (waiter, call)
+        for waiter, call in s.held.waits.items()
+        if call.record is None or call.waiter != waiter
+    ],
     "a call that waits is in its lane, or put off": lambda s: [
         call
         for call in _waiting(s)

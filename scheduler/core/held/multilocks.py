@@ -83,6 +83,18 @@ def _check_wait(record: MultiLockRecord, call: Call) -> None:
         )
 
 
+def _blockers(record: MultiLockRecord, call: Call) -> tuple[list[tuple[ClientHandle, str]], bool]:
+    names = names_in(call)
+    holders = dict.fromkeys(record.holders[name] for name in names if name in record.holders)
+    owners = [(holder.client, record.owners[holder]) for holder in holders]
+    for other in record.lanes.get(_LANE, ()):
+        if other is call:
+            break
+        if not set(names).isdisjoint(other.arguments["names"]):  # it has reserved one of them
+            owners.append((other.client, other.arguments["owner"]))
+    return owners, _number_of(call) == len(names)
+
+
 def _serve(_state: SchedulerState, record: MultiLockRecord) -> list[tuple[Call, Reply]]:
     served: list[tuple[Call, Reply]] = []
     reserved: set[str] = set()
@@ -151,5 +163,6 @@ MULTILOCKS: Final = HeldKind(
     },
     _drop,
     lambda record: not record.holders,
-    _serve,
+    blockers=_blockers,
+    serve=_serve,
 )

@@ -25,6 +25,7 @@ from ....protocol.wire.columns import MAX_KEY_CHARS
 from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import (
     BACKGROUND,
+    CYCLE,
     EVENT,
     LOCK,
     MULTILOCK,
@@ -36,6 +37,8 @@ from ....protocol.wire.messages.held import (
     VARIABLE,
     WITHDRAW,
 )
+from .. import cycles
+from ..tasks import SchedulerTask
 from .arguments import bad, check_timeout
 from .background import BACKGROUNDS, BackgroundTasks
 from .events import EVENTS
@@ -67,7 +70,7 @@ MAX_WAITING: Final = 100_000
 class HeldObjects:
     """All held objects, and the calls of all clients."""
 
-    __slots__ = ("background", "calls", "deferred", "records", "values")
+    __slots__ = ("background", "calls", "deferred", "records", "values", "waits")
 
     def __init__(self) -> None:
         #: {(kind, name): record}; none is idle
@@ -78,11 +81,23 @@ class HeldObjects:
         self.deferred: dict[Call, None] = {}
         self.values: HeldValues = HeldValues()
         self.background: BackgroundTasks = BackgroundTasks()
+        #: {attempt of a task, or (client, owner): call} that waits in a lane, the last one of each
+        self.waits: dict[int | tuple[ClientHandle, str], Call] = {}
 
     @property
     def keepers(self) -> tuple[ClientHandle, ...]:
         """What wants tasks and is no client of the cluster."""
         return self.values.keeper, self.background.keeper
+
+    def blockers(self, call: Call) -> tuple[list[tuple[ClientHandle, str]], bool] | None:
+        """Return the owners that must let go before the turn of a call that waits comes.
+
+        With it, whether all of them must, or one. None = it is not known which those are.
+        """
+        find = KINDS[call.kind].blockers
+        if find is None or call.record is None:
+            return None
+        return find(call.record, call)
 
 
 def on_operate(state: SchedulerState, client: ClientHandle, message: m.Operate) -> None:
@@ -195,10 +210,32 @@ def _wait(
     record.lanes.setdefault(operation.lane, OrderedDict())[call] = None
     call.record = record
     call.lane = operation.lane
+    _note_wait(state, call)
     state.held.calls[call.client].waiting[call.request] = call
     if timeout is not None:
         call.deadline = state.call_after(timeout, _on_late, call)
     return None
+
+
+def _note_wait(state: SchedulerState, call: Call) -> None:
+    """Note which thread or task waits; look for a cycle later if it waits for what others hold."""
+    call.since = state.awake_s
+    if not call.owner:
+        return
+    node = cycles.node_of(state, call.client, call.owner)
+    call.waiter = node.attempt if isinstance(node, SchedulerTask) else node
+    state.held.waits[call.waiter] = call
+    if call.timeout is None and KINDS[call.kind].blockers is not None:
+        cycles.suspect(state, node, call, lambda text: _fail_wait(state, call, text))
+
+
+def _fail_wait(state: SchedulerState, call: Call, text: str) -> None:
+    """End a wait that would have no end."""
+    record = call.record
+    assert record is not None, "it waits"
+    _leave_lane(state, call)
+    _answer(state, call, Reply(problem=CYCLE, text=text))
+    serve(state, record)
 
 
 def serve(state: SchedulerState, record: HeldRecord) -> None:
@@ -206,11 +243,11 @@ def serve(state: SchedulerState, record: HeldRecord) -> None:
     kind = KINDS[record.kind]
     if record.is_closed:
         for call in [call for lane in record.lanes.values() for call in lane]:
-            _leave_lane(call)
+            _leave_lane(state, call)
             _answer(state, call, _refused(closed(record)))
     elif kind.serve is not None:
         for call, reply in kind.serve(state, record):
-            _leave_lane(call)
+            _leave_lane(state, call)
             _answer(state, call, reply)
     else:
         was_served = bool(record.lanes)
@@ -238,12 +275,12 @@ def _serve_lane(state: SchedulerState, record: HeldRecord, lane: str, kind: Held
         if reply is None:
             break
         was_served = True
-        _leave_lane(call)
+        _leave_lane(state, call)
         _answer(state, call, reply)
     return was_served
 
 
-def _leave_lane(call: Call) -> None:
+def _leave_lane(state: SchedulerState, call: Call) -> None:
     record = call.record
     assert record is not None
     lane = record.lanes[call.lane]
@@ -251,13 +288,17 @@ def _leave_lane(call: Call) -> None:
     if not lane:
         del record.lanes[call.lane]
     call.record = None
+    if call.waiter is not None:
+        if state.held.waits.get(call.waiter) is call:
+            del state.held.waits[call.waiter]
+        call.waiter = None
 
 
 def _on_late(state: SchedulerState, call: Call) -> None:
     """The time limit of a call that waits is over."""
     record = call.record
     assert record is not None
-    _leave_lane(call)
+    _leave_lane(state, call)
     _answer(state, call, KINDS[call.kind].operations[call.operation].late)
     serve(state, record)  # those behind it may be smaller
 
@@ -340,7 +381,7 @@ def _end_wait(state: SchedulerState, call: Call) -> HeldRecord | None:
         drop(state, call.value)
         call.value = None
     if record is not None:
-        _leave_lane(call)
+        _leave_lane(state, call)
     return record
 
 

@@ -68,7 +68,9 @@ class Call:
         "operation",
         "record",
         "request",
+        "since",
         "value",
+        "waiter",
     )
 
     def __init__(
@@ -94,6 +96,16 @@ class Call:
         self.record: HeldRecord | None = None
         self.lane = ""
         self.deadline: Deadline | None = None
+        #: when it began to wait in the lane, in waking time
+        self.since = 0.0
+        #: its place in `HeldObjects.waits`, while it waits there
+        self.waiter: int | tuple[ClientHandle, str] | None = None
+
+    @property
+    def owner(self) -> str:
+        """The thread or task that calls, as its client names it; "" = not known."""
+        owner = self.arguments.get("owner")
+        return owner if type(owner) is str else ""
 
     @property
     def timeout(self) -> float | None:
@@ -237,5 +249,8 @@ class HeldKind(NamedTuple):
     drop: Callable[[Any, ClientHandle], None]
     #: whether nothing would be lost with the record
     is_idle: Callable[[Any], bool]
+    #: the owners that must let go before the turn of a call that waits comes, and whether all of
+    #: them must or one; None = it is not known which those are
+    blockers: Callable[[Any, Call], tuple[list[tuple[ClientHandle, str]], bool]] | None = None
     #: the calls whose turn has come, with their replies; None = the first ones of each lane
     serve: Callable[[SchedulerState, Any], list[tuple[Call, Reply]]] | None = None

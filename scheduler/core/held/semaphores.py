@@ -85,6 +85,10 @@ def _check_wait(record: SemaphoreRecord, call: Call) -> None:
         )
 
 
+def _blockers(record: SemaphoreRecord, _call: Call) -> tuple[list[tuple[ClientHandle, str]], bool]:
+    return [(holder.client, owner) for holder, owner in record.holders.items()], False
+
+
 def _undo_acquire(state: SchedulerState, record: SemaphoreRecord, call: Call, reply: Reply) -> None:
     if reply is _GRANTED:
         record.holders.pop(Holder(call.client, call.arguments["lease"]), None)
@@ -150,7 +154,9 @@ _LEASES: Final = {
     "restate": HeldOperation(_restate),
     "count": HeldOperation(_count, is_deferred=True),
 }
-LOCKS: Final = HeldKind(_make, _LEASES, _drop, lambda record: not record.holders)
+LOCKS: Final = HeldKind(
+    _make, _LEASES, _drop, lambda record: not record.holders, blockers=_blockers
+)
 SEMAPHORES: Final = HeldKind(
     _make,
     {
@@ -160,4 +166,5 @@ SEMAPHORES: Final = HeldKind(
     },
     _drop,
     lambda record: not record.holders and not record.users,
+    blockers=_blockers,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from weft.protocol.host.blocking import blocked, on_blocked_here
+from weft.protocol.host.blocking import TaskWait, blocked, on_blocked_here
 
 
 def test_nothing_happens_on_a_thread_without_a_hook():
@@ -17,8 +17,8 @@ def test_a_hook_is_called_around_waits_of_its_own_thread_only():
     steps: list[str] = []
 
     @contextlib.contextmanager
-    def enter():
-        steps.append("begin")
+    def enter(wait):
+        steps.append("begin" if wait is None else f"begin: {wait.keys}")
         yield
         steps.append("end")
 
@@ -30,6 +30,10 @@ def test_a_hook_is_called_around_waits_of_its_own_thread_only():
     try:
         wait()
         assert steps == ["begin", "wait", "end"]
+        steps.clear()
+        with blocked(TaskWait(["a"], print)):
+            pass
+        assert steps == ["begin: ['a']", "end"]
         steps.clear()
         other = threading.Thread(target=wait)
         other.start()

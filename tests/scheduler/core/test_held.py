@@ -642,6 +642,9 @@ BREAKAGES = {
     "records of a client have it among their users": lambda b: b.event.users.clear(),
     "no lane of a held object is empty": lambda b: b.lock.lanes.update({"other": {}}),
     "a call in a lane waits there, and its client has it": lambda b: b.forget_wait(),
+    "waits files calls in lanes by the thread or task that waits": lambda b: b.held.waits.update(
+        {77: b.waiting}
+    ),
     "a call that waits is in its lane, or put off": lambda b: b.lock.lanes.clear(),
     "a call is not both answered and waiting": lambda b: b.held.calls[b.bob].answered.update(
         {b.waiting.request: next(iter(b.held.calls[b.alice].answered.values()))}

@@ -14,6 +14,7 @@ from weft.protocol.wire.messages import (
     AttemptsEnded,
     AttemptsFinished,
     AttemptsResumed,
+    FailWaits,
 )
 from weft.worker.core import seats
 from weft.worker.core.events import SchedulerLost, SessionOpened, WorkerEnding
@@ -142,6 +143,23 @@ def test_the_next_session_begins_with_what_waits():
     worker.handle(SchedulerLost())
     sent = worker.handle(SessionOpened(is_first=False))
     assert sent[-1] == AttemptsBlocked(attempts=[1])
+
+
+def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
+    worker = Hands(1)
+    worker.receive(assign("1 task", "2 other", function=SLOW))
+    worker.start(0)
+    assert worker.block(0, "a", "b") == [AttemptsBlocked(attempts=[1], keys=[["a", "b"]])]
+    worker.start(1)
+    worker.block(1)
+    worker.handle(SchedulerLost())
+    sent = worker.handle(SessionOpened(is_first=False))
+    assert sent[-1] == AttemptsBlocked(attempts=[1, 2], keys=[["a", "b"], []])
+    worker.receive(FailWaits(attempts=[1, 2, 9], texts=["why", "not for a task", "unknown"]))
+    assert worker.failed_waits == [(1, "why")]
+    worker.resume(0)
+    worker.receive(FailWaits(attempts=[1], texts=["too late"]))
+    assert worker.failed_waits == [(1, "why")]
 
 
 def test_a_worker_that_ends_lets_tasks_that_wait_go_on():

@@ -131,6 +131,7 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "a slot whose task waits executes that alone": lambda state: state.blocked.update(
         {state.slots[0]: 99}
     ),
+    "attempts that wait for tasks are blocked": lambda state: state.waits_for.update({99: ["x"]}),
     "a spare slot has nothing": lambda state: state.spare.update({state.slots[0]: None}),
     "no slot returns while another is idle": lambda state: (
         state.returning.update({state.slots[0]: 99}),

@@ -1,0 +1,314 @@
+"""Waits that have no end: tasks, and holders of locks, that wait for each other.
+
+A task waits for its inputs; one that runs waits for other tasks (`AttemptsBlocked`), or for a lock,
+which others hold. Such waits can form a cycle, though the inputs of tasks cannot. The wait that
+closes it is the last to begin. So each wait without a time limit is looked at once, when it is
+`SETTLE_S` old; if it is part of a cycle, it fails, with a text that names all others. Waits that
+are younger do not count: a report of their end may be on its way. Nothing is looked at for each
+task, and a wait that ends sooner costs a place in a queue.
+
+A node is a task, or the owner of a lock: a thread of a client. It is *live* if it may go on by
+itself. One that waits for all of some others is live if all of these are; one that waits for any
+of them (a lease of a semaphore), if one is. What is not known, such as which client fills a queue,
+counts as live: only what cannot end is an error.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from ...protocol.wire.messages.held import attempt_of
+from .tasks import ERRED, MEMORY, PROCESSING, WAITING, SchedulerTask
+
+if TYPE_CHECKING:
+    from .held.records import Call
+    from .peers import BlockedWait, ClientHandle
+    from .state import SchedulerState
+
+#: The age at which a wait is looked at, and at which it counts for others, seconds.
+SETTLE_S: Final = 1.0
+#: Nodes looked at in one pass, and for one wait; a cycle of more is not found.
+MAX_SEEN: Final = 5_000
+#: Of sums of times, seconds.
+_TOLERANCE_S: Final = 1e-3
+#: Members of a cycle that are named in a text.
+MAX_NAMED: Final = 8
+
+#: A thread of a client; the text is chosen by the client.
+Owner: TypeAlias = "tuple[ClientHandle, str]"
+Node: TypeAlias = "SchedulerTask | Owner"
+
+
+class Waits(NamedTuple):
+    """What a node waits for."""
+
+    nodes: list[Node]
+    #: for all of them, or for any
+    for_all: bool
+    #: by which it waits; None = for tasks
+    call: Call | None = None
+
+
+class Suspect(NamedTuple):
+    """A wait that is to be looked at."""
+
+    due: float
+    node: Node
+    wait: BlockedWait | Call
+    #: fails the wait, with a text
+    fail: Callable[[str], None]
+
+
+class Suspects:
+    """The waits that are to be looked at, in order of time."""
+
+    __slots__ = ("is_awaited", "waits")
+
+    def __init__(self) -> None:
+        self.waits: deque[Suspect] = deque()
+        #: a deadline is set for the first of them
+        self.is_awaited = False
+
+
+def suspect(
+    state: SchedulerState, node: Node, wait: BlockedWait | Call, fail: Callable[[str], None]
+) -> None:
+    """Have a wait looked at that has just begun."""
+    suspects = state.suspects
+    suspects.waits.append(Suspect(state.awake_s + SETTLE_S, node, wait, fail))
+    if not suspects.is_awaited:
+        suspects.is_awaited = True
+        state.call_after(SETTLE_S, _look)
+
+
+def _look(state: SchedulerState) -> None:
+    """Look at the waits that are due, the last one first, as many as one pass may."""
+    suspects = state.suspects
+    waits = suspects.waits
+    now = state.awake_s
+    due: list[Suspect] = []
+    while waits and waits[0].due <= now + _TOLERANCE_S:
+        due.append(waits.popleft())
+    left = MAX_SEEN
+    live: set[Node] = set()
+    again: list[Suspect] = []
+    while due and left > 0:
+        one = due.pop()
+        left -= 1
+        if not _goes_on(state, one):
+            continue
+        n_before = len(live)
+        members = find_cycle(state, one.node, live)
+        left -= len(live) - n_before
+        if members is None:
+            continue
+        left -= len(members)
+        if members[0] == one.node:
+            one.fail(describe_cycle(state, members))
+            live.add(one.node)  # so are those that wait for it
+        else:  # it waits for a cycle, which is broken first
+            again.append(one._replace(due=now + SETTLE_S))
+    waits.extendleft(reversed(due))
+    waits.extend(again)
+    suspects.is_awaited = bool(waits)
+    if waits:
+        state.call_after(max(waits[0].due - now, SETTLE_S / 10), _look)
+
+
+def _goes_on(state: SchedulerState, one: Suspect) -> bool:
+    node, wait = one.node, one.wait
+    if isinstance(node, SchedulerTask) and node.worker is not None:
+        if node.worker.blocked.get(node.attempt) is wait:
+            return True
+        return state.held.waits.get(node.attempt) is wait
+    return not isinstance(node, SchedulerTask) and state.held.waits.get(node) is wait
+
+
+def waits_of(state: SchedulerState, node: Node) -> Waits | None:
+    """Return what a node waits for, without a time limit; None if it is live for all we know."""
+    if not isinstance(node, SchedulerTask):
+        call = state.held.waits.get(node)
+        return None if call is None else _waits_of_call(state, call)
+    if node.state == WAITING:
+        return Waits(list(node.waiting_on or ()), for_all=True)
+    ws = node.worker
+    if node.state != PROCESSING or ws is None or ws.is_away:
+        return None
+    missing: list[Node] = [one for one in node.dependencies if one.state != MEMORY]
+    if missing:
+        return Waits(missing, for_all=True)
+    wait = ws.blocked.get(node.attempt)
+    if wait is None:
+        return None
+    if wait.keys:
+        tasks = [state.tasks.get(key) for key in wait.keys]
+        left: list[Node] = [t for t in tasks if t is not None and t.state not in (MEMORY, ERRED)]
+        return Waits(left, for_all=True) if left else None
+    call = state.held.waits.get(node.attempt)
+    return None if call is None else _waits_of_call(state, call)
+
+
+def _waits_of_call(state: SchedulerState, call: Call) -> Waits | None:
+    if call.timeout is not None or call.client.peer is None:
+        return None
+    blockers = state.held.blockers(call)
+    if blockers is None:
+        return None
+    owners, for_all = blockers
+    if any(client.peer is None for client, _ in owners):
+        return None
+    return Waits([node_of(state, *owner) for owner in owners], for_all, call)
+
+
+def node_of(state: SchedulerState, client: ClientHandle, owner: str) -> Node:
+    """Return the task that an owner is, if it is one that runs."""
+    task = task_of_owner(state, client, owner)
+    return (client, owner) if task is None else task
+
+
+def task_of_owner(state: SchedulerState, client: ClientHandle, owner: str) -> SchedulerTask | None:
+    """Return the task whose attempt an owner is, if it runs now."""
+    attempt = attempt_of(owner)
+    if not attempt:
+        return None
+    # The workers of a program (`processes=False`) use its client.
+    workers = state.workers.values() if client.worker is None else (client.worker,)
+    return next((ws.processing[attempt] for ws in workers if attempt in ws.processing), None)
+
+
+def is_young(state: SchedulerState, node: Node, waits: Waits) -> bool:
+    """Return whether the report of a wait's end may still be on its way."""
+    if waits.call is not None:
+        since = waits.call.since
+    elif isinstance(node, SchedulerTask) and node.worker is not None:
+        wait = node.worker.blocked.get(node.attempt)
+        if wait is None:
+            return False
+        since = wait.since
+    else:
+        return False
+    return state.awake_s - since < SETTLE_S - _TOLERANCE_S
+
+
+def find_cycle(state: SchedulerState, start: Node, live: set[Node]) -> list[Node] | None:
+    """Return the cycle that keeps `start` from ever going on; None if there is none.
+
+    Args:
+        state: the scheduler's.
+        start: a node that waits. If it is part of a cycle, it is the first one of the result.
+        live: nodes that are known to be live; those that are found out are added.
+    """
+    edges: dict[Node, Waits] = {}
+    stack: list[Node] = [start]
+    while stack:
+        node = stack.pop()
+        if node in edges or node in live:
+            continue
+        waits = waits_of(state, node)
+        if waits is None or is_young(state, node, waits):
+            live.add(node)
+            continue
+        if len(edges) >= MAX_SEEN:
+            return None
+        edges[node] = waits
+        stack.extend(waits.nodes)
+    _spread(edges, live)
+    if start in live:
+        return None
+    path = _path(edges, live, start, start)
+    if path is not None:
+        return path
+    # It waits for a cycle that it is no part of.
+    node = start
+    seen: dict[Node, None] = {}
+    while node not in seen:
+        seen[node] = None
+        node = next(one for one in edges[node].nodes if one not in live)
+    order = list(seen)
+    return order[order.index(node) :]
+
+
+def _spread(edges: dict[Node, Waits], live: set[Node]) -> None:
+    """Add the nodes that are live because others are, and take them out of `edges`."""
+    readers: dict[Node, list[Node]] = {}
+    n_needed: dict[Node, int] = {}
+    ready: list[Node] = []
+    for node, waits in edges.items():
+        nodes = dict.fromkeys(waits.nodes)
+        n_live = sum(one in live for one in nodes)
+        n_needed[node] = (len(nodes) if waits.for_all else 1) - n_live
+        if n_needed[node] <= 0:
+            ready.append(node)
+        for one in nodes:
+            if one not in live:
+                readers.setdefault(one, []).append(node)
+    while ready:
+        node = ready.pop()
+        if node in live:
+            continue
+        live.add(node)
+        edges.pop(node, None)
+        for reader in readers.get(node, ()):
+            n_needed[reader] -= 1
+            if n_needed[reader] <= 0:
+                ready.append(reader)
+
+
+def _path(edges: dict[Node, Waits], live: set[Node], start: Node, end: Node) -> list[Node] | None:
+    """Return the nodes of a way from `start` back to `end`, by nodes that are not live."""
+    came_from: dict[Node, Node] = {}
+    line: deque[Node] = deque([start])
+    while line:
+        node = line.popleft()
+        for one in edges[node].nodes:
+            if one == end:
+                path = [node]
+                while path[-1] != start:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if one not in live and one not in came_from:
+                came_from[one] = node
+                line.append(one)
+    return None
+
+
+def describe_cycle(state: SchedulerState, members: list[Node]) -> str:
+    """Describe a cycle, for the error of its first member."""
+    parts = []
+    for node, following in zip(members, [*members[1:], members[0]], strict=True):
+        waits = waits_of(state, node)
+        call = None if waits is None else waits.call
+        what = describe_node(following)
+        if call is not None:
+            what = f"{describe_object(call)}, which {what} holds"
+        parts.append(f"{describe_node(node)} waits for {what}")
+    if len(parts) > MAX_NAMED:
+        n_more = len(parts) - MAX_NAMED + 1
+        parts[MAX_NAMED - 1 :] = [f"and so on, by {n_more} more"]
+    return (
+        f"{describe_node(members[0])} would wait for ever, because it waits for itself: "
+        f"{'; '.join(parts)}. Let one of them not wait, release what it holds first, or give a "
+        "timeout"
+    )
+
+
+def describe_node(node: Node) -> str:
+    """Name a task, or a thread of a client."""
+    if isinstance(node, SchedulerTask):
+        return f"task {node.key!r}"
+    client, owner = node
+    attempt = attempt_of(owner)
+    if attempt:
+        return f"a task of {client.name} that has ended without releasing it"
+    return f"{owner} of client {client.name}"
+
+
+def describe_object(call: Call) -> str:
+    """Name the object that a call is about."""
+    names = call.arguments.get("names")
+    if isinstance(names, list):
+        named = ", ".join(repr(name) for name in names[:MAX_NAMED])
+        return f"the locks {named} of a MultiLock"
+    return f"{call.kind} {call.name!r}"
