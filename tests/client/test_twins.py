@@ -96,6 +96,7 @@ WAITS = [
     (weft.Client, "compute", lambda on: on.client.compute(on.delayed, sync=True)),
     (weft.Client, "gather", lambda on: on.client.gather([on.future])),
     (weft.Client, "get", lambda on: on.client.get({"x": (abs, -3)}, "x")),
+    (weft.Client, "scatter", lambda on: on.client.scatter([1])),
     (weft.Client, "wait_for_workers", lambda on: on.client.wait_for_workers(1, timeout=20)),
     (weft.Client, "scheduler_info", lambda on: on.client.scheduler_info()),
     (weft.Client, "nthreads", lambda on: on.client.nthreads()),
