@@ -60,7 +60,6 @@ CLIENT: Final = _table(
         _BY_DESIGN,
     ),
     ("replicate rebalance", "data is moved to the workers that read it", _BY_DESIGN),
-    ("retry", "submit the call again: a call that failed is run again"),
     (
         "restart restart_workers",
         "make a new `LocalCluster`, or restart `weft worker` from outside",
@@ -124,7 +123,6 @@ CALL_OPTIONS: Final = _table(
 )
 
 FUTURE: Final = _table(
-    ("retry", "submit the call again: a call that failed is run again"),
     ("bind_client", "a future belongs to the client that made it", _BY_DESIGN),
     ("running", "a client does not know it; use `status` and `done()`", _BY_DESIGN),
     (
@@ -170,7 +168,6 @@ CLUSTER_OPTIONS: Final = _table(
 MODULE: Final = _table(
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
     ("local_client", "it is called `worker_client`"),
-    ("Reschedule", "raise an exception, and submit with `retries=`"),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),
     (

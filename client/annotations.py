@@ -26,6 +26,7 @@ from ..protocol.errors import NotSupported, UnknownOption
 from ..protocol.values.exceptions import add_note
 from .core.tasks import SubmitOptions
 from .encoding import make_options
+from .retries import Retries
 
 #: The module that has the annotations of the context.
 _DASK: Final = "dask.base"
@@ -92,7 +93,7 @@ class TaskOptions:
 
 def options_of_call(
     priority: int,
-    retries: int | None,
+    retries: int | Retries | None,
     workers: str | Iterable[str] | None,
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,

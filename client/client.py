@@ -38,6 +38,7 @@ from .display import describing
 from .display.notebook import in_notebook
 from .display.output import TaskOutputs, wants_output
 from .encoding import Encoder, check_unsupported, rows_of
+from .ending import TaskEnding
 from .executor import ExecutorMaker
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
@@ -54,9 +55,18 @@ from .shell.short_tracebacks import short_refusals, short_tracebacks
 if TYPE_CHECKING:
     from ..protocol.durations import Duration
     from ..protocol.wire.keys import Key
+    from .retries import Retries
 
 
-class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, DataMover, ExecutorMaker):
+class Client(
+    Openable,
+    DaskCollections,
+    ClusterClient,
+    ClusterInspection,
+    DataMover,
+    ExecutorMaker,
+    TaskEnding,
+):
     """A connection to a weft cluster, and the way to run functions on it.
 
     Args:
@@ -287,7 +297,7 @@ class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, DataMo
         key: Key | None = None,
         workers: str | Iterable[str] | None = None,
         resources: Mapping[str, float] | None = None,
-        retries: int | None = None,
+        retries: int | Retries | None = None,
         priority: int = 0,
         fifo_timeout: object = None,
         allow_other_workers: bool = False,
@@ -308,7 +318,7 @@ class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, DataMo
                 bytes, numbers, None and such tuples.
             workers: names, hosts or addresses of workers that may run it; None = all.
             resources: the amount of each resource that it takes while it runs.
-            retries: number of times to run it again if it raises.
+            retries: number of times to run it again if it raises; or `weft.Retries`, with pauses.
             priority: from -512 to 511; a task of higher priority runs earlier.
             fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
             allow_other_workers: prefer `workers`, but run it on others if these cannot.
@@ -337,7 +347,7 @@ class Client(Openable, DaskCollections, ClusterClient, ClusterInspection, DataMo
         *iterables: Iterable[Any],
         key: str | Iterable[Key] | None = None,
         workers: str | Iterable[str] | None = None,
-        retries: int | None = None,
+        retries: int | Retries | None = None,
         resources: Mapping[str, float] | None = None,
         priority: int = 0,
         allow_other_workers: bool = False,

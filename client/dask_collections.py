@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..graphs.core.reading import FindOutside, Graph
     from ..graphs.core.tasks import GraphTask
     from .core.tasks import SubmitOptions
+    from .retries import Retries
     from .shell.engine import Engine
 
 _CONTAINERS = (list, tuple, set, frozenset)
@@ -52,7 +53,7 @@ class DaskCollections:
         workers: str | Iterable[str] | None = None,
         allow_other_workers: bool = False,
         resources: Mapping[str, float] | None = None,
-        retries: int | None = None,
+        retries: int | Retries | None = None,
         priority: int = 0,
         fifo_timeout: object = None,
         actors: object = None,
@@ -137,7 +138,7 @@ class DaskCollections:
         workers: str | Iterable[str] | None = None,
         allow_other_workers: bool = False,
         resources: Mapping[str, float] | None = None,
-        retries: int | None = None,
+        retries: int | Retries | None = None,
         priority: int = 0,
         fifo_timeout: object = None,
         actors: object = None,

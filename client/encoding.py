@@ -38,6 +38,7 @@ from ..protocol.wording import sized
 from .absent import CALL_OPTIONS
 from .core.submitting import MAX_NBYTES, MAX_TASKS
 from .core.tasks import DEFAULT_OPTIONS, FunctionRecord, SubmitOptions
+from .retries import Retries
 from .shared_arguments import SHARED_NBYTES, SharedArguments, Sharing, Uses
 
 _log: Final = logging.getLogger("weft.client")
@@ -357,7 +358,7 @@ _HARMLESS: Final[dict[str, tuple[object, ...]]] = {"direct": (True,), "fifo_time
 
 def make_options(
     priority: int,
-    retries: int | None,
+    retries: int | Retries | None,
     workers: str | Iterable[str] | None,
     allow_other_workers: bool,
     resources: Mapping[str, float] | None,
@@ -373,8 +374,12 @@ def make_options(
         return DEFAULT_OPTIONS
     if type(priority) is not int or not -512 <= priority <= 511:
         raise ValueError(f"priority= is a whole number from -512 to 511, not {priority!r}")
-    if retries is not None and (type(retries) is not int or not 0 <= retries < 1 << 31):
-        raise ValueError(f"retries= is a whole number >= 0, not {retries!r}")
+    pauses: list[float] | None = None
+    if isinstance(retries, Retries):
+        pauses = retries.as_pauses()
+        retries = retries.n
+    elif retries is not None and (type(retries) is not int or not 0 <= retries < 1 << 31):
+        raise ValueError(f"retries= is a whole number >= 0, or weft.Retries, not {retries!r}")
     try:
         names = [workers] if isinstance(workers, str) else [*workers] if workers is not None else []
     except TypeError:
@@ -399,7 +404,7 @@ def make_options(
         if not isinstance(name, str) or not is_number or not (0 <= amount < math.inf):
             raise ValueError(f"resources= maps names to amounts >= 0, not {name!r} to {amount!r}")
         amounts[name] = amount
-    return SubmitOptions(priority, retries or 0, names, allow_other_workers, amounts)
+    return SubmitOptions(priority, retries or 0, names, allow_other_workers, amounts, pauses=pauses)
 
 
 def rows_of(iterables: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -245,6 +245,22 @@ class Future(_Reference):
         self._engine.settle()
         return None
 
+    def retry(self, asynchronous: bool | None = None) -> Any:
+        """Run the task again if it has failed, with those of its inputs that failed.
+
+        The future is pending again, as all futures of this key in this client.
+
+        Args:
+            asynchronous: return an awaitable; None = if the client is asynchronous.
+
+        Raises:
+            ValueError: the task was cancelled, or did not fail by itself; submit its call again.
+        """
+        from .ending import retry
+
+        self._check_usable()
+        return retry(self._engine, [self._state], asynchronous)
+
     def release(self) -> None:
         """Release the result now, without waiting for this object to be collected."""
         if not self._is_released:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .client.coordination.locks import Lock, MultiLock, Semaphore
     from .client.coordination.queue import Queue
     from .client.coordination.variable import Variable
+    from .client.retries import Retries
     from .deploy.local.cluster import LocalCluster
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
@@ -54,6 +55,7 @@ __all__ = [
     "Lock",
     "MultiLock",
     "Queue",
+    "Retries",
     "Semaphore",
     "SynchronousExecutor",
     "ThreadPool",
@@ -87,6 +89,7 @@ _HOMES = {
     "Lock": "client.coordination.locks",
     "MultiLock": "client.coordination.locks",
     "Queue": "client.coordination.queue",
+    "Retries": "client.retries",
     "Semaphore": "client.coordination.locks",
     "SynchronousExecutor": "graphs.drivers.executors",
     "ThreadPool": "graphs.pool.thread_pool",

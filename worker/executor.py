@@ -27,12 +27,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.errors import InternalError, LocalProtocolError, UnpicklableResult
+from ..protocol.errors import InternalError, LocalProtocolError, Reschedule, UnpicklableResult
 from ..protocol.host.blocking import TaskWait, on_blocked_here
 from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import function_name, loads, loads_arguments
 from ..protocol.values.sizeof import sizeof
-from ..protocol.wire.failure import Failure
+from ..protocol.wire.failure import Failure, reschedule
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import AttemptsErred, AttemptsFinished, DropAttempts, TaskOutput
 from ..protocol.wire.payload import Blob
@@ -74,6 +74,9 @@ _REPORT_AFTER_NS = 1_000_000
 #: A slot that goes on with another chunk looks into the connection when the last look is older. A
 #: look at each chunk would double the cost of a chain of tiny tasks, whose chunks have one task.
 _LOOK_AFTER_NS = 1_000_000
+
+#: Of a task that asks to be run elsewhere.
+_MAX_REASON_CHARS = 1000
 
 #: How often the loop looks whether reports have waited for too long, while any wait.
 WATCH_S = 0.005
@@ -545,6 +548,8 @@ class TaskExecutor:
 
     def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
         logger.debug("task %s raised (attempt id %d)", task.key, task.attempt)
+        if isinstance(error, Reschedule):
+            return reschedule(task.key, str(error.reason)[:_MAX_REASON_CHARS])
         packed = pack_exception(error, task.key, self._context.name)
         what = _what_could_not_be_read(error, task)
         if what:

@@ -21,6 +21,7 @@ from ...protocol.wire.messages import (
     KeysErred,
     KeysInMemory,
     KeysPending,
+    KeysRetried,
     KeysStarted,
     KeysUnknown,
     KeysUnrunnable,
@@ -38,6 +39,7 @@ from .held import on_held_refused, on_operated
 from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
 from .reconciling import submit_held
+from .retrying import on_keys_retried, on_retry_refused
 from .sessions import on_recovered, on_recovering
 from .tasks import (
     CANCELLED,
@@ -237,6 +239,11 @@ def on_answer(core: ClientState, request: int) -> None:
         core.confirmations = [c for c in core.confirmations if not 0 < c[1] <= request]
 
 
+def on_retried(core: ClientState, message: KeysRetried) -> None:
+    on_answer(core, message.request)
+    on_keys_retried(core, message)
+
+
 def on_cluster_changed(core: ClientState, message: ClusterChanged) -> None:
     core.n_workers = message.n_workers
     core.nthreads = message.nthreads
@@ -253,7 +260,7 @@ def on_denied(core: ClientState, message: Denied) -> None:
 
 def on_refused(core: ClientState, message: Denied | Unsupported) -> None:
     """Notify the caller of a question, or of another call, that has no answer."""
-    if not on_held_refused(core, message):
+    if not on_held_refused(core, message) and not on_retry_refused(core, message):
         take_answer(core, message)
 
 
@@ -274,6 +281,7 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     KeysErred: on_keys_erred,
     KeysPending: on_keys_pending,
     KeysCancelled: on_keys_cancelled,
+    KeysRetried: on_retried,
     KeysStarted: on_keys_started,
     KeysUnknown: on_keys_unknown,
     KeysUnrunnable: on_keys_unrunnable,

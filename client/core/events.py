@@ -62,6 +62,13 @@ class Unwatch:
 
 
 @dataclass(slots=True)
+class RetryFailed:
+    """Run the tasks of failed states again; they are pending from now on."""
+
+    states: list[FutureState]
+
+
+@dataclass(slots=True)
 class WatchCluster:
     """Notify `watcher` of the number of workers as soon as there are `n_workers`."""
 
@@ -205,9 +212,9 @@ class ShutDown:
 
 
 Operation: TypeAlias = (
-    "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | Watch | Unwatch"
-    " | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm | Borrow | Lent"
-    " | SendInOrder | ShutDown | WaitFailed | HeldCall | HeldTaken | HeldAbandoned"
+    "FutureState | TaskRecord | TaskColumns | Want | Cancel | Withdraw | RetryFailed | Watch"
+    " | Unwatch | WatchCluster | AskScheduler | ForgetWatcher | Loaded | Unreadable | Confirm"
+    " | Borrow | Lent | SendInOrder | ShutDown | WaitFailed | HeldCall | HeldTaken | HeldAbandoned"
 )
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from .events import (
     Lent,
     Loaded,
     Operations,
+    RetryFailed,
     SendInOrder,
     ShutDown,
     Unreadable,
@@ -40,6 +41,7 @@ from .lineage import release_temporary, supply
 from .puts import inherit_values, keep_value
 from .recipes import SMALL_NBYTES, keep_result
 from .releasing import guard, note_let_go, release, set_barrier
+from .retrying import on_retry
 from .submitting import close_submissions, submit, submit_columns
 from .tasks import (
     CANCELLED,
@@ -104,6 +106,8 @@ def on_operations(core: ClientState, event: Operations, now: float) -> None:
         elif cls is Withdraw:
             on_withdraw(core, operation)
             is_due = True
+        elif cls is RetryFailed:
+            on_retry(core, operation)
         elif cls is AskScheduler:
             close_submissions(core)  # which the question may be about
             ask_scheduler(core, operation)

@@ -30,6 +30,7 @@ from .held import resume_held
 from .lineage import is_held, release_temporary, submit_with_inputs
 from .recipes import has_recipe
 from .releasing import release, set_barrier
+from .retrying import retry_again
 from .submitting import close_submissions
 from .tasks import FINISHED, GONE, HELD, KEPT, SENT, FutureState, is_unreadable
 from .transitions import move
@@ -48,9 +49,10 @@ def ask(core: ClientState, now: float) -> None:
     core.unacknowledged = core.checked | core.unacknowledged
     core.checked = {}
     keys: list[str] = []
+    retried = {state for states in core.retries.values() for state in states}
     for state in core.table.snapshot():
         forget_function(state)
-        if state.phase != SENT or state.failure is not None:
+        if state.phase != SENT or state.failure is not None or state in retried:
             continue
         if state.spec is not None and state.key in core.unacknowledged:
             # The scheduler's task of this name may be one that was released: an earlier task, or
@@ -75,6 +77,7 @@ def submit_again(core: ClientState, *, is_first: bool) -> int:
     """
     core.unacknowledged = {}
     core.checked = {}
+    core.retries = {}
     keys: list[str] = []
     for state in core.table.snapshot():
         forget_function(state)
@@ -141,6 +144,8 @@ def go_on(core: ClientState) -> None:
     core.let_go = {}
     core.lent = {}
     later = _release_again(core) if core.unacknowledged else []
+    if core.retries:
+        retry_again(core)
     submit_held(core)
     later = [key for key in later if not is_held(core.table, key)]
     if later:

@@ -178,6 +178,7 @@ def _end(core: ClientState, status: Status, failure: Failure) -> None:
     for watcher in [*(w for w, _ in waiting), *asking]:
         touch(core, watcher, None)
     core.shutdowns.clear()
+    core.retries = {}
     core.cluster_watchers.clear()
     core.questions.clear()
     core.confirmations.clear()

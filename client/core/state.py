@@ -158,6 +158,8 @@ class ClientState:
         self.touched: list[Watcher] = []
         #: [(watcher, number of workers)]: more than there are.
         self.cluster_watchers: list[tuple[Watcher, int]] = []
+        #: {request: states} that failed and are to run again; the scheduler has not answered yet.
+        self.retries: dict[int, list[FutureState]] = {}
         #: {request: question} to the scheduler that was not answered; sent while linked.
         self.questions: dict[int, AskScheduler] = {}
         self.held_calls: HeldCalls = HeldCalls()  #: calls of locks, queues and others

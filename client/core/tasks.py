@@ -69,6 +69,7 @@ class SubmitOptions:
         "allow_other_workers",
         "attempt",
         "delivered",
+        "pauses",
         "priority",
         "resources",
         "retries",
@@ -85,11 +86,14 @@ class SubmitOptions:
         resources: dict[str, float] | None = None,
         attempt: int = 0,
         scattered: bool = False,
+        pauses: list[float] | None = None,
     ) -> None:
         #: That on whose behalf a task submits; 0 = the submission is not one of a task.
         self.attempt = attempt
         self.priority = priority
         self.retries = retries
+        #: Before the retries: see `Retries.as_pauses`; [] = none.
+        self.pauses = pauses or []
         self.workers = workers or []
         self.allow_other_workers = allow_other_workers
         self.resources = resources or {}
@@ -121,6 +125,7 @@ class SubmitOptions:
             self.resources,
             attempt,
             self.scattered,
+            self.pauses,
         )
 
     def as_record(self) -> dict[str, Any]:
@@ -134,7 +139,8 @@ class SubmitOptions:
         amounts = tuple(sorted(self.resources.items()))
         names = tuple(self.workers)
         flags = self.allow_other_workers, self.delivered, self.scattered
-        return self.priority, self.retries, names, flags, amounts, self.attempt
+        pauses = tuple(self.pauses)
+        return self.priority, self.retries, names, flags, amounts, self.attempt, pauses
 
 
 DEFAULT_OPTIONS: Final = SubmitOptions()

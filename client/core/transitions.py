@@ -1,7 +1,7 @@
 """The moves of a `FutureState`, and the effects of leaving and entering a phase.
 
     new -> held | sent    held -> sent    sent -> held | kept    kept -> sent | held    any -> gone
-    pending <-> finished    pending | finished -> error | cancelled | lost
+    pending <-> finished    pending | finished -> error | cancelled | lost    these -> pending
 
 `TRANSITIONS` is the whole table, of the phases (the scheduler's knowledge) and of the statuses (the
 user's view); a move that it lacks is a bug of weft and raises `InvalidTransition`. The hot path is
@@ -56,6 +56,9 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (FINISHED, ERROR): "it cannot be unpickled, or failed when it was made again",
     (FINISHED, CANCELLED): "cancelled or released while its data was elsewhere",
     (FINISHED, LOST): "its data was lost for good",
+    (ERROR, PENDING): "the user has it run again, or a task that reads it",
+    (CANCELLED, PENDING): "the same: its task had failed because an input was cancelled",
+    (LOST, PENDING): "the same",
 }
 
 

@@ -54,6 +54,7 @@ def _requests(core: ClientState) -> list[int]:
         core.check,
         *core.fetches,
         *core.questions,
+        *core.retries,
         *core.shutdowns,
         *core.held_calls.pending,
         *core.held_calls.untaken,

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from concurrent.futures import CancelledError
 
 from .base import WeftError
+from .ending import Reschedule
 from .graphs import (
     GraphCycle,
     GraphError,
@@ -72,6 +73,7 @@ __all__ = [
     "ProtocolError",
     "QuestionFailed",
     "RemoteProtocolError",
+    "Reschedule",
     "SerializationError",
     "StaleEpoch",
     "StuckPeer",

@@ -39,6 +39,8 @@ MAX_KEY_CHARS = 1024
 #: The largest of `Sizes`. Honest senders stay below: see `sizeof`; it is 9 years in microseconds.
 MAX_SIZE = 1 << 48
 MAX_NUMBER = (1 << 63) - 1
+#: The longest pause between two attempts of a task, seconds: ten years.
+MAX_PAUSE_S = 10 * 366 * 86400
 MAX_TEXT_CHARS = 1 << 16
 MAX_FACTS = 4096
 #: Facts of one peer are passed on in answers to others, whose decoders have limits of their own.
@@ -201,10 +203,23 @@ def _check_facts(value: Any, buffers: list[Any]) -> dict[str, Any]:
     return facts
 
 
+def _check_pauses(value: Any, buffers: list[Any]) -> list[float]:
+    """Check a first pause, a factor, a longest pause (seconds) and a share from 0 to 1."""
+    if type(value) is not list or len(value) != 4 or set(map(type, value)) - {int, float}:
+        raise TypeError("four numbers are expected")
+    first, factor, longest, jitter = value
+    if not (0 <= first <= MAX_PAUSE_S and 0 <= longest <= MAX_PAUSE_S):
+        raise ValueError(f"pauses from 0 to {MAX_PAUSE_S} s are expected")
+    if not (1 <= factor <= MAX_PAUSE_S and 0 <= jitter <= 1):
+        raise ValueError("a factor of at least 1 and a share from 0 to 1 are expected")
+    return value
+
+
 #: The options of a call that this release knows; all others are left out on arrival.
 OPTION_CHECKS: Final[dict[str, Callable[[Any, list[Any]], Any]]] = {
     "priority": _check_priority,  #: -512..511, higher runs earlier
     "retries": _check_number,  #: how often it is run again after its own exception
+    "pauses": _check_pauses,  #: before a retry: the first, factor, longest (seconds), jitter
     "workers": _check_texts,  #: names, hosts or addresses; empty = any
     "allow_other_workers": _check_flag,  #: prefer `workers`, but run it on others if these cannot
     "resources": _check_amounts,  #: what it occupies while it runs

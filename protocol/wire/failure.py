@@ -9,6 +9,7 @@ carry the same failure. Kinds and their fields:
 - `data-lost`: key, text
 - `cancelled`: key, reason
 - `key-conflict`: key
+- `reschedule`: key, reason; only from workers: the task has asked to be run on another one
 - `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's
 """
 
@@ -18,6 +19,9 @@ from typing import Any, Final
 
 Failure = list[Any]
 
+#: The kind of a report that is no failure: the task is run again, elsewhere if possible.
+RESCHEDULE: Final = "reschedule"
+
 #: Data of more than this is not carried through the scheduler; the client has to reach the worker.
 MAX_RELAYED_BYTES: Final = 64 << 20
 
@@ -25,6 +29,11 @@ MAX_RELAYED_BYTES: Final = 64 << 20
 def after_attempts(failure: Failure, attempts: int) -> Failure:
     """Add the number of attempts to an `exception` that the last of them raised."""
     return [*failure, attempts]
+
+
+def reschedule(key: str, reason: str) -> Failure:
+    """Make the report of a task that asks to be run on another worker."""
+    return [RESCHEDULE, key, reason]
 
 
 def worker_died(key: str, attempts: int, last_worker: str, reason: str) -> Failure:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.wire.failure import RESCHEDULE
 from .tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def note_raised(state: SchedulerState, task: SchedulerTask, worker: str, failure
     """Note that an attempt raised, or that its result could not be packed."""
     if failure[0] == "exception" and len(failure) > 4:
         _note(state, task, worker, f"raised {failure[3]}: {failure[4]}")
+    elif failure[0] == RESCHEDULE:
+        reason = f": {failure[2]}" if failure[2:] and failure[2] else ""
+        _note(state, task, worker, f"asked for another worker{reason}")
     else:
         _note(state, task, worker, str(failure[0]))
 

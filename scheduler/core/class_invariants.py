@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
     workers = [ws for ws in state.workers.values() if not ws.is_leaving]
     members = [ws for ws in workers if may_run(ws, task_class)]
-    if not members and task_class.allow_other_workers:
+    if not members and task_class.is_loose:
         members = [ws for ws in workers if may_run(ws, task_class, strictly=False)]
     return members
 
@@ -110,7 +110,9 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
         s, lambda c: c.unrunnable, _by_class(s, NO_WORKER)
     ),
     "no task is set aside while a worker may run it and reach its inputs": lambda s: [
-        t for t in tasks_in(s, NO_WORKER) if t.group.task_class.members and t not in s.out_of_reach
+        t
+        for t in tasks_in(s, NO_WORKER)
+        if t.group.task_class.members and t not in s.out_of_reach and t not in s.paused
     ],
     "no task is queued while no worker may run it": lambda s: [
         c.restrictions for c in s.classes.values() if c.queue and not c.members

@@ -21,6 +21,7 @@ from .missing import answer, note_failed
 from .peers import ClientHandle, WorkerHandle
 from .prefixes import Prefix
 from .reporting import report_results
+from .retrying import avoid, is_reschedule, pause, pause_s
 from .tasks import ERRED, MEMORY, WAITING, WITHOUT_RECIPE, SchedulerTask, TaskGroup
 from .transitions import (
     drop_attempt,
@@ -191,6 +192,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     dependents.
     """
     again: dict[SchedulerTask, None] = {}
+    pauses: dict[SchedulerTask, float] = {}
     if message.fetched_us:
         _note_fetched(ws, message)
     if state.keeps_claims or WITHOUT_RECIPE in state.classes:
@@ -208,6 +210,13 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             continue
         if task in again:
             continue  # a row that comes twice counts once
+        if is_reschedule(failure):
+            note_raised(state, task, ws.name, failure)
+            state.story.note(state.now, f"asked on {ws.name} for another worker", [task.key])
+            pauses[task] = avoid(state, task, ws)
+            again[task] = None
+            drop_attempt(state, ws, attempt)
+            continue
         task.group.prefix.note_raised(duration_us, queued_us)
         note_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
@@ -215,6 +224,8 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             state.n_exceptions[task] = n_before + 1
             state.counters.tasks_retried += 1
             again[task] = None
+            if task.group.pauses:
+                pauses[task] = pause_s(task.group.pauses, task.key, n_before + 1)
             drop_attempt(state, ws, attempt)
             continue
         if n_before and failure[0] == "exception":
@@ -229,6 +240,9 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     # A failure in the same message may have taken away the need for a retry.
     again = {task: None for task in again if task.worker is ws}
     take_back_from(state, ws, again)
+    for task, delay_s in pauses.items():
+        if delay_s and task in again:
+            pause(state, task, delay_s)
     if ws.lacking and not state.keeps_claims:
         answer(state, ws)
 

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 
 def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> bool:
-    """Return whether a worker satisfies a class's restrictions (and resources, at full amounts)."""
+    """Return whether a worker satisfies a class's restrictions (and resources, at full amounts).
+
+    Unless `strictly`, those are left out that bind only while a worker satisfies them.
+    """
     for name, amount in task_class.resources:
         if ws.resources.get(name, 0.0) < amount:
             return False
+    if strictly and task_class.avoided and ws.worker_id in task_class.avoided:
+        return False
     wanted = task_class.workers
-    if not wanted or not strictly:
+    if not wanted or (task_class.allow_other_workers and not strictly):
         return True
     return ws.is_named(wanted)
 
@@ -34,7 +39,8 @@ def join_classes(state: SchedulerState, ws: WorkerHandle) -> None:
         _extend_class(state, task_class, ws)
         if task_class.members and task_class.unrunnable:
             for task in list(task_class.unrunnable):
-                enqueue(state, task)
+                if task not in state.paused:
+                    enqueue(state, task)
 
 
 def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -50,7 +56,7 @@ def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
         task_class.open.pop(ws, None)
         task_class.partly.pop(ws, None)
         if not task_class.members:
-            if task_class.allow_other_workers:
+            if task_class.is_loose:
                 fill_class(state, task_class)
             if not task_class.members:
                 for task in task_class.queue.items():
@@ -60,7 +66,7 @@ def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
 
 def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle) -> None:
     """Let a worker that joins run a class, if it may: O(1), unless it ends a loose restriction."""
-    is_loose = task_class.allow_other_workers
+    is_loose = task_class.is_loose
     first = next(iter(task_class.members), None)
     has_others = is_loose and first is not None and not may_run(first, task_class)
     if may_run(ws, task_class):
@@ -88,13 +94,13 @@ def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle
 def fill_class(state: SchedulerState, task_class: TaskClass) -> None:
     """Find the members of a class anew (O(workers)): it is new, or its loose restriction changes.
 
-    Loose restrictions (`allow_other_workers`) bind only while a worker satisfies them.
+    Loose ones (`allow_other_workers`, avoided workers) bind only while a worker satisfies them.
     """
     for ws in task_class.members:
         ws.classes.pop(task_class, None)
     staying = [ws for ws in state.workers.values() if not ws.is_leaving]
     members = [ws for ws in staying if may_run(ws, task_class)]
-    if not members and task_class.allow_other_workers:
+    if not members and task_class.is_loose:
         members = [ws for ws in staying if may_run(ws, task_class, strictly=False)]
     task_class.members = dict.fromkeys(members)
     task_class.open.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.wire import messages as m
-from ...protocol.wire.failure import Failure, after_attempts
+from ...protocol.wire.failure import RESCHEDULE, Failure, after_attempts
 from ...protocol.wire.payload import Blob
 from . import scattered
 from .attempts import note_raised, note_raised_before
@@ -232,6 +232,11 @@ def merge_failed(
         is_open = task.state in _ADOPTING and (given_up or is_earlier)
         if not is_open or is_other(task, attempt, spec_hash):
             return False
+    if failure[0] == RESCHEDULE:
+        note_raised(state, task, ws.name, failure)
+        if is_current:
+            take_back_from(state, ws, {task: None})
+        return False
     n_before = state.n_exceptions.get(task, 0)
     n_now = max(n_before, n_raised + 1) if is_earlier else n_before + 1
     if n_now > n_before:

@@ -62,6 +62,7 @@ LEAST_LEVELS: Final[dict[type[Message], Level]] = {
     m.ReleaseOthers: Level.CLIENT,
     m.CancelKeys: Level.CLIENT,
     m.WithdrawKeys: Level.CLIENT,
+    m.RetryKeys: Level.CLIENT,
     m.FetchKeys: Level.CLIENT,
     m.ReportMissing: Level.CLIENT,
     m.Resubmitted: Level.CLIENT,

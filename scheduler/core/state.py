@@ -235,7 +235,8 @@ class SchedulerState:
         self.functions: dict[bytes, Function] = {}
         self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
         self.default_class = TaskClass((), (), False, ())
-        #: {(workers, allow_other_workers, resources): class}, and some of another kind
+        #: {(workers, allow_other_workers, resources, avoided workers if any): class}, and some of
+        #: another kind
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
         #: {class: None} of all classes with a queued task
         self.ready: dict[TaskClass, None] = {}
@@ -289,6 +290,8 @@ class SchedulerState:
         #: {task: (times, since, last)} taken back because its inputs' holder was out of reach of
         #: its worker. Of these, some are in state no_worker until `missing.RETRY_S` is over.
         self.out_of_reach: dict[SchedulerTask, tuple[int, float, float]] = {}
+        #: {task: the end of its pause} of those in state no_worker that wait before a retry
+        self.paused: dict[SchedulerTask, Deadline] = {}
         #: {task: own exceptions so far} of tasks with retries
         self.n_exceptions: dict[SchedulerTask, int] = {}
         #: {task: reasons} of tasks under which workers died

@@ -75,6 +75,7 @@ class _Batch:
     ) -> None:
         task_class = state.default_class
         retries = user_priority = 0
+        pauses: tuple[float, ...] = ()
         #: the client in whose turns the tasks run, and the generation in which they stand
         self.number, generation = client.number, state.generation
         #: the client has the results, or waits for others that were made of them
@@ -82,6 +83,8 @@ class _Batch:
         if options:
             task_class = _task_class(state, options)
             retries, user_priority = options.get("retries", 0), options.get("priority", 0)
+            if retries and "pauses" in options:
+                pauses = tuple(options["pauses"])
             self.is_delivered = options.get("delivered", False)
             ws = client.worker
             parent = None if ws is None else ws.processing.get(options.get("attempt", 0))
@@ -93,11 +96,13 @@ class _Batch:
         self.groups: list[TaskGroup] | _LateGroups
         if len(functions) == 1:
             self.groups = [
-                TaskGroup(functions[0], task_class, generation, retries, self.number, state.now)
+                TaskGroup(
+                    functions[0], task_class, generation, retries, self.number, state.now, pauses
+                )
             ]
         else:
             self.groups = _LateGroups(
-                functions, task_class, generation, retries, self.number, state.now
+                functions, task_class, generation, retries, self.number, state.now, pauses
             )
         self.task_class = task_class
         task_class.n_tasks += 1  # while rows are worked off it must not be dropped
@@ -483,8 +488,11 @@ def is_delivered(message: m.SubmitTasks, row: int) -> bool:
     return delivered
 
 
-def run_again(state: SchedulerState, task: SchedulerTask) -> None:
-    """Reset a failed task, and those of its inputs that failed, so that they can run again."""
+def run_again(state: SchedulerState, task: SchedulerTask) -> list[SchedulerTask]:
+    """Reset a failed task, and those of its inputs that failed, so that they can run again.
+
+    Return them all, the task first.
+    """
     stack = [task]
     failed = []
     while stack:
@@ -496,6 +504,7 @@ def run_again(state: SchedulerState, task: SchedulerTask) -> None:
     for task in failed:
         if task.wanted_by:
             activate(state, task)
+    return failed
 
 
 def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys) -> None:

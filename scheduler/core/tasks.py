@@ -61,6 +61,7 @@ class TaskClass:
 
     __slots__ = (
         "allow_other_workers",
+        "avoided",
         "key",
         "level",
         "members",
@@ -81,12 +82,15 @@ class TaskClass:
         workers: tuple[str, ...],
         allow_other_workers: bool,
         resources: tuple[tuple[str, float], ...],
+        avoided: tuple[str, ...] = (),
     ) -> None:
         self.key = key
         #: names, hosts or addresses that may run it; empty = all
         self.workers = workers
         self.allow_other_workers = allow_other_workers
         self.resources = resources
+        #: ids of workers that may not run it while others may: its tasks asked there for another
+        self.avoided = avoided
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()
         #: best user priority of a queued task, as a level, while one is queued
@@ -109,6 +113,11 @@ class TaskClass:
         self.n_tasks = 0
 
     @property
+    def is_loose(self) -> bool:
+        """True if some of its restrictions bind only while a worker satisfies all of them."""
+        return self.allow_other_workers or bool(self.avoided)
+
+    @property
     def restrictions(self) -> str:
         """Describe the requirements of this class for a worker."""
         parts = []
@@ -125,6 +134,8 @@ class TaskGroup:
         "client",
         "function",
         "generation",
+        "n_rescheduled",
+        "pauses",
         "prefix",
         "retries",
         "submitted",
@@ -139,6 +150,7 @@ class TaskGroup:
         retries: int,
         client: int,
         submitted: float = 0.0,
+        pauses: tuple[float, ...] = (),
     ) -> None:
         #: number of the client that submitted it first: clients take turns by this number, not by
         #: which of them want it now
@@ -150,6 +162,11 @@ class TaskGroup:
         self.generation = generation
         #: how often a task of this group is run again after its own exception
         self.retries = retries
+        #: before a retry: the first pause, a factor, the longest pause (seconds), and the share of
+        #: it that may be left out; () = none
+        self.pauses = pauses
+        #: how often its task has asked for another worker; above 0 it has one task
+        self.n_rescheduled = 0
         #: when
         self.submitted = submitted
 

@@ -1,7 +1,7 @@
 """Tasks that no connected worker may run: they are set aside, and clients are notified.
 
-Tasks whose inputs are out of reach are filed here as well, for a moment each; clients are not
-notified of them (see `missing.py`).
+Tasks whose inputs are out of reach are filed here as well, for a moment each (see `missing.py`),
+and those that pause before a retry (`retrying.py`); clients are not notified of these.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def file_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
 
 def unfile_unrunnable(state: SchedulerState, task: SchedulerTask) -> None:
     """Undo `file_unrunnable`."""
+    if state.paused:
+        state.deadlines.cancel(state.paused.pop(task, None))
     task_class = task.group.task_class
     del task_class.unrunnable[task]
     if not task_class.unrunnable:

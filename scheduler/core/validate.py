@@ -292,9 +292,7 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         for t in tasks_in(s, PROCESSING)
         if t.worker is not None
         and not t.is_without_recipe
-        and not may_run(
-            t.worker, t.group.task_class, strictly=not t.group.task_class.allow_other_workers
-        )
+        and not may_run(t.worker, t.group.task_class, strictly=not t.group.task_class.is_loose)
     ],
     "the estimate of a processing task has a minimum": lambda s: [
         (t, t.estimate_ns)
@@ -560,6 +558,8 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "a task that failed starts to count deaths anew": lambda s: [
         t for t in s.deaths if t.state == ERRED
     ],
+    "what pauses could run now": lambda s: [t for t in s.paused if t.state != NO_WORKER],
+    "a pause ends": lambda s: [t for t, end in s.paused.items() if not end.is_pending],
     "out_of_reach lists known tasks": lambda s: _unknown(s, s.out_of_reach),
     "failures counts those of erred tasks": lambda s: unless(
         len(s.failures) == _n_failures(s), len(s.failures)

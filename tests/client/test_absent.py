@@ -121,5 +121,5 @@ def test_protocols_that_look_for_attributes_are_not_disturbed(client, cluster):
     assert copy.copy(future).key == pickle.loads(pickle.dumps(future)).key == future.key
     with pytest.raises(TypeError, match="a client cannot be pickled"):
         copy.deepcopy(client)
-    help_text = inspect.getdoc(vars(Future)["retry"])
-    assert help_text.startswith("weft has no Future.retry yet")
+    help_text = inspect.getdoc(vars(Future)["running"])
+    assert help_text.startswith("weft has no Future.running")

@@ -554,6 +554,10 @@ def test_client_may_be_wrong_about_keys(cluster: Cluster) -> None:
         unknown = attacker.hear(m.KeysUnknown)
         assert isinstance(unknown, m.KeysUnknown)
         assert unknown.keys == strange
+        attacker.say(m.RetryKeys(request=0, keys=strange * 100))
+        unknown = attacker.hear(m.KeysUnknown)
+        assert isinstance(unknown, m.KeysUnknown)
+        assert unknown.keys == strange
         attacker.say(m.ReleaseKeys(keys=strange), m.Ask(request=1, name="cluster"))
         attacker.hear(m.Answer)
         cluster.check()

@@ -26,6 +26,7 @@ EXAMPLES = [
     errors.WrongRole("a worker answered", "tcp://a:1"),
     errors.NotAdmitted("Python 3.12 here, Python 3.11 there", "tcp://a:1"),
     errors.NotPermitted("shutdown()", "admin", "client"),
+    errors.Reschedule("too warm"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
     errors.UnsupportedRequest("this question", "the scheduler"),
     errors.TakenOver("a later scheduler runs"),

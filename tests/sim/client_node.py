@@ -26,10 +26,12 @@ from weft.client.core.events import (
     PutEnded,
     ResultsFetched,
     ResultsNotFetched,
+    RetryFailed,
     Want,
     Watch,
     Withdraw,
 )
+from weft.client.core.retrying import can_retry
 from weft.client.core.state import ClientState
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import (
@@ -116,6 +118,7 @@ class ClientNode:
         self.core = ClientState(self.table, Constants())
         self.futures: list[Future] = []
         self.is_alive = True
+        self.has_retried = False
         self._operations: list[Any] = []
         self._is_woken = False
         self._functions: dict[str, FunctionRecord] = {}
@@ -135,6 +138,8 @@ class ClientNode:
             return
         if self.futures and self.world.chance(plan.p_cancel):
             self._cancel()
+        elif self.world.chance(plan.p_retry) and self._retry():
+            return
         elif self.futures and self.world.chance(plan.p_release):
             self._release(rng.sample(self.futures, k=rng.randint(1, len(self.futures))))
         elif self.world.chance(plan.p_share) and self._share():
@@ -277,6 +282,16 @@ class ClientNode:
             self.post(Withdraw(_Unheard(), states, "user"))
         else:
             self.post(Cancel(states, force=force, reason="user"))
+
+    def _retry(self) -> bool:
+        """Have failed futures run again; return whether there were any."""
+        failed = [future for future in self.futures if can_retry(future.state)]
+        if not failed:
+            return False
+        self.world.probes["retry"] += 1
+        self.has_retried = True  # from now on inputs of these may be pending again, too
+        self.post(RetryFailed([future.state for future in failed]))
+        return True
 
     def _release(self, futures: list[Future]) -> None:
         for future in futures:
@@ -425,7 +440,7 @@ class ClientNode:
             status = state.status
             if status == future.seen and state.blob is None:
                 continue
-            if future.seen in FAILED:
+            if future.seen in FAILED and not self.has_retried:
                 assert status == future.seen, f"{state!r} was {future.seen} before"
             if state.blob is not None:
                 value = unpacked(state.blob)
@@ -489,7 +504,11 @@ class ClientNode:
                 gone = spec.reads_scattered and (released or not sim.plan.executes_once)
                 if "it was scattered" in state.failure[2]:
                     self.world.probes["scattered data lost"] += 1
-                assert gone or forgot or forced or (borrowed and (released or failed)), why
+                # A new scheduler knows no failure, and the client no recipe of what has failed.
+                retried = any(client.has_retried for client in sim.clients)
+                retried = retried and self.world.probes["client meets a new scheduler"] > 0
+                reasons = (gone, forgot, forced, retried, borrowed and (released or failed))
+                assert any(reasons), why
         else:
             raise AssertionError(why)
 
@@ -512,6 +531,7 @@ def _options(spec: Spec) -> SubmitOptions:
     return SubmitOptions(
         priority=spec.priority,
         retries=spec.retries,
+        pauses=spec.pauses,
         workers=spec.workers,
         allow_other_workers=spec.allow_other_workers,
         resources=spec.resources,

@@ -36,6 +36,7 @@ class Spec:
     args: Blob
     priority: int = 0
     retries: int = 0
+    pauses: list[float] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
     allow_other_workers: bool = False
     resources: dict[str, float] = field(default_factory=dict)
@@ -153,6 +154,7 @@ class Graph:
             spec_hash=blake2b(tag, digest_size=16).digest() if named else None,
             args=args,
             retries=plan.retries,
+            pauses=plan.pauses,
         )
         if rng.random() < plan.p_priority:
             spec.priority = rng.choice([-512, -1, 1, 2, 511])

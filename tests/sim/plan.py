@@ -34,6 +34,9 @@ class Plan:
     p_raise: float  #: share of tasks that always raise
     p_flaky: float  #: share of tasks that raise a few times first
     retries: int
+    pauses: list[float]  #: before a retry, see `Retries`; [] = none
+    p_retry: float  #: share of a user's operations that retry failed futures, if there are any
+    p_reschedule: float  #: share of executions that ask for another worker
     p_poison: float  #: share of tasks that kill their worker
     p_large: float  #: share of results that do not ride along
     p_named: float  #: share of keys that the user named
@@ -103,6 +106,7 @@ class Plan:
         plan.duration = rng.choice([0.0002, 0.003, 0.05, 0.3, 1.0])
         plan.p_poison = plan.p_cancel = plan.p_bye = plan.p_crash = 0.0
         plan.p_fetch_refused = plan.p_fetch_missing = plan.p_half_open = 0.0
+        plan.p_retry = plan.p_reschedule = 0.0
         plan.kill_rate = plan.freeze_rate = plan.leave_rate = 0.0
         plan.timing.p_stall = plan.p_restricted = 0.0
         plan.lease = 60.0
@@ -152,6 +156,9 @@ class Plan:
             p_raise=some(0.3, 0.02, 0.2),
             p_flaky=some(0.3, 0.05, 0.3),
             retries=rng.choice([0, 1, 3]),
+            pauses=rng.choice([[], [], [0.01, 2.0, 1.0, 0.5], [0.5, 1.0, 0.5, 0.0]]),
+            p_retry=some(0.5, 0.1, 0.6),
+            p_reschedule=some(0.2, 0.02, 0.3),
             # Without a supervisor that starts workers again there would be none left.
             p_poison=some(0.2 * faults, 0.01, 0.08) if supervised else 0.0,
             p_large=some(0.6, 0.1, 0.9),

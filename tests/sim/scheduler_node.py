@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from weft.protocol.wire.failure import RESCHEDULE
 from weft.protocol.wire.handshake import ROLE_LEVELS, Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -223,8 +224,8 @@ class SchedulerNode:
             ws.processing[attempt]: None
             for message in messages
             if ws is not None and isinstance(message, AttemptsErred)
-            for attempt in message.attempts
-            if attempt in ws.processing
+            for attempt, failure in zip(message.attempts, message.failures, strict=True)
+            if attempt in ws.processing and failure[0] != RESCHEDULE
         }
         return [(task, self.core.n_exceptions.get(task, 0)) for task in tasks]
 

@@ -57,6 +57,8 @@ EXPECTED = {
     "replicas_missing",
     "reports_stale",
     "results kept",
+    "reschedule",
+    "retry",
     "rows dropped",
     "scattered data lost",
     "scheduler restart",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft.protocol.wire.failure import reschedule
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import (
@@ -367,7 +368,12 @@ class WorkerNode:
         self.running[slot] = None
         self.sim.on_stop(self, task)
         duration_us = int(spec.duration * 1e6)
-        if self.sim.raises(spec):
+        if self.world.chance(plan.p_reschedule):
+            self.world.probes["reschedule"] += 1
+            report.failed_attempts.append(task.attempt)
+            report.failed_durations_us.append(duration_us)
+            report.failures.append(reschedule(task.key, "why"))
+        elif self.sim.raises(spec):
             report.failed_attempts.append(task.attempt)
             report.failed_durations_us.append(duration_us)
             report.failures.append(["exception", task.key, "type", "text"])

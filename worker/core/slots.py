@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from ...protocol.wire.failure import RESCHEDULE
 from ...protocol.wire.messages import AttemptsErred
 from . import seats
 from .events import ChunkDone, Run
@@ -143,7 +144,8 @@ def finish(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
 def _end_failed(state: WorkerState, slot: Slot, event: ChunkDone) -> None:
     for attempt, failure in zip(event.failed_attempts, event.failures, strict=True):
         task = state.by_attempt[attempt]
-        state.failures.keep(task, failure)
+        if failure[0] != RESCHEDULE:  # which is no failure: the next scheduler need not know it
+            state.failures.keep(task, failure)
         move(state, task, FORGOTTEN)
         if task.pins:
             # The scheduler decides about its dependents; until then they wait.

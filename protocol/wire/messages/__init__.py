@@ -81,6 +81,10 @@ from .questions import (
     Ask,
     AskFailed,
 )
+from .retrying import (
+    KeysRetried,
+    RetryKeys,
+)
 from .sessions import (
     Bye,
     Denied,
@@ -172,6 +176,7 @@ __all__ = [
     "KeysInMemory",
     "KeysMissing",
     "KeysPending",
+    "KeysRetried",
     "KeysStarted",
     "KeysUnknown",
     "KeysUnrunnable",
@@ -197,6 +202,7 @@ __all__ = [
     "ReportMissing",
     "Resubmitted",
     "ResultsReady",
+    "RetryKeys",
     "ReturnAttempts",
     "ShutdownCluster",
     "Stop",

@@ -127,6 +127,7 @@ EVENTS: dict[str, Act] = {
     "release all": from_client(m.ReleaseKeys(keys=["out", "t", "in"])),
     "cancel": from_client(m.CancelKeys(keys=["t"], force=False, reason="")),
     "cancel its input": from_client(m.CancelKeys(keys=["in"], force=True, reason="")),
+    "retry": from_client(m.RetryKeys(request=1, keys=["t", "in"])),
     "withdraw": from_client(m.WithdrawKeys(keys=["t", "in"], reason="")),
     "fetch": from_client(m.FetchKeys(request=1, keys=["t", "t"])),
     "report missing": from_client(m.ReportMissing(keys=["t"], holder="tcp://w")),

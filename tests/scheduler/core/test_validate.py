@@ -13,6 +13,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.scheduler.core.barrier import Recovery
 from weft.scheduler.core.claims import HELD, Claim
+from weft.scheduler.core.deadlines import Deadline
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
@@ -405,6 +406,10 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "a task that failed starts to count deaths anew": lambda b: b.state.deaths.update(
         {b.task("failed"): []}
     ),
+    "what pauses could run now": lambda b: b.state.paused.update(
+        {b.task("memory"): b.state.call_after(9.0, print)}
+    ),
+    "a pause ends": lambda b: b.state.paused.update({b.task("aside"): Deadline(0.0, None, ())}),
     "out_of_reach lists known tasks": lambda b: b.state.out_of_reach.update(
         {b.stranger(): (1, 0.0, 0.0)}
     ),

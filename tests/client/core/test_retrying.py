@@ -1,0 +1,128 @@
+"""Failed states that run again on request."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.events import Disconnected, Notify, RetryFailed, Watch
+from weft.protocol.wire.messages import (
+    Denied,
+    KeysErred,
+    KeysRetried,
+    KeysUnknown,
+    ReleaseKeys,
+    RetryKeys,
+    WantKeys,
+)
+
+from .test_state import Bench, Listener, ready
+
+
+def erred(*keys: str, kind: str = "exception") -> KeysErred:
+    return KeysErred(
+        keys=[*keys], failure_of=[0] * len(keys), failures=[[kind, keys[0], "ValueError"]]
+    )
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    bench.connect()
+    return bench
+
+
+@pytest.fixture
+def failed(bench):
+    task = bench.task("a")
+    bench.do(task)
+    bench.hear(erred("a"))
+    return task.state
+
+
+def test_a_retried_state_is_pending_until_its_new_result(bench, failed):
+    watcher = Listener(wants_data=True)
+    (message,) = bench.do(RetryFailed([failed, failed]), Watch(watcher, [failed]))
+    assert message == RetryKeys(request=message.request, keys=["a"])
+    assert failed.status == "pending"
+    # The failure of the earlier run may still come, for another reason.
+    bench.hear(erred("a"))
+    assert failed.status == "pending"
+    assert bench.hear(KeysRetried(request=message.request, keys=[]), ready(["a"])) == (
+        [],
+        [Notify(watcher, [failed])],
+    )
+    assert failed.status == "finished"
+    assert not bench.core.retries
+
+
+def test_failed_inputs_of_this_client_are_pending_as_well(bench, failed):
+    other = bench.task("b", "a")
+    bench.do(other)
+    assert other.state.status == "error"  # at once, because its input has failed
+
+
+def test_inputs_that_the_scheduler_names_are_pending(bench):
+    one, two = bench.task("a"), bench.task("b", "a")
+    bench.do(one, two)
+    bench.hear(erred("a", "b"))
+    (message,) = bench.do(RetryFailed([two.state]))
+    assert one.state.status == "error"
+    bench.hear(KeysRetried(request=message.request, keys=["a"]))
+    assert (one.state.status, two.state.status) == ("pending", "pending")
+    bench.hear(ready(["a", "b"]))
+    assert (one.state.status, two.state.status) == ("finished", "finished")
+
+
+def test_a_request_without_answer_is_repeated_in_the_next_session(bench, failed):
+    (first,) = bench.do(RetryFailed([failed]))
+    bench.handle(Disconnected())
+    messages = bench.connect()
+    (again,) = [message for message in messages if isinstance(message, RetryKeys)]
+    assert again.keys == ["a"]
+    assert again.request > first.request
+    assert not any(isinstance(message, WantKeys) for message in messages)
+    bench.hear(erred("a"))
+    assert failed.status == "pending"
+    bench.hear(KeysRetried(request=again.request, keys=[]), ready(["a"]))
+    assert failed.status == "finished"
+
+
+def test_a_request_between_two_sessions_is_sent_in_the_next_one(bench, failed):
+    bench.handle(Disconnected())
+    assert bench.do(RetryFailed([failed])) == []
+    (message,) = bench.connect()
+    assert isinstance(message, RetryKeys)
+
+
+def test_a_new_scheduler_is_asked_for_the_state(bench, failed):
+    bench.do(RetryFailed([failed]))
+    bench.handle(Disconnected())
+    messages = bench.connect(epoch=2)
+    assert [message.keys for message in messages if isinstance(message, WantKeys)] == [["a"]]
+    assert not bench.core.retries
+    bench.hear(KeysUnknown(keys=["a"]))
+    assert failed.failure[0] == "data-lost"
+
+
+def test_a_scheduler_that_does_not_know_how_fails_the_state(bench, failed):
+    (message,) = bench.do(RetryFailed([failed]))
+    bench.hear(Denied(request=message.request, needed="client", level="worker"))
+    assert failed.failure[0] == "data-lost"
+
+
+def test_states_that_were_released_meanwhile_are_not_retried(bench, failed):
+    (message,) = bench.do(RetryFailed([failed]), failed)[:1]
+    assert isinstance(message, RetryKeys)
+    bench.handle(Disconnected())
+    sent = bench.connect()
+    assert [m.keys for m in sent if isinstance(m, RetryKeys)] in ([], [[]])
+    assert [m.keys for m in sent if isinstance(m, ReleaseKeys)] == [["a"]]
+
+
+@pytest.mark.parametrize("kind", ["key-conflict", "not-permitted"])
+def test_failures_that_are_not_those_of_the_task_stay(bench, kind):
+    task = bench.task("a")
+    bench.do(task)
+    bench.hear(erred("a", kind=kind))
+    assert bench.do(RetryFailed([task.state])) == []
+    assert task.state.status == "error"
