@@ -80,7 +80,7 @@ CLIENT: Final = _table(
     ),
     ("set_metadata get_metadata", _SHARED_STATE),
     ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
-    ("list_workers", 'use `client.scheduler_info()["workers"]`'),
+    ("list_workers", 'use `client.scheduler_info()["workers"]`', _BY_DESIGN),
     (
         "dump_cluster_state benchmark_hardware",
         _LOOKING,
@@ -93,13 +93,18 @@ CLIENT: Final = _table(
         "forward_logging unforward_logging",
         "use `Client(forward_output=True)`: it follows the level of the root logger",
     ),
-    ("write_scheduler_file", "`weft scheduler --connection-file cluster.json` writes one"),
+    (
+        "write_scheduler_file",
+        "`weft scheduler --connection-file cluster.json` writes one",
+        _BY_DESIGN,
+    ),
     ("profile get_task_stream", "the metrics page counts calls and seconds of each function"),
     (
         "recreate_error_locally recreate_task_locally",
         "call the function here, or use `Client(processes=False)` and a debugger",
     ),
     ("sync", "leave it out; the methods of a blocking client block", _BY_DESIGN),
+    ("futures_of", "it is called `weft.futures_of`", _BY_DESIGN),
 )
 
 CLIENT_OPTIONS: Final = _table(
@@ -134,9 +139,18 @@ FUTURE: Final = _table(
 )
 
 CLUSTER: Final = _table(
-    ("scale_up scale_down", "use `scale(n)` with the number that there should be"),
-    ("plan requested observed worker_spec", "use `n_workers` and `workers`"),
-    ("from_name", "keep the object, or start `weft scheduler` with a `--connection-file`"),
+    (
+        "scale_up scale_down start_worker new_worker_spec",
+        "use `scale(n)` with the number that there should be",
+        _BY_DESIGN,
+    ),
+    ("plan requested observed worker_spec", "use `n_workers` and `workers`", _BY_DESIGN),
+    (
+        "from_name",
+        "keep the object, or start `weft scheduler` with a `--connection-file`",
+        _BY_DESIGN,
+    ),
+    ("called_from_running_loop", "use `asynchronous`", _BY_DESIGN),
     ("scheduler scheduler_comm", "`scheduler_address` and `scheduler_info`", _BY_DESIGN),
     ("loop sync", "leave it out; the methods of a blocking cluster block", _BY_DESIGN),
 )
@@ -148,9 +162,11 @@ CLUSTER_OPTIONS: Final = _table(
         _BY_DESIGN,
     ),
     ("interface", 'use `host=` with `protocol="tcp"`', _BY_DESIGN),
+    ("ip", "it is called `host=`", _BY_DESIGN),
     ("loop", "leave it out; `asynchronous=True` uses the running loop", _BY_DESIGN),
     ("nthreads ncores", "it is called `threads_per_worker=`", _BY_DESIGN),
     ("worker_dashboard_address", "workers serve no pages; `dashboard_address=` is the cluster's"),
+    ("start", "leave it out; the cluster is started when it is made, or awaited", _BY_DESIGN),
     ("services worker_services service_kwargs blocked_handlers", "leave it out"),
     (
         "worker_class nanny scheduler_kwargs scheduler_sync_interval blocked_handlers",
@@ -167,7 +183,7 @@ CLUSTER_OPTIONS: Final = _table(
 
 MODULE: Final = _table(
     ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
-    ("local_client", "it is called `worker_client`"),
+    ("local_client", "it is called `worker_client`", _BY_DESIGN),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),
     (
@@ -183,7 +199,11 @@ MODULE: Final = _table(
     ("TimeoutError", "it is Python's own `TimeoutError`", _BY_DESIGN),
     ("KilledWorker", "it is called `weft.WorkerDied`", _BY_DESIGN),
     ("Security", "it is part of connection files and of clusters", _BY_DESIGN),
-    ("Scheduler Worker Nanny Status connect rpc", "`weft scheduler` and `weft worker` start them"),
+    (
+        "Scheduler Worker Nanny Status connect rpc",
+        "`weft scheduler` and `weft worker` start them",
+        _BY_DESIGN,
+    ),
     (
         "SchedulerPlugin WorkerPlugin NannyPlugin InstallPlugin PipInstall CondaInstall Environ "
         "UploadFile UploadDirectory",
@@ -192,12 +212,15 @@ MODULE: Final = _table(
     (
         "SSHCluster",
         "`weft ssh HOST...` starts a scheduler and workers on the machines",
+        _BY_DESIGN,
     ),
     (
-        "SpecCluster SubprocessCluster Adaptive",
+        "SpecCluster SubprocessCluster",
         "start `weft scheduler` and `weft worker` on the machines, for instance as jobs",
+        _BY_DESIGN,
     ),
-    ("CompatibleExecutor", "use `client.submit` and `client.map`"),
+    ("Adaptive", "`cluster.adapt(minimum, maximum)` adapts, and takes its times", _BY_DESIGN),
+    ("CompatibleExecutor", "it is called `weft.Executor`", _BY_DESIGN),
     (
         "config",
         "settings are in weft.toml, $WEFT_... variables, options and arguments; "
@@ -206,6 +229,22 @@ MODULE: Final = _table(
     ),
     ("dask sync widgets", "leave it out", _BY_DESIGN),
 )
+
+
+#: {option that weft lacks: dask's default}, where that is not None.
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "connection_limit": 512,
+    "extensions": {},
+    "scheduler_port": 0,
+    "scheduler_sync_interval": 1,
+}
+
+
+def is_default(name: str, value: object, cls: type) -> bool:
+    """Return whether dask's default was given for an option that `cls` lacks: it has no effect."""
+    if name not in _OPTIONS[cls.__name__]:
+        return False
+    return value is None or (value == _DEFAULTS.get(name) and value is not False)
 
 
 # --- Errors ---------------------------------------------------------------------------------------

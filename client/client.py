@@ -83,7 +83,8 @@ class Client(
         name: for display, in `weft info` and logs.
         set_as_default: make it the one that `Client.current` returns; and, if it blocks, the one
             on which `x.compute()` runs dask's collections.
-        security: token and certificate, if they are not in a connection file.
+        security: token and certificate, if they are not in a connection file. True is allowed if
+            the client starts a cluster, which has a new token.
         reconnect_timeout: time to reconnect after the scheduler was lost, before all pending
             futures fail. None: the setting `client.reconnect-timeout`, 60 s.
         recovery_memory: bytes, or a size such as "1GiB", that this client may use to submit tasks
@@ -105,7 +106,7 @@ class Client(
         asynchronous: bool = False,
         name: str | None = None,
         set_as_default: bool = True,
-        security: Security | None = None,
+        security: Security | bool | None = None,
         reconnect_timeout: Duration | None = None,
         recovery_memory: int | str | None = None,
         forward_output: bool | None = None,

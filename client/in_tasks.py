@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.durations import seconds_of
-from ..protocol.errors import ClientClosed
+from ..protocol.errors import ClientClosed, NotSupported
 from ..protocol.host.facts import process_facts
 from ..protocol.host.process_role import is_worker_process
 from ..protocol.net.session import Finder
@@ -169,16 +169,29 @@ class TaskClient(Client):
         return engine is None or engine.is_gone or engine.core.end is not None
 
 
-def get_client() -> Client:
+def get_client(
+    address: None = None, timeout: Duration | None = None, resolve_address: bool = True
+) -> Client:
     """Return the client of the calling task, or outside of tasks that of `Client.current`.
 
     All tasks of a worker's process share one, which is never closed. A task may submit with it
     while it runs, and wait for what it has submitted; its thread runs other tasks meanwhile.
 
+    Args:
+        address: accepted for compatibility with dask; only None is allowed.
+        timeout: accepted for compatibility with dask; the client's own limits are used.
+        resolve_address: accepted for compatibility with dask.
+
     Raises:
         ClientClosed: there is none: outside of tasks, and in threads that a task has started before
             any task has asked for a client.
+        NotSupported: an address was given.
     """
+    if address is not None:
+        raise NotSupported(
+            f"get_client() returns the client of the calling task's own cluster, not one of "
+            f"{address!r}: leave the address out, or use weft.Client(address) for another cluster"
+        )
     context = context_here()
     if context is None or not is_worker_process():
         return find_current()

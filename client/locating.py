@@ -42,7 +42,7 @@ class Location:
         self,
         address: str | ClusterLike | None,
         connection_file: str | os.PathLike[str] | None,
-        security: Security | None,
+        security: Security | bool | None,
         cluster_options: dict[str, Any],
         settings: Settings,
     ) -> None:
@@ -57,6 +57,10 @@ class Location:
                 )
             if connection_file is not None:
                 raise TypeError("give a cluster or a connection_file=, not both")
+        where = settings.origin(CONNECTION_FILE)
+        self._is_local = address is None and connection_file is None and not where
+        if security is True and self._is_local:
+            security = None  # dask's word for what a new cluster has anyway
         if security is not None and not isinstance(security, Security):
             raise TypeError(
                 "security= is a weft Security, with the token of a running cluster, not "
@@ -69,8 +73,6 @@ class Location:
         self._cluster_options = cluster_options
         self._owns_cluster = False
         self._was_found = False
-        where = settings.origin(CONNECTION_FILE)
-        self._is_local = address is None and connection_file is None and not where
         if cluster_options and not self._is_local:
             names = ", ".join(sorted(cluster_options))
             why = ""
@@ -183,14 +185,20 @@ def _absent(address: str | None, error: connection_files.NoSchedulerFound) -> Sc
 
 
 def check_options(options: dict[str, Any], client: type) -> None:
-    """Raise TypeError for names that are options of neither `Client` nor `LocalCluster`."""
+    """Raise TypeError for names that are options of neither `Client` nor `LocalCluster`.
+
+    Options of dask with their default have no effect, and are removed.
+    """
     if not options:
         return
     cluster = _local_cluster()
     of_cluster = absent.options_of(cluster)
-    for name in options:
-        if name not in of_cluster:
+    for name in list(options):
+        if name in of_cluster:
+            continue
+        if not absent.is_default(name, options[name], client):
             raise absent.unknown_option(name, client, cluster)
+        del options[name]
 
 
 def _local_cluster() -> Any:

@@ -39,7 +39,14 @@ _MAX_ROWS: Final = 20
 _SLICE: Final = 10_000
 
 
-def progress(*futures: Any, notebook: bool | None = None, blocking: bool | None = None) -> Any:
+def progress(
+    *futures: Any,
+    notebook: bool | None = None,
+    blocking: bool | None = None,
+    multi: bool = True,
+    complete: bool = True,
+    group_by: str = "prefix",
+) -> Any:
     """Show how many of these futures are done, with failures, rate and remaining time.
 
     One line per function; at the end a summary takes their place. In a notebook it is shown below
@@ -50,12 +57,22 @@ def progress(*futures: Any, notebook: bool | None = None, blocking: bool | None 
         notebook: show it in the cell; None = if the program runs in a notebook.
         blocking: return when all are done; None = not in a notebook. An asynchronous client then
             returns an awaitable.
+        multi: accepted for compatibility with dask: there is one line per function.
+        complete: accepted for compatibility with dask.
+        group_by: accepted for compatibility with dask; only "prefix", the function, is allowed.
 
     Raises:
+        TypeError: there is something else among the futures, or another `group_by`.
         ValueError: a future was released, or they belong to several clients.
     """
     from ..waiting import engine_of
 
+    del multi, complete
+    if group_by != "prefix":
+        raise TypeError(
+            f"progress shows one line per function: leave group_by={group_by!r} out, or call it "
+            "once for each group of futures"
+        )
     found = _futures_in(futures)
     engine = engine_of(found)
     if engine is None:

@@ -110,9 +110,9 @@ def choose_log_level(silence_logs: int | bool) -> int:
     return silence_logs
 
 
-def choose_security(security: Security | None) -> Security:
-    """Return the token and the cluster's id; new ones by default."""
-    if security is None:
+def choose_security(security: Security | bool | None) -> Security:
+    """Return the token and the cluster's id; new ones by default, and for True, as in dask."""
+    if security is None or security is True:
         return Security(token=new_token().encode(), cluster_id=new_cluster_id())
     if not isinstance(security, Security):
         raise ConfigError(f"a weft Security, or None for a new token, not {security!r}", "security")

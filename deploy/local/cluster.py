@@ -23,7 +23,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from ...client import absent, scaling
 from ...client.display import describing
@@ -84,8 +84,8 @@ class LocalCluster(Cluster):
         silence_logs: the processes log from this level on; False = everything. Without processes,
             the level of the logger "weft" while the cluster lives, unless you have set one; False
             = the level of your program's logging.
-        security: a token of your own; None = a new one, in memory only.
-        others: there are no others.
+        security: a token of your own; None or True = a new one, in memory only.
+        others: there are no others, except options of dask with their default.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -108,11 +108,12 @@ class LocalCluster(Cluster):
         resources: str | Mapping[str, float] | None = None,
         local_directory: str | os.PathLike[str] | None = None,
         silence_logs: int | bool = logging.WARNING,
-        security: Security | None = None,
-        **others: NoReturn,
+        security: Security | bool | None = None,
+        **others: Any,
     ) -> None:
-        for name_of_other in others:
-            raise absent.unknown_option(name_of_other, LocalCluster)
+        for name_of_other, value in others.items():
+            if not absent.is_default(name_of_other, value, LocalCluster):
+                raise absent.unknown_option(name_of_other, LocalCluster)
         mark_warnings()
         self.name = arguments.choose_name(name)
         self.asynchronous = asynchronous

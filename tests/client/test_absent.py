@@ -94,7 +94,7 @@ def test_the_error_of_an_unknown_option_gives_advice():
     with pytest.raises(TypeError, match="Client has no option 'nthreads'; it is called `thr"):
         Client(nthreads=2)
     with pytest.raises(TypeError, match="LocalCluster has no option 'scheduler_port'; `weft sch"):
-        LocalCluster(scheduler_port=0)
+        LocalCluster(scheduler_port=8786)
     with pytest.raises(TypeError, match=r"LocalCluster has no option 'n_worker'; .*'n_workers'"):
         LocalCluster(n_worker=1)
     with pytest.raises(TypeError, match=r"Client has no option 'qqqq'; see help\(weft.Client\)"):

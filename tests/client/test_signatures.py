@@ -227,5 +227,5 @@ def test_the_error_where_there_is_no_client_gives_advice(client):
 
 
 def test_a_cluster_takes_no_security_but_weft_s_own():
-    with pytest.raises(ConfigError, match=r"security: a weft Security, or None.*not True"):
-        weft.LocalCluster(n_workers=1, security=True)
+    with pytest.raises(ConfigError, match=r"security: a weft Security, or None.*not 'tls'"):
+        weft.LocalCluster(n_workers=1, security="tls")

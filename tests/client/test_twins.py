@@ -44,6 +44,7 @@ AT_ONCE = {
         "key",
         "release",
         "status",
+        "substitute",
         "type",
     },
     weft.LocalCluster: {
@@ -72,6 +73,7 @@ AT_ONCE = {
 }
 #: Names of the module `weft` that are no exceptions and no classes of the table above.
 AT_ONCE_OF_MODULE = {
+    "Retries",
     "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future
     "SynchronousExecutor",
     "ThreadPool",
@@ -113,6 +115,8 @@ WAITS = [
     (weft.Client, "run", lambda on: on.client.run(abs, -1)),
     (weft.Client, "retire_workers", lambda on: on.client.retire_workers(n=0)),
     (weft.Client, "scale", lambda on: on.client.scale(1)),
+    (weft.Client, "retry", lambda on: on.client.retry([on.future])),
+    (weft.Future, "retry", lambda on: on.future.retry()),
     (weft.Future, "result", lambda on: on.future.result()),
     (weft.Future, "exception", lambda on: on.future.exception(timeout=20)),
     (weft.Future, "traceback", lambda on: on.future.traceback()),
