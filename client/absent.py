@@ -122,7 +122,7 @@ CLIENT_OPTIONS: Final = _table(
 
 #: Of `submit`, `map`, `get` and `gather`.
 CALL_OPTIONS: Final = _table(
-    ("actor actors", "keep the state in a task's result and pass its future"),
+    ("actors", "for a graph: make each actor with `submit(cls, actor=True)`"),
     ("fifo_timeout", "use `priority=`: without it, tasks that were submitted first run first"),
     ("direct", "large results always come from the workers", _BY_DESIGN),
 )
@@ -182,7 +182,7 @@ CLUSTER_OPTIONS: Final = _table(
 )
 
 MODULE: Final = _table(
-    ("Actor ActorFuture BaseActorFuture", "keep the state in a task's result and pass its future"),
+    ("BaseActorFuture", "it is called `ActorFuture`", _BY_DESIGN),
     ("local_client", "it is called `worker_client`", _BY_DESIGN),
     ("performance_report get_task_stream", "the metrics page counts calls and seconds"),
     ("get_task_metadata", "return the information from the task"),

@@ -27,6 +27,7 @@ from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import key_of
 from . import absent, cluster_info
+from .actors import map_actors, submit_actor
 from .annotations import options_of_call
 from .call_options import unexpected
 from .calling import submit_call, submit_rows
@@ -323,7 +324,7 @@ class Client(
             priority: from -512 to 511; a task of higher priority runs earlier.
             fifo_timeout: accepted for compatibility with dask; only dask's default is allowed.
             allow_other_workers: prefer `workers`, but run it on others if these cannot.
-            actor: accepted for compatibility with dask; only False is allowed.
+            actor: make an object of a class that lives on one worker: see docs/actors.md.
             actors: see `actor`.
             pure: a call that is equal to one whose future is alive and has not failed shares its
                 result instead of being run again.
@@ -336,9 +337,11 @@ class Client(
         engine = self._running()
         if not callable(func):
             raise TypeError(f"submit needs a function, not {type(func).__name__}")
-        if actor or actors or fifo_timeout is not None:
-            check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
+        if fifo_timeout is not None:
+            check_unsupported(fifo_timeout=fifo_timeout)
         options = options_of_call(priority, retries, workers, allow_other_workers, resources)
+        if actor or actors:
+            return submit_actor(engine, self._encoder, func, args, kwargs, key, options)
         return submit_call(engine, self._encoder, func, args, kwargs, key, options, pure)
 
     def map(
@@ -382,10 +385,13 @@ class Client(
             raise TypeError(f"map needs a function, not {type(func).__name__}")
         if not iterables:
             raise TypeError("map needs an iterable of arguments beside the function")
-        check_unsupported(actor=actor, actors=actors, fifo_timeout=fifo_timeout)
+        check_unsupported(fifo_timeout=fifo_timeout)
         options = options_of_call(priority, retries, workers, allow_other_workers, resources)
+        rows = rows_of(iterables)
+        if actor or actors:
+            return map_actors(engine, self._encoder, func, rows, kwargs, key, options)
         return submit_rows(
-            engine, self._encoder, func, rows_of(iterables), kwargs, key, options, pure, batch_size
+            engine, self._encoder, func, rows, kwargs, key, options, pure, batch_size
         )
 
     # --- Waiting, cancelling ----------------------------------------------------------------------

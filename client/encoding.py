@@ -103,6 +103,10 @@ class Encoder:
         record = self._functions.get(function_id)
         return record or self._remember(function_id, blob, function_name(func))
 
+    def known_function(self, function_id: bytes, blob: bytes, name: str) -> FunctionRecord:
+        """Return the record of a function of weft's own."""
+        return self._functions.get(function_id) or self._remember(function_id, blob, name)
+
     def _remember(self, function_id: bytes, blob: bytes, name: str) -> FunctionRecord:
         record = self._living.get(function_id) or FunctionRecord(function_id, blob, name)
         functions = self._functions

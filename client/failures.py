@@ -7,6 +7,8 @@ from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
+    ActorCallInDoubt,
+    ActorLost,
     ClientClosed,
     CommClosed,
     CommError,
@@ -54,6 +56,8 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "exception": _from_exception,
     UNREADABLE: _from_exception,
     "worker-died": lambda f: WorkerDied(f[1], f[2], f[3], f[4]),
+    "actor-lost": lambda f: ActorLost(f[1], f[2]),
+    "actor-in-doubt": lambda f: ActorCallInDoubt(f[1], f[2]),
     "data-lost": lambda f: DataLost(f[1], f[2]),
     "unreachable": lambda f: CommError(
         f"the result of task {f[1]!r} is on a worker that cannot be reached from here ({f[2]}), "
@@ -78,17 +82,23 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
 }
 
 
+def exception_from(failure: Failure, of: str) -> BaseException:
+    """Make the exception of a failure of `of`, a task or a call of an actor."""
+    kind, key = failure[0], failure[1]
+    maker = _MAKERS.get(kind)
+    try:
+        return maker(failure) if maker else TaskErred(key, str(kind), " ".join(map(str, failure)))
+    except (LookupError, TypeError, ValueError, RemoteProtocolError) as error:
+        # It is perhaps of another version; but certainly there is no result.
+        return TaskErred(of, str(kind), f"[not readable here: {error}]")
+
+
 def exception_of(state: FutureState) -> BaseException:
     """Return why a failed state has no result: a new exception each time."""
     failure = state.failure
     assert failure is not None
-    kind, key = failure[0], failure[1]
-    maker = _MAKERS.get(kind)
-    try:
-        made = maker(failure) if maker else TaskErred(key, str(kind), " ".join(map(str, failure)))
-    except (LookupError, TypeError, ValueError, RemoteProtocolError) as error:
-        # It is perhaps of another version; but certainly this task has no result.
-        made = TaskErred(state.key, str(kind), f"[not readable here: {error}]")
+    key = failure[1]
+    made = exception_from(failure, state.key)
     if isinstance(made, TaskError) and made.key == key:
         # As the user gave it: other processes know only its text.
         made.key = key_of(key)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.durations import seconds_or_none
+from ..protocol.values.actors import Actor, StoredActor
 from ..protocol.values.serialize import loads, reduce_future
 from ..protocol.wire.keys import key_of
 from .absent import FUTURE, answer_by_name
@@ -371,6 +372,9 @@ def load(state: FutureState, engine: Engine) -> Any:
         except Exception as error:
             engine.fail_unreadable(state, unreadable(state, error))
         else:
+            if type(value) is StoredActor and value.key == state.key:
+                # Not kept as the value: the future in the handle would keep the future alive.
+                return Actor(value._info, _another(state, engine))
             state.value = value
             if state.spec is not None:
                 state.blob = None  # from its record it is computed again
@@ -383,6 +387,13 @@ def load(state: FutureState, engine: Engine) -> Any:
     if value is NO_VALUE:
         raise _released(state)
     return value
+
+
+def _another(state: FutureState, engine: Engine) -> Future:
+    """Return one more future of a state."""
+    if not engine.table.share(state):
+        raise _released(state)
+    return Future(engine, state)
 
 
 def try_load(state: FutureState, engine: Engine) -> bool:

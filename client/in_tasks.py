@@ -83,13 +83,13 @@ class _TaskEngine(Engine):
                 "runs it: this thread was started by a task, or by something else"
             )
         # An end that is reported first would end the right to submit.
-        context.seat.when_task_ends(self._confirm_all)
+        context.seat.when_task_ends(self.confirm_all)
         last, attempt, options = self._last, context.attempt, operation.options
         if last is None or last[0] is not options or last[1] != attempt:
             self._last = last = (options, attempt, options.for_attempt(attempt))
         operation.options = last[2]
 
-    def _confirm_all(self) -> None:
+    def confirm_all(self) -> None:
         """Wait until the scheduler has read all submissions."""
         if not self.is_gone and not self.is_confirmed:
             waiter = ThreadWaiter(1, wants_data=False)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         wait,
         worker_client,
     )
+    from .client.actors import Actor, ActorFuture
     from .client.background import fire_and_forget
     from .client.coordination.event import Event
     from .client.coordination.locks import Lock, MultiLock, Semaphore
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Actor",
+    "ActorFuture",
     "Client",
     "Event",
     "Executor",
@@ -81,6 +84,8 @@ __all__ += errors.__all__
 
 #: {public name: module below weft that defines it}. The same names as under TYPE_CHECKING.
 _HOMES = {
+    "Actor": "client.actors",
+    "ActorFuture": "client.actors",
     "Client": "client",
     "Event": "client.coordination.event",
     "Executor": "client",

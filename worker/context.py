@@ -10,6 +10,7 @@ from ..protocol.wire.keys import Key, key_of
 
 if TYPE_CHECKING:
     from ..protocol.net.session import Finder
+    from .actors import Actors
     from .core.tasks import WorkerTask
     from .seats import SlotSeat
 
@@ -28,6 +29,7 @@ class WorkerContext:
     """
 
     __slots__ = (
+        "actors",
         "address",
         "host",
         "local_directory",
@@ -51,6 +53,8 @@ class WorkerContext:
         self.worker_id = worker_id
         self.local_directory = local_directory
         self.resources = dict(resources or {})
+        #: The actors of this worker; None in a worker without a data port.
+        self.actors: Actors | None = None
         #: What a client in the tasks of this worker needs; None before the first connection.
         self.host: TaskHost | None = None
         #: The task that the thread runs, None between tasks, and in functions of `client.run`.

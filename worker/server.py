@@ -56,6 +56,7 @@ from ..protocol.wire.messages import (
 from ..protocol.wire.session import GiveUp, Outage, Session
 from ..protocol.wording import counted
 from .activity import Transfers
+from .actors import Actors
 from .answering import Answering
 from .config import WorkerConfig
 from .context import TaskHost, WorkerContext
@@ -241,6 +242,7 @@ class WorkerServer:
             str(config.local_directory or ""),
             config.resources,
         )
+        context.actors = Actors(self.name, self.address, self._loop)
         context.host = self._task_host = TaskHost(self.name, config.worker_id, self._find)
         self._executor = TaskExecutor(
             WorkerState(config.nthreads, self.address),
@@ -306,6 +308,8 @@ class WorkerServer:
 
     async def _end_threads(self, executor: TaskExecutor) -> bool:
         executor.stop()
+        if executor.context.actors is not None:
+            executor.context.actors.close()
         deadline = self._loop.time() + self.config.stop_timeout_s
         # The end of a thread wakes no waiter, so there is no event to wait for.
         while not (ended := self._have_ended(executor)) and self._loop.time() < deadline:  # noqa: ASYNC110
@@ -314,7 +318,9 @@ class WorkerServer:
 
     def _have_ended(self, executor: TaskExecutor) -> bool:
         assert self._answering is not None
-        return executor.join(0.0) and self._answering.join()
+        actors = executor.context.actors
+        have_actors_ended = actors is None or actors.have_ended()
+        return executor.join(0.0) and self._answering.join() and have_actors_ended
 
     # --- The session with the scheduler -----------------------------------------------------------
 

@@ -36,7 +36,7 @@ from ..protocol.net.connection import Connection, settle_unknown
 from ..protocol.trust.security import Security, generate_certificate
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import FetchKeys, GetData, KeysData, Put, Unsupported
+from ..protocol.wire.messages import ActorCalls, FetchKeys, GetData, KeysData, Put, Unsupported
 from ..protocol.wire.payload import Blob, blob_nbytes
 from . import putting
 from .activity import Transfers
@@ -85,12 +85,13 @@ def _request_nbytes(keys: list[str]) -> int:
 
 
 class DataServer:
-    """Answers `GetData` and `Put`. It is the handler of all connections to the data port."""
+    """Answers `GetData`, `Put` and `ActorCalls`. It handles all connections to the data port."""
 
     def __init__(
         self, executor: TaskExecutor, transfers: Transfers, started: StartedRecord | None = None
     ) -> None:
         """Serve the values of `executor`; note in `started` the attempt whose result is served."""
+        self._actors = executor.context.actors
         self._executor = executor
         self._transfers = transfers
         self._started = started
@@ -113,9 +114,11 @@ class DataServer:
                 self.serve(connection, message.request, message.keys)
             elif isinstance(message, Put):
                 putting.answer(self._executor, connection, message)
+            elif isinstance(message, ActorCalls) and self._actors is not None:
+                self._actors.on_calls(connection, message)
             elif not isinstance(message, Unsupported):
                 logger.warning(
-                    "%s sent %s to the data port, which handles only GetData and Put",
+                    "%s sent %s to the data port, which handles only GetData, Put and ActorCalls",
                     connection.peer_address,
                     type(message).__name__,
                 )
@@ -132,6 +135,8 @@ class DataServer:
     def on_writable(self, connection: Connection) -> None:
         """See `Handler`: answer requests that had to wait."""
         self._sent(connection)
+        if self._actors is not None:
+            self._actors.on_writable(connection)
         reader = self._readers.get(connection)
         if reader is not None:
             self._go_on(connection, reader)
@@ -139,6 +144,8 @@ class DataServer:
     def on_closed(self, connection: Connection, error: CommError | ProtocolError | None) -> None:
         """See `Handler`."""
         self._sent(connection)
+        if self._actors is not None:
+            self._actors.on_closed(connection)
         self._readers.pop(connection, None)
 
     def serve(self, connection: Connection, request: int, keys: list[str]) -> None:

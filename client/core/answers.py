@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wire.failure import cancelled, data_lost
+from ...protocol.wire.failure import Failure, cancelled, data_lost
 from ...protocol.wire.messages import (
     Answer,
     AskFailed,
@@ -141,16 +141,29 @@ def on_keys_in_memory(core: ClientState, message: KeysInMemory) -> None:
 def on_keys_erred(core: ClientState, message: KeysErred) -> None:
     failures = message.failures
     for key, place in zip(message.keys, message.failure_of, strict=True):
-        state = find(core, key)
-        if state is None or place >= len(failures):
+        if place >= len(failures):
             continue
         failure = failures[place]
+        state = find(core, key)
+        if state is None:
+            state = _lost_actor(core, key, failure)
+            if state is None:
+                continue
         status: Status = ERROR
         if failure[0] == "cancelled":
             status = CANCELLED
         elif failure[0] == "data-lost":
             status = LOST
         fail(core, state, status, failure)
+        state.blob = None  # of an actor; after the failure, because users read both
+
+
+def _lost_actor(core: ClientState, key: str, failure: Failure) -> FutureState | None:
+    """Return the state of an actor that is lost: its handle is here, but is of no use any more."""
+    state = core.table.states.get(key)
+    if failure[:2] != ["actor-lost", key] or state is None or state.failure is not None:
+        return None
+    return state if state.phase == SENT and state.status == FINISHED else None
 
 
 def on_keys_pending(core: ClientState, message: KeysPending) -> None:

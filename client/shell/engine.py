@@ -49,6 +49,7 @@ from ..core.recipes import LIMIT_NBYTES
 from ..core.state import ClientState
 from ..core.table import FutureTable
 from ..core.tasks import KEPT, FutureState, TaskColumns, Watcher
+from .actor_lines import ActorLines
 from .awaiting import Awaiting
 from .callbacks import CallbackThread, call_logged
 from .data_links import DataLinks
@@ -119,6 +120,7 @@ class Engine(EngineWaiting):
         self.gap = Gap(recovery_nbytes)
         self.link: SchedulerLink | None = None
         self.data: DataLinks | None = None
+        self._actor_lines: ActorLines | None = None
         #: True from just before the last look into the queue: later operations are not handled.
         self.is_closed = False
         #: Why, for errors.
@@ -294,6 +296,14 @@ class Engine(EngineWaiting):
         """Call `callback`, in the loop, when no future is left. Takes no lock: see `post`."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be done
             self.loop.call_soon_threadsafe(self._set_when_unused, callback)
+
+    def actor_lines(self) -> ActorLines:
+        """Return the connections to actors, which begin with the first call of one."""
+        if self._actor_lines is None:
+            with self.lock:
+                if self._actor_lines is None:
+                    self._actor_lines = ActorLines(self)
+        return self._actor_lines
 
     @property
     def is_own_thread(self) -> bool:
@@ -515,6 +525,8 @@ class Engine(EngineWaiting):
             pass
         self._on_event(ClientClosing())
         try:
+            if self._actor_lines is not None:
+                await self._actor_lines.close()
             if self.data is not None:
                 await self.data.close()
             if self.link is not None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import CancelledError
 
+from .actors import ActorCallInDoubt, ActorLost
 from .base import WeftError
 from .ending import Reschedule
 from .graphs import (
@@ -43,6 +44,8 @@ from .held import (
 from .questions import NoAnswer, QuestionFailed, UnknownWorker, UnsupportedRequest
 
 __all__ = [
+    "ActorCallInDoubt",
+    "ActorLost",
     "AlreadyHeld",
     "ClientClosed",
     "CommClosed",

@@ -7,6 +7,8 @@ carry the same failure. Kinds and their fields:
   was run again, how many attempts raised
 - `worker-died`: key, number of deaths, last worker, reason
 - `data-lost`: key, text
+- `actor-lost`: key, text
+- `actor-in-doubt`: key, text; never sent by the scheduler
 - `cancelled`: key, reason
 - `key-conflict`: key
 - `reschedule`: key, reason; only from workers: the task has asked to be run on another one
@@ -58,6 +60,11 @@ def scattered_lost(key: str) -> Failure:
         "it was scattered, so nothing can compute it again, and its last copy is gone: it was lost "
         "with a worker, or its last future was released; scatter it again",
     )
+
+
+def actor_lost(key: str, text: str) -> Failure:
+    """Make the failure of an actor that is gone, and of calls that it has not begun."""
+    return ["actor-lost", key, text]
 
 
 def key_conflict(key: str) -> Failure:

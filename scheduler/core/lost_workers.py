@@ -14,6 +14,7 @@ from ...protocol.deaths import summarize
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import worker_died
 from ...protocol.wording import counted, sized
+from . import actors
 from .attempts import note_death
 from .missing import lose_replica, replace_lost
 from .peers import ClientHandle, WorkerHandle
@@ -62,6 +63,8 @@ def lose_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     moved: dict[ClientHandle, list[str]] = {}
     for task in list(ws.has_what):
         is_named = task.replicas[0] is ws
+        if is_named:
+            actors.forget_copies(state, task)
         if lose_replica(state, task, ws):
             lost.append(task)
         elif is_named and not task.delivered:

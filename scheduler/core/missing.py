@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.wire import messages as m
 from ...protocol.wire.failure import data_lost
 from ...protocol.wire.session import MISSED_HEARTBEATS
+from . import actors
 from .attempts import note_copied, note_lost
 from .locating import located
 from .peers import ClientHandle, WorkerHandle
@@ -241,8 +242,9 @@ def lose_replica(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -
 def replace_lost(state: SchedulerState, lost: list[SchedulerTask]) -> None:
     """Release tasks whose last copies are gone.
 
-    Dependents that have not started wait again, needed ones run again.
+    Dependents that have not started wait again, needed ones run again. Actors fail.
     """
+    lost = actors.fail_lost(state, lost)
     note_lost(state, lost)
     pending: dict[ClientHandle, list[str]] = {}
     needed = []

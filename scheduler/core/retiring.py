@@ -11,7 +11,7 @@ be lost with it as well. So workers that neither run nor solely hold anything go
 A result of which a leaving worker has the only copy is computed again, and counted. A worker with
 the only copy of something that cannot be computed again is kept, with the reason: a result without
 recipe, which outlived each client that could submit it, or a large argument of a client that is
-gone, or what was computed from those.
+gone, or an actor, or what was computed from those.
 
 An order has an id, so one that is asked again after a lost connection does not send more away.
 """
@@ -24,6 +24,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.wire import messages as m
+from .actors import is_actor
 from .asked import BadArgument, Info
 from .membership import let_leave
 from .peers import WorkerHandle
@@ -222,7 +223,8 @@ def why_kept(state: SchedulerState, ws: WorkerHandle) -> str:
         )
     clients = {client.number for client in state.clients.values()}
     is_any_gone = len(clients) < state.next_client - 1 and m.PUT_FUNCTION in state.functions
-    if WITHOUT_RECIPE not in state.classes and not is_any_gone:
+    has_actors = m.ACTOR_FUNCTION in state.functions
+    if WITHOUT_RECIPE not in state.classes and not is_any_gone and not has_actors:
         return ""
     makeable: set[SchedulerTask] = set()
     lost = [
@@ -253,6 +255,8 @@ def _can_make(
         one = stack.pop()
         group = one.group
         if one.is_without_recipe or one.args is None or one.state == ERRED:
+            return False
+        if is_actor(one):
             return False
         if group.function.function_id == m.PUT_FUNCTION and group.client not in clients:
             return False

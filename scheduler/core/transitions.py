@@ -89,6 +89,7 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (PROCESSING, NO_WORKER): "taken back, and no worker may run it now",
     (PROCESSING, RELEASED): "no longer needed",
     (MEMORY, RELEASED): "the data is no longer needed, or its last copy was lost",
+    (MEMORY, ERRED): "it was an actor, and its worker is lost",
     (ERRED, RELEASED): "the failure is no longer wanted, or it is submitted again",
 }
 

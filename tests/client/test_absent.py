@@ -103,8 +103,8 @@ def test_the_error_of_an_unknown_option_gives_advice():
 
 def test_the_error_of_an_absent_option_of_a_call_gives_advice(client):
     assert TABLES["CALL_OPTIONS"].keys() >= _HARMLESS.keys()
-    with pytest.raises(TypeError, match="actor= is not supported by weft: keep the state"):
-        client.submit(abs, -1, actor=True)
+    with pytest.raises(TypeError, match="actors= is not supported by weft: for a graph: make"):
+        client.get({}, [], actors=True)
     with pytest.raises(TypeError, match="leave '5 s' out: use `priority=`"):
         client.submit(abs, -1, fifo_timeout="5 s")
 

@@ -212,8 +212,6 @@ def test_options_reach_the_scheduler(client, scheduler):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"actor": True}, TypeError, "actor= is not supported"),
-        ({"actors": True}, TypeError, "actors= is not supported"),
         ({"fifo_timeout": "1s"}, TypeError, "fifo_timeout= is not supported"),
         ({"priority": 1.5}, ValueError, "priority="),
         ({"priority": 5000}, ValueError, "priority="),

@@ -43,7 +43,6 @@ def test_the_defaults_of_dask_are_accepted(client):
             "fifo_timeout= is not .*'5 s'",
         ),
         (lambda c: c.map(abs, [1], fifo_timeout=1), "fifo_timeout= is not supported"),
-        (lambda c: c.submit(abs, 1, actor=True), "actor= is not supported"),
         (lambda c: c.gather([], direct=False), "direct= is not supported"),
         (lambda c: c.get({}, [], actors=True), "actors= is not supported"),
     ],

@@ -20,6 +20,7 @@ from weft.deploy.cli.command import weft
 #: The address that the pages have for a scheduler; the test's own listens elsewhere.
 ADDRESS = "tcp://127.0.0.1:8786"
 _NAMES = (
+    "actors.md",
     "client.md",
     "collections.md",
     "coordination.md",

@@ -15,6 +15,8 @@ from weft.protocol.errors import WeftError
 
 EXAMPLES = [
     errors.WeftError("it broke"),
+    errors.ActorLost("Counter-1", "is lost with its worker"),
+    errors.ActorCallInDoubt("Counter-1", "may have run add()"),
     errors.ProtocolError("bad frame", "tcp://a:1"),
     errors.LocalProtocolError("frame too large"),
     errors.RemoteProtocolError("frame too large", "tcp://a:1"),

@@ -12,6 +12,13 @@ Rules for all of them:
 
 from __future__ import annotations
 
+from .actors import (
+    ACTOR_BLOB,
+    ACTOR_FUNCTION,
+    ActorCalls,
+    ActorFailures,
+    ActorResults,
+)
 from .from_clients import (
     CancelKeys,
     FetchKeys,
@@ -132,6 +139,8 @@ from .viewers import (
 NO_HASH = bytes(16)
 
 __all__ = [
+    "ACTOR_BLOB",
+    "ACTOR_FUNCTION",
     "ASSIGNED",
     "DROPPED",
     "DROPPED_LINES",
@@ -141,6 +150,9 @@ __all__ = [
     "RUNNING",
     "STDERR",
     "STDOUT",
+    "ActorCalls",
+    "ActorFailures",
+    "ActorResults",
     "Answer",
     "Ask",
     "AskFailed",

@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.handshake import Role
 from weft.protocol.wire.levels import Level
 from weft.scheduler.core.epochs import Members
-from weft.scheduler.core.retiring import MAX_ORDERS, ranked
+from weft.scheduler.core.retiring import MAX_ORDERS, ranked, why_kept
 
 from ..builders import Board, Out, assigned, graph
 
@@ -349,3 +349,17 @@ def test_orders_that_are_all_under_way_leave_no_room_for_another():
     (answer,) = answers(retire(board, client, "more", workers=["id of w"]), client)
     assert isinstance(answer, m.AskFailed)
     assert "under way" in answer.text
+
+
+def test_a_worker_with_an_actor_is_kept():
+    board = Board()
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    message = graph("a")
+    message.functions = [m.ACTOR_FUNCTION]
+    board.send(client, message)
+    home = board.where("a")
+    board.finish(home, "a", blob=None, nbytes=1 << 20)
+    workers = board.state.workers
+    assert "'a' for one" in why_kept(board.state, workers[home])
+    assert why_kept(board.state, workers[two if home == one else one]) == ""

@@ -1,0 +1,326 @@
+"""Actors: `submit(cls, actor=True)`, the futures of their calls, and their handles in pickles.
+
+A call does not go through the scheduler: `shell/actor_lines.py` sends it to the actor's worker,
+from this process, in batches. Everything here runs in the thread of the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import threading
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.durations import seconds_or_none
+from ..protocol.errors import ClientClosed
+from ..protocol.host.blocking import blocked
+from ..protocol.values.actors import Actor, reduce_future_of_actor
+from ..protocol.values.pickling import PROTOCOL
+from ..protocol.values.serialize import dumps, loads
+from ..protocol.wire.messages import ACTOR_BLOB, ACTOR_FUNCTION
+from ..protocol.wire.payload import Blob, Payload
+from .annotations import TaskOptions
+from .core.tasks import FutureState, TaskRecord
+from .encoding import Encoder, check_key, check_keys, spec_hash
+from .failures import exception_from, exception_of
+from .future import Future
+from .lending import encode
+from .shell.actor_lines import ActorCall
+from .shell.current import bind_future, find_current
+from .shell.in_task import context_here, is_in_task
+from .shell.interruptible import acquire
+from .shell.watchers import call_in
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..protocol.durations import Duration
+    from ..protocol.wire.keys import Key
+    from .core.tasks import SubmitOptions
+    from .shell.engine import Engine
+
+__all__ = ["Actor", "ActorFuture"]
+
+_PLAIN_TYPES: Final = frozenset({bool, bytes, float, int, str, type(None)})
+#: A call of a task that is answered within this time does not give the slot up.
+_SOON_S: Final = 0.002
+_NOT_LOADED: Final = object()
+
+
+class ActorFuture(ActorCall):
+    """The result of a call of an actor. It can be awaited in any client."""
+
+    __slots__ = ("_value",)
+
+    def __init__(
+        self, engine: Engine, actor: Actor, name: str, arguments: Blob | None, kept: Any
+    ) -> None:
+        super().__init__(engine, actor, name, arguments, kept)
+        self._value: Any = _NOT_LOADED
+
+    @property
+    def key(self) -> str:
+        """The actor's key and the name of the method."""
+        return f"{self.actor_key}.{self.name}"
+
+    @property
+    def status(self) -> str:
+        """One of "pending", "finished" and "error". Never waits."""
+        return "pending" if not self.is_done else "finished" if self.failure is None else "error"
+
+    def done(self) -> bool:
+        """Return whether the call has been answered, or has failed."""
+        return self.is_done
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Return what the call returned, or raise what it raised.
+
+        Args:
+            timeout: time to wait, in seconds or as "30s", ...; None = for ever.
+
+        Raises:
+            TimeoutError: the call was not answered in time; it goes on.
+            ActorLost: the actor is gone; the call has not run.
+            ActorCallInDoubt: the actor's worker was lost, or the connection to it; the call may
+                have run.
+        """
+        timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
+        if self.engine.is_asynchronous:
+            return self._result_async(timeout_s)
+        if not self.is_done:
+            self._wait(timeout_s)
+        return self._load()
+
+    def exception(self, timeout: Duration | None = None) -> Any:
+        """Wait until the call is answered; return what it raised, or None."""
+        timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
+        if self.engine.is_asynchronous:
+            return self._exception_async(timeout_s)
+        if not self.is_done:
+            self._wait(timeout_s)
+        return self._error()
+
+    def add_done_callback(self, fn: Callable[[ActorFuture], object]) -> None:
+        """Call `fn(self)` when the call is answered, in a thread of the client or in its loop."""
+        engine = self.engine
+        if not self.notify(lambda: engine.call_back(fn, self)):
+            engine.call_back(fn, self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result, in any event loop."""
+        return self._result_async(None).__await__()
+
+    def __repr__(self) -> str:
+        return f"<ActorFuture: {self.status}, {self.key}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"the future of the call {self.key} cannot be pickled: pass its result, or the actor"
+        )
+
+    # --- Waiting ----------------------------------------------------------------------------------
+
+    def _wait(self, timeout_s: float | None) -> None:
+        if self.engine.is_own_thread:
+            raise RuntimeError(
+                f"a call of {self.key} cannot be waited for in the thread of the client's event "
+                "loop: await it"
+            )
+        lock = threading.Lock()
+        lock.acquire()
+        if not self.notify(lock.release):
+            return
+        if is_in_task():
+            if timeout_s is None or timeout_s > _SOON_S:
+                if lock.acquire(timeout=_SOON_S):
+                    return
+                timeout_s = None if timeout_s is None else timeout_s - _SOON_S
+            with blocked():
+                is_done = acquire(lock, timeout_s)
+        else:
+            is_done = acquire(lock, timeout_s)
+        if not is_done:
+            raise self._late(timeout_s)
+
+    async def _wait_async(self, timeout_s: float | None) -> None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if not self.notify(lambda: call_in(loop, _settle, future)):
+            return
+        if timeout_s is None:
+            await future
+            return
+        await asyncio.wait([future], timeout=max(timeout_s, 0.0))
+        if not future.done():
+            raise self._late(timeout_s)
+
+    async def _result_async(self, timeout_s: float | None) -> Any:
+        if not self.is_done:
+            await self._wait_async(timeout_s)
+        return self._load()
+
+    async def _exception_async(self, timeout_s: float | None) -> BaseException | None:
+        if not self.is_done:
+            await self._wait_async(timeout_s)
+        return self._error()
+
+    def _late(self, timeout_s: float | None) -> TimeoutError:
+        return TimeoutError(f"no result of {self.key} within {timeout_s:g} s; the call goes on")
+
+    def _error(self) -> BaseException | None:
+        return None if self.failure is None else exception_from(self.failure, self.key)
+
+    def _load(self) -> Any:
+        error = self._error()
+        if error is not None:
+            raise error
+        value = self._value
+        if value is _NOT_LOADED:
+            assert self.blob is not None, "it has been answered"
+            value = self._value = loads(self.blob)
+            self.blob = b""
+        return value
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+# --- Calls of handles, see `protocol/values/actors.py` --------------------------------------------
+
+
+def call(actor: Actor, name: str, *args: Any, **kwargs: Any) -> ActorFuture:
+    """Call a method of an actor."""
+    if not kwargs and _PLAIN_TYPES.issuperset(map(type, args)):
+        return _send(actor, name, pickle.dumps(args, PROTOCOL), None)
+    blob = dumps([args, kwargs] if kwargs else args, f"the arguments of {actor.key}.{name}")
+    if blob.__class__ is Payload and blob.buffers:
+        blob = blob.detached()  # the caller may change its arrays at once
+    # Futures and handles among them must live until the actor has its own.
+    return _send(actor, name, blob, (args, kwargs))
+
+
+def read(actor: Actor, name: str) -> Any:
+    """Return an attribute of an actor; for an asynchronous client an awaitable."""
+    future = _send(actor, name, None, None)
+    return future if future.engine.is_asynchronous else future.result()
+
+
+def _send(actor: Actor, name: str, arguments: Blob | None, kept: Any) -> ActorFuture:
+    hold = actor._hold
+    if hold is None:  # a copy in the store of a worker
+        engine = find_current()._running()
+    else:
+        engine = hold._engine
+        state = hold._state
+        if state.failure is not None:
+            raise exception_of(state)
+    if engine.is_closed:
+        raise ClientClosed(engine.closed_text)
+    future = ActorFuture(engine, actor, name, arguments, kept)
+    engine.actor_lines().send(future)
+    return future
+
+
+def held(found: Actor) -> Actor:
+    """Return a handle that keeps its actor alive, of one from the store of this worker."""
+    hold = None
+    with contextlib.suppress(ClientClosed):  # the program has no client of its own: see `_send`
+        hold = bind_future(found.key)
+        confirm = getattr(hold._engine, "confirm_all", None)
+        context = context_here()
+        if confirm is not None and context is not None and context.seat is not None:
+            # The reader must have its own hold before the giver lets go.
+            context.seat.when_task_ends(confirm)
+    return Actor(found._info, hold, found._cell)
+
+
+def future_of_actor(plain: Future) -> FutureOfActor:
+    """Return the future of an actor for another future of the same key."""
+    state = plain._state
+    plain._is_released = True  # its reference goes over to the new one
+    return FutureOfActor(plain._engine, state)
+
+
+class FutureOfActor(Future):
+    """The future of an actor; as an argument of a task it becomes a handle."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return reduce_future_of_actor(_Plain(self))
+
+
+class _Plain:
+    """Pickles a future of an actor as any other."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Future) -> None:
+        self._future = future
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return Future.__reduce__(self._future)
+
+
+# --- Making them ----------------------------------------------------------------------------------
+
+
+def submit_actor(
+    engine: Engine,
+    encoder: Encoder,
+    cls: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: Key | None,
+    options: SubmitOptions | TaskOptions,
+) -> Future:
+    """Submit the making of one actor; see `Client.submit`."""
+    function = encoder.known_function(ACTOR_FUNCTION, ACTOR_BLOB, "actor")
+    given = (cls, *args)
+    (blob, dependencies, shared), borrowing = encode(
+        engine, encoder.call_once, function, given, kwargs
+    )
+    digest: bytes | None = None
+    replaced: list[FutureState] | None = None
+    if key is None:
+        state = FutureState(encoder.number_key(getattr(cls, "__name__", "actor")))
+        engine.table.add([state])
+    else:
+        digest = spec_hash(function.id, blob, dependencies)
+        (state,), replaced = engine.attach([check_key(key)], [digest])
+    if isinstance(options, TaskOptions):
+        options = options.of(state.key)
+    future = FutureOfActor(engine, state)
+    if shared is not None:
+        shared.submit(engine, options.priority, [state], [dependencies])
+    failed = replaced[0] if replaced else None
+    record = TaskRecord(state, function, blob, dependencies, options, digest, failed)
+    engine.post_submission(record) if borrowing is None else borrowing.post(record)
+    engine.check_open()
+    return future
+
+
+def map_actors(
+    engine: Engine,
+    encoder: Encoder,
+    cls: Callable[..., Any],
+    rows: Iterable[tuple[Any, ...]],
+    kwargs: dict[str, Any],
+    key: str | Iterable[Key] | None,
+    options: SubmitOptions | TaskOptions,
+) -> list[Future]:
+    """Submit the making of one actor for each row; see `Client.map`."""
+    calls = list(rows)
+    found: Any = None if key is None else check_keys(key)
+    keys = [f"{found}-{i}" for i in range(len(calls))] if isinstance(found, str) else found
+    if keys is not None and len(keys) != len(calls):
+        raise ValueError(f"{len(keys)} keys were given for {len(calls)} calls; give one per call")
+    return [
+        submit_actor(engine, encoder, cls, args, kwargs, None if keys is None else keys[i], options)
+        for i, args in enumerate(calls)
+    ]

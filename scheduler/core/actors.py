@@ -1,0 +1,51 @@
+"""Actors, as far as the scheduler knows them: tasks whose results are made once.
+
+The result is a handle of an object on the worker that made it. Copies of the handle on other
+workers are of no use without that. If the worker is lost, the object is lost with all that it has
+learned, so the task fails, and is not run again by itself. While it was not finished, it is a task
+like any other: nobody has seen the object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.wire import messages as m
+from ...protocol.wire.failure import actor_lost
+from .tasks import MEMORY, SchedulerTask
+from .transitions import drop_attempt, err
+
+if TYPE_CHECKING:
+    from .state import SchedulerState
+
+
+def is_actor(task: SchedulerTask) -> bool:
+    """Return whether the result of a task is an actor."""
+    return task.group.function.function_id == m.ACTOR_FUNCTION
+
+
+def forget_copies(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let the other workers drop their copies of a handle, because the actor's worker is lost."""
+    if is_actor(task):
+        for ws in task.replicas[1:]:
+            drop_attempt(state, ws, task.attempt)
+            del ws.has_what[task]
+            ws.nbytes -= task.nbytes
+        task.replicas = task.replicas[:1]
+
+
+def fail_lost(state: SchedulerState, lost: list[SchedulerTask]) -> list[SchedulerTask]:
+    """Fail the actors among tasks whose last copies are gone; return the others."""
+    if m.ACTOR_FUNCTION not in state.functions:
+        return lost
+    others = []
+    for task in lost:
+        if not is_actor(task):
+            others.append(task)
+        elif task.state == MEMORY:
+            text = (
+                f"is lost with its worker {task.replicas[0].name}, and its state with it; make a "
+                "new actor with submit(..., actor=True)"
+            )
+            err(state, task, actor_lost(task.key, text), reported=True)
+    return others

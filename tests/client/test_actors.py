@@ -1,0 +1,298 @@
+"""Actors as users call them, on real workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import weft
+from weft import Actor, ActorCallInDoubt, ActorFuture, ActorLost, Client
+from weft.protocol.errors import ClientClosed, SerializationError
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+class Counter:
+    """Counts, and remembers in which thread it was made."""
+
+    def __init__(self, n: int = 0) -> None:
+        if n < 0:
+            raise ValueError("a count is not negative")
+        self.n = n
+        self.thread = threading.get_ident()
+
+    def add(self, k: int = 1) -> int:
+        self.n += k
+        return self.n
+
+    def boom(self) -> None:
+        raise KeyError("no such thing")
+
+    def is_same_thread(self) -> bool:
+        return self.thread == threading.get_ident()
+
+    def die(self) -> None:
+        os._exit(1)
+
+    def lock(self) -> object:
+        return threading.Lock()
+
+
+class Waiting:
+    """Its coroutines note when they begin."""
+
+    def __init__(self) -> None:
+        self.begun: list[object] = []
+        self.gate = asyncio.Event()
+
+    async def wait(self, i: int) -> int:
+        self.begun.append(i)
+        await self.gate.wait()
+        return i
+
+    def open(self) -> None:
+        self.begun.append("open")
+        self.gate.set()
+
+
+class Caller:
+    """Has the handle of another actor."""
+
+    def __init__(self, other: Actor) -> None:
+        self.other = other
+
+    def add(self, k: int) -> int:
+        return self.other.add(k).result()
+
+    def take(self, other: Actor) -> None:
+        self.other = other
+
+    def give(self) -> Actor:
+        return self.other
+
+
+class Result:
+    """Keeps the future that it was given, and makes others."""
+
+    def value(self, future: weft.Future) -> int:
+        return future.result()
+
+
+def add_in_task(counter: Actor, k: int) -> int:
+    return counter.add(k).result()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[weft.LocalCluster]:
+    with weft.LocalCluster(n_workers=2, threads_per_worker=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: weft.LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def counter(client: Client) -> Actor:
+    return client.submit(Counter, actor=True).result()
+
+
+# --- Calls ----------------------------------------------------------------------------------------
+
+
+def test_calls_change_one_object_and_return_what_its_methods_return(client):
+    future = client.submit(Counter, 5, actor=True)
+    counter = future.result()
+    call = counter.add()
+    assert isinstance(call, ActorFuture)
+    assert (call.result(timeout=30), call.done(), call.status) == (6, True, "finished")
+    assert counter.add(k=3).result() == 9
+    assert counter.n == 9
+    assert future.result().add().result() == 10
+    assert future.result() == counter
+    assert counter.is_same_thread().result() is True
+    assert client.gather(future).n == 10
+
+
+def test_calls_of_one_holder_are_done_in_their_order(counter):
+    calls = [counter.add() for _ in range(20_000)]
+    assert [call.result() for call in calls] == list(range(1, 20_001))
+
+
+def test_each_submission_makes_another_actor(client):
+    one, other = (client.submit(Counter, actor=True).result() for _ in range(2))
+    one.add(5).result()
+    assert (one.n, other.n) == (5, 0)
+    assert one != other
+    a, b = client.gather(client.map(Counter, [3, 4], actor=True))
+    assert (a.n, b.n) == (3, 4)
+
+
+def test_the_exception_of_a_method_is_raised_by_its_future_and_the_actor_goes_on(counter):
+    call = counter.boom()
+    assert isinstance(call.exception(), KeyError)
+    with pytest.raises(KeyError, match="no such thing"):
+        call.result()
+    assert call.status == "error"
+    with pytest.raises(AttributeError, match="missing"):
+        counter.missing
+    with pytest.raises(weft.UnpicklableResult, match="lock"):
+        counter.lock().result()
+    assert counter.add().result() == 1
+
+
+def test_an_actor_that_cannot_be_made_fails_as_a_task_does(client):
+    with pytest.raises(ValueError, match="not negative"):
+        client.submit(Counter, -1, actor=True).result()
+
+
+def test_arrays_are_as_they_were_at_the_call(client):
+    np = pytest.importorskip("numpy")
+    store = client.submit(list, actor=True).result()
+    array = np.zeros(100_000)
+    call = store.append(array)
+    array[:] = 1.0
+    call.result()
+    assert store.pop().result().sum() == 0.0
+
+
+def test_a_result_can_be_waited_for_with_a_limit_and_by_callbacks(client):
+    waiting = client.submit(Waiting, actor=True).result()
+    call = waiting.wait(1)
+    with pytest.raises(TimeoutError, match="goes on"):
+        call.result(timeout="10 ms")
+    called = threading.Event()
+    call.add_done_callback(lambda future: future is call and called.set())
+    waiting.open().result()
+    assert called.wait(30)
+    assert call.result() == 1
+
+
+def test_coroutines_begin_in_order_and_wait_beside_each_other(client):
+    waiting = client.submit(Waiting, actor=True).result()
+    calls = [waiting.wait(i) for i in range(50)]
+    waiting.open()
+    assert [call.result() for call in calls] == list(range(50))
+    assert waiting.begun == [*range(50), "open"]
+
+
+def test_an_asynchronous_client_awaits_calls_and_attributes(cluster):
+    async def run() -> tuple[list[int], int]:
+        async with Client(cluster, asynchronous=True) as client:
+            counter = await client.submit(Counter, actor=True)
+            found = await asyncio.gather(*[counter.add() for _ in range(100)])
+            assert await counter.add().result() == 101
+            return found, await counter.n
+
+    assert asyncio.run(run()) == (list(range(1, 101)), 101)
+
+
+# --- Being passed around --------------------------------------------------------------------------
+
+
+def test_tasks_call_an_actor_by_its_handle_and_by_its_future(client):
+    future = client.submit(Counter, actor=True)
+    counter = future.result()
+    calls = client.map(add_in_task, [counter] * 5 + [future] * 5, [1] * 10, pure=False)
+    assert sorted(client.gather(calls)) == list(range(1, 11))
+
+
+def test_an_actor_keeps_the_one_alive_whose_handle_it_has(client):
+    caller = client.submit(Caller, client.submit(Counter, actor=True), actor=True).result()
+    assert [caller.add(1).result() for _ in range(3)] == [1, 2, 3]
+    caller.take(client.submit(Counter, 10, actor=True).result()).result()
+    assert caller.add(1).result() == 11
+    given = caller.give().result()
+    del caller
+    assert given.add().result() == 12
+
+
+def test_futures_among_the_arguments_reach_the_actor_as_futures(client):
+    actor = client.submit(Result, actor=True).result()
+    assert actor.value(client.submit(abs, -7)).result() == 7
+
+
+def test_handles_travel_through_queues_and_pickles(client, counter):
+    queue = weft.Queue()
+    queue.put([counter])
+    (found,) = queue.get()
+    assert found.add().result() == 1
+    assert pickle.loads(pickle.dumps(counter)).add().result() == 2
+
+
+# --- The end --------------------------------------------------------------------------------------
+
+
+def test_calls_of_an_actor_whose_worker_dies_are_in_doubt_and_later_ones_fail(client, wait_until):
+    future = client.submit(Counter, actor=True)
+    counter = future.result()
+    calls = [counter.die(), counter.add()]
+    for call in calls:
+        with pytest.raises(ActorCallInDoubt, match="may have run"):
+            call.result(timeout=60)
+    wait_until(lambda: future.status == "error")  # the scheduler has noticed the loss
+    with pytest.raises(ActorLost, match="make a new actor"):
+        future.result()
+    with pytest.raises(ActorLost, match="make a new actor"):
+        counter.add()
+    with pytest.raises(ActorLost):
+        client.submit(add_in_task, counter, 1).result()
+    assert client.submit(Counter, actor=True).result().add().result() == 1
+
+
+class Ending:
+    """Reports its end to a test in the same process."""
+
+    def __del__(self) -> None:
+        _ended.set()
+
+    def nothing(self) -> None:
+        pass
+
+
+_ended = threading.Event()
+
+
+def test_an_actor_ends_when_no_holder_is_left():
+    with Client(n_workers=1, processes=False) as client:
+        actor = client.submit(Ending, actor=True).result()
+        actor.nothing().result()
+        assert not _ended.is_set()
+        del actor
+        assert _ended.wait(30)
+
+
+# --- Wrong use ------------------------------------------------------------------------------------
+
+
+def test_wrong_use_of_handles_is_refused(client, counter):
+    with pytest.raises(AttributeError, match="cannot be set from outside"):
+        counter.n = 5
+    with pytest.raises(AttributeError, match="cannot be deleted"):
+        del counter.n
+    with pytest.raises(SerializationError, match="arguments of Counter"):
+        counter.add(threading.Lock())
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(counter.add())
+    with pytest.raises(TypeError, match="not subscriptable"):
+        counter[0]
+    assert not hasattr(counter, "__array__")
+    assert "add" in dir(counter)
+    assert "Counter" in repr(counter)
+
+
+def test_calls_through_a_closed_client_are_refused(cluster):
+    with Client(cluster) as client:
+        counter = client.submit(Counter, actor=True).result()
+        call = counter.add()
+        assert call.result() == 1
+    with pytest.raises(ClientClosed):
+        counter.add()
+    assert call.result() == 1
