@@ -212,6 +212,15 @@ class Future(_Reference):
         self._check_usable()
         return attempts_of(self._engine, self._state.key)
 
+    def explain(self) -> Any:
+        """Explain why the task does not run or is not done, and where its time went.
+
+        Returns:
+            An `Explanation`; printed, it is a text. An awaitable in an asynchronous client.
+        """
+        self._check_usable()
+        return self._engine.client().explain(self)
+
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         """Call `fn(self)` when the future is done, in a thread of the client.
 

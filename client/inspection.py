@@ -153,6 +153,23 @@ class ClusterInspection(abc.ABC):
 
         return self._run(call_stack(self._running(), futures, keys))
 
+    def explain(self, task: Any) -> Any:
+        """Explain why a task does not run or is not done, and where its time went.
+
+        Args:
+            task: a future, or the key of any task of the cluster.
+
+        Returns:
+            An `Explanation`; printed, it is a text.
+
+        Raises:
+            QuestionFailed: no process knows this key.
+            ForeignFuture: the future is of another client.
+        """
+        from .explaining import explain
+
+        return self._run(explain(self._running(), task))
+
     # --- Logs -------------------------------------------------------------------------------------
 
     def get_scheduler_logs(self, n: int | None = None) -> Any:

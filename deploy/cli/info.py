@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from ...protocol.errors import CommError, NoAnswer, QuestionFailed
+from ...protocol.errors import CommError, NoAnswer
 from ...protocol.wording import counted, sized
 from ..http.viewer import Viewer, describe_cluster
 from .finding import find_scheduler
@@ -58,6 +58,8 @@ async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
     Raises:
         QuestionFailed: the scheduler does not know it.
     """
+    from ...client.explaining import unknown_task
+
     arguments = {"keys": [key]}
     pages = viewer.ask("tasks", arguments, TIMEOUT_S)
     tasks: list[dict[str, Any]] = [task async for page in pages for task in page["tasks"]]
@@ -66,10 +68,7 @@ async def ask_task(viewer: Viewer, key: str) -> dict[str, Any]:
     if tasks:
         return {**tasks[0], "story": story}
     if not story:
-        raise QuestionFailed(
-            f"the scheduler knows no task {key!r}: no client holds a future of it, or it was never "
-            "submitted; future.key is the whole name"
-        )
+        raise unknown_task(key)
     return {"key": key, "state": "forgotten", "why": "no client needs it any more", "story": story}
 
 

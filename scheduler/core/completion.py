@@ -149,6 +149,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     state.counters.tasks_completed += n
     state.counters.reports_stale += n_stale
     state.prefixes.durations.add_all(message.durations_us)
+    state.timings.note(state.now, ws.name, message)
     for client in sole_client:
         state.send_client(client, m.ResultsReady(keys=ready_keys, results=ready_blobs))
     if ready_keys:
@@ -197,6 +198,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         _note_fetched(ws, message)
     if state.keeps_claims or WITHOUT_RECIPE in state.classes:
         note_failed(state, ws, message)
+    state.timings.note(state.now, ws.name, message)
     queued = message.queued_us or [0] * len(message.attempts)
     for attempt, failure, duration_us, queued_us in zip(
         message.attempts, message.failures, message.durations_us, queued, strict=True

@@ -22,15 +22,23 @@ def may_run(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -
 
     Unless `strictly`, those are left out that bind only while a worker satisfies them.
     """
+    return not lacks(ws, task_class, strictly=strictly)
+
+
+def lacks(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> list[str]:
+    """Return why a worker may not run a class; [] = it may. See `may_run`."""
+    reasons = []
     for name, amount in task_class.resources:
-        if ws.resources.get(name, 0.0) < amount:
-            return False
+        offered = ws.resources.get(name, 0.0)
+        if offered < amount:
+            reasons.append(f"offers {name}: {offered:g}, and {amount:g} is needed")
     if strictly and task_class.avoided and ws.worker_id in task_class.avoided:
-        return False
+        reasons.append("is one that the task has left")
     wanted = task_class.workers
-    if not wanted or (task_class.allow_other_workers and not strictly):
-        return True
-    return ws.is_named(wanted)
+    is_bound = strictly or not task_class.allow_other_workers
+    if wanted and is_bound and not ws.is_named(wanted):
+        reasons.append(f"is not {' or '.join(wanted)}")
+    return reasons
 
 
 def join_classes(state: SchedulerState, ws: WorkerHandle) -> None:

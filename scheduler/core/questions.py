@@ -27,6 +27,7 @@ from .permissions import deny
 from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,
+    ask_explanations,
     ask_holders,
     ask_processing,
     ask_sizes,
@@ -208,6 +209,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "leaving_order": Question(ask_leaving_order, Level.CLIENT),
     "tasks": Question(ask_tasks),
     "attempts": Question(ask_attempts),
+    "explanations": Question(ask_explanations),
     "states": Question(ask_states),
     "story": Question(ask_story),
     "holders": Question(ask_holders),

@@ -15,6 +15,7 @@ is skipped.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
@@ -23,6 +24,8 @@ from ...protocol.rotation import Rotation, level_of
 
 #: A client's turn ends when the tasks that it got are expected to take this long.
 STRETCH_NS: Final = 1_000_000
+#: Entries of a heap that are looked at to find the place of an item.
+MAX_LOOKED_AT: Final = 10_000
 
 
 class Queueable(Protocol):
@@ -163,6 +166,19 @@ class ReadyQueue(Generic[_Item]):
         else:
             lane.run.clear()
             lane.heap.clear()
+
+    def n_before(self, item: _Item, client: int = 0) -> tuple[int, bool]:
+        """Return how many items of its lane are served before a queued one, and if that is exact.
+
+        It takes about 1 ms for a million items.
+        """
+        lane = self.rotation.lanes[level_of(item.priority), client]
+        place = item.priority, item.ticket
+        n = bisect_left(lane.run, place)
+        is_small = len(lane.heap) <= MAX_LOOKED_AT
+        if is_small:
+            n += sum(entry[:2] < place for entry in lane.heap)
+        return n, is_small and len(lane.run) + len(lane.heap) == lane.n
 
     def items(self) -> list[_Item]:
         """List the live items, best priority first (for cluster changes and checks; O(n log n))."""

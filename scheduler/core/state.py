@@ -73,6 +73,7 @@ from .slow_readers import find_stuck
 from .story import Story
 from .summing import Sums
 from .tasks import Function, SchedulerTask, TaskClass
+from .timings import Timings
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -366,6 +367,7 @@ class SchedulerState:
         self.sums_of_workers, self.sums_of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
         self.recent = Recent()
         self.story = Story()
+        self.timings: Timings = Timings()
         self.suspects: cycles.Suspects = cycles.Suspects()  #: waits that may be parts of cycles
         #: {code: None} of messages that a peer did not know, each of which was logged
         self.not_known: dict[int, None] = {}

@@ -5,12 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.wording import counted
 from .asked import BadArgument, Info, Page, keys_of, number_of, position_of
 from .attempts import attempt_ends
-from .barrier import waits_for
-from .refusals import explain_unrunnable
-from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
+from .explaining import explain, why
+from .tasks import MEMORY, SchedulerTask
 
 if TYPE_CHECKING:
     from .peers import WorkerHandle
@@ -29,7 +27,6 @@ N_LOOKED_UP: Final = 150
 N_DESCRIBED: Final = 20
 #: Other tasks, workers and clients that are named in the description of a task.
 N_NAMED: Final = 20
-_MAX_TEXT_CHARS: Final = 2000
 
 
 def ask_holders(state: SchedulerState, arguments: Info, page: str) -> Page:
@@ -124,6 +121,12 @@ def ask_tasks(state: SchedulerState, arguments: Info, page: str) -> Page:
     return {"tasks": [_describe(state, task) for task in found]}, next_page
 
 
+def ask_explanations(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Explain tasks by key: why they are where they are, and where their time went."""
+    found, next_page = _look_up(state, arguments, page, 1)
+    return {"explanations": [explain(state, task) for task in found]}, next_page
+
+
 def _look_up(
     state: SchedulerState, arguments: Info, page: str, n: int
 ) -> tuple[list[SchedulerTask], str]:
@@ -142,7 +145,7 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
         "key": task.key,
         "function": group.prefix.name,
         "state": task.state,
-        "why": _why(state, task),
+        "why": why(state, task).text,
         "worker": "" if worker is None else worker.name,
         "worker_address": "" if worker is None else worker.address,
         "attempt": task.attempt,
@@ -162,61 +165,3 @@ def _describe(state: SchedulerState, task: SchedulerTask) -> Info:
 
 def _keys(tasks: Any) -> list[str]:
     return [task.key for task in islice(tasks, N_NAMED)]
-
-
-def _why(state: SchedulerState, task: SchedulerTask) -> str:
-    """Return the reason for the state of a task, for display."""
-    kind = task.state
-    if state.recovery is not None and kind in (WAITING, QUEUED, NO_WORKER):
-        return f"the scheduler assigns nothing yet, it is {waits_for(state)}"
-    if kind == WAITING:
-        missing = task.waiting_on or {}
-        named = ", ".join(f"{one.key} ({one.state})" for one in islice(missing, 3))
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        return f"it needs {named}{more}"
-    if kind == QUEUED:
-        return _why_queued(task)
-    if kind == NO_WORKER:
-        return explain_unrunnable(state, task.group.task_class)
-    if kind == PROCESSING:
-        return _why_processing(task)
-    if kind == MEMORY:
-        return "it has finished"
-    if kind == ERRED:
-        return _why_erred(task)
-    assert kind == RELEASED
-    return "nobody needs its result now; it is kept to compute it again for tasks that depend on it"
-
-
-def _why_processing(task: SchedulerTask) -> str:
-    """Return what is known of an assigned task: workers report ends, not starts."""
-    ws = task.worker
-    assert ws is not None
-    missing = [one.key for one in task.dependencies if one.state != MEMORY]
-    if missing:
-        return f"it waits at worker {ws.name} for task {missing[0]}, which is there, too"
-    threads = counted(ws.nthreads, "thread")
-    if ws.n_busy <= ws.nthreads:
-        tasks = counted(ws.n_busy, "task")
-        return f"worker {ws.name} runs it, or fetches its inputs: it has {threads} for {tasks}"
-    others = counted(ws.n_busy - 1, "other task")
-    return f"worker {ws.name} has {threads} for it and {others}; it runs, or waits for a thread"
-
-
-def _why_queued(task: SchedulerTask) -> str:
-    task_class = task.group.task_class
-    n = len(task_class.members)
-    return (
-        f"all its inputs are there; it waits for one of {n} workers ({task_class.restrictions}), "
-        f"with {len(task_class.queue) - 1} other tasks of the same requirements"
-    )
-
-
-def _why_erred(task: SchedulerTask) -> str:
-    failure = task.failure or ["unknown", task.key]
-    kind, key = failure[0], failure[1]
-    of = "" if key == task.key else f"task {key}, which it needs, failed: "
-    texts = [str(item) for item in failure[2:] if type(item) in (str, int)]
-    if kind == "exception" and len(failure) > 4:
-        texts = [f"{failure[3]}: {failure[4]}"]
-    return f"{of}{kind}: {', '.join(texts)}"[:_MAX_TEXT_CHARS]

@@ -31,6 +31,7 @@ MOVES: Final[dict[tuple[Place, Place], str]] = {
     (BLOCKED, RETURNING): "the wait is over, and each slot with a seat is busy",
     (BLOCKED, SPARE): "its task ended without a seat",
     (RETURNING, SEATED): "another slot has done its chunk, or its task waits",
+    (RETURNING, SPARE): "its task ended without a seat, because the worker ends",
     (SEATED, SPARE): "it has nothing to run, and its seat goes to one that returns",
     (SPARE, SEATED): "another slot has given its seat up",
 }
@@ -102,7 +103,10 @@ def on_resumes(state: WorkerState, event: SlotResumes) -> None:
 
 def on_done_without_seat(state: WorkerState, slot: Slot) -> None:
     """Let a slot rest whose task has ended without a seat."""
-    state.waits_for.pop(state.blocked.pop(slot), None)
+    if slot.place == RETURNING:
+        del state.returning[slot]
+    else:
+        state.waits_for.pop(state.blocked.pop(slot), None)
     place(slot, SPARE)
     slot.busy = False
     state.spare[slot] = None

@@ -162,6 +162,19 @@ def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
     assert worker.failed_waits == [(1, "why")]
 
 
+def test_a_task_may_end_while_it_returns_if_the_worker_ends():
+    worker = Hands(1)
+    worker.receive(assign("1 parent", "2 child", function=SLOW))
+    worker.start(0)
+    worker.block(0)
+    worker.start(1)
+    worker.resume(0)
+    assert worker.state.slots[0].place == "returning"
+    worker.handle(WorkerEnding())
+    worker.report(0)
+    assert worker.state.slots[0].place == "spare"
+
+
 def test_a_worker_that_ends_lets_tasks_that_wait_go_on():
     worker = Hands(1)
     worker.receive(assign("1 task", function=SLOW))

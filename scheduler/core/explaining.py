@@ -1,0 +1,314 @@
+"""Why a task is where it is: texts for display, from the predicates that decide.
+
+`why` is the reason for one task; `explain` follows it to the task that the others wait for in the
+end. What a worker lacks, whether it has room, who holds a lock: each is asked of the function by
+which the scheduler decides, so an explanation cannot contradict what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...protocol.rotation import level_of
+from ...protocol.wording import counted
+from . import cycles
+from .asked import Info
+from .barrier import waits_for
+from .eligibility import lacks
+from .refusals import explain_unrunnable
+from .tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, WAITING, SchedulerTask
+
+if TYPE_CHECKING:
+    from .held.records import Call
+    from .peers import WorkerHandle
+    from .state import SchedulerState
+    from .tasks import TaskClass
+
+#: Tasks that an explanation follows.
+MAX_STEPS: Final = 10
+#: Workers that are listed for one task.
+MAX_WORKERS: Final = 8
+#: Tasks of a worker that are looked at for those that hold a resource.
+_MAX_LOOKED_AT: Final = 1000
+_MAX_TEXT_CHARS: Final = 2000
+
+
+class Reason(NamedTuple):
+    """Why a task is in its state."""
+
+    text: str
+    #: further facts, a line each
+    details: Sequence[str] = ()
+    #: the task that it waits for first
+    following: SchedulerTask | None = None
+
+
+def explain(state: SchedulerState, task: SchedulerTask) -> Info:
+    """Explain a task, and the first of those that it waits for, and so on."""
+    steps: list[list[str]] = []
+    details: list[str] = []
+    seen: dict[SchedulerTask, None] = {}
+    cause: SchedulerTask | None = task
+    last = task
+    while cause is not None and cause not in seen and len(steps) < MAX_STEPS:
+        seen[cause] = None
+        last = cause
+        reason = why(state, cause)
+        steps.append([cause.key, cause.state, reason.text])
+        details = list(reason.details) or details
+        cause = reason.following
+    if cause is not None and cause in seen:
+        waits = cycles.find_cycle(state, task, set())
+        if waits is not None:
+            details.append(cycles.describe_cycle(state, waits))
+    return {
+        "key": task.key,
+        "function": task.group.prefix.name,
+        "state": task.state,
+        "steps": steps,
+        "details": details,
+        "times": _times(state, task),
+        "running_at": _running_at(last),
+    }
+
+
+def _running_at(task: SchedulerTask) -> list[str]:
+    """Return the id and the name of the worker that may run a task now; [] = none does."""
+    ws = task.worker
+    if ws is None or ws.is_away or task.attempt in ws.blocked:
+        return []
+    return [ws.worker_id, ws.name]
+
+
+def why(state: SchedulerState, task: SchedulerTask) -> Reason:
+    """Return the reason for the state of a task."""
+    kind = task.state
+    if state.recovery is not None and kind in (WAITING, QUEUED, NO_WORKER):
+        return Reason(f"the scheduler assigns nothing yet, it is {waits_for(state)}")
+    if kind == WAITING:
+        missing = task.waiting_on or {}
+        first = next(iter(missing), None)
+        return Reason(f"it needs {_named(missing)}", following=first)
+    if kind == QUEUED:
+        return _why_queued(state, task)
+    if kind == NO_WORKER:
+        return _why_no_worker(state, task)
+    if kind == PROCESSING:
+        return _why_processing(state, task)
+    if kind == MEMORY:
+        return Reason("it has finished")
+    if kind == ERRED:
+        return Reason(_why_erred(task))
+    assert kind == RELEASED
+    return Reason(
+        "nobody needs its result now; it is kept to compute it again for tasks that depend on it"
+    )
+
+
+def _named(tasks: Iterable[SchedulerTask]) -> str:
+    """Name the first tasks, with their states."""
+    tasks = list(tasks)
+    named = ", ".join(f"{one.key} ({one.state})" for one in tasks[:3])
+    return named + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+
+
+# -- queued, or set aside --------------------------------------------------------------------------
+def _why_queued(state: SchedulerState, task: SchedulerTask) -> Reason:
+    task_class = task.group.task_class
+    n = len(task_class.members)
+    text = (
+        f"all its inputs are there; it waits for one of {n} workers ({task_class.restrictions}), "
+        f"with {len(task_class.queue) - 1} other tasks of the same requirements"
+    )
+    details = [_place(task)]
+    details += [
+        f"worker {ws.name}: {_why_not_now(state, ws, task_class)}"
+        for ws in islice(task_class.members, MAX_WORKERS)
+    ]
+    if n > MAX_WORKERS:
+        details.append(f"and {n - MAX_WORKERS} more workers")
+    return Reason(text, details)
+
+
+def _place(task: SchedulerTask) -> str:
+    """Return what is before a queued task."""
+    queue = task.group.task_class.queue
+    client = task.group.client
+    n_before, is_exact = queue.n_before(task, client)
+    level = level_of(task.priority)
+    n_better = n_others = 0
+    for (other_level, other_client), lane in queue.rotation.lanes.items():
+        if other_level < level:
+            n_better += lane.n
+        elif other_level == level and other_client != client:
+            n_others += lane.n
+    about = "" if is_exact else "about "
+    text = f"before it in the queue: {about}{n_before} of the same client"
+    if n_better:
+        text += f", {n_better} of a higher priority="
+    if n_others:
+        text += f"; it takes turns with {n_others} of other clients"
+    return text
+
+
+def _why_not_now(state: SchedulerState, ws: WorkerHandle, task_class: TaskClass) -> str:
+    """Return why a worker that may run a class gets nothing of it now."""
+    if ws.is_away:
+        return "its connection is lost; it may come back"
+    scarce = [
+        (name, amount)
+        for name, amount in task_class.resources
+        if ws.free_resources.get(name, 0.0) < amount
+    ]
+    if scarce:
+        return "; ".join(_taken(ws, name, amount) for name, amount in scarce)
+    threads = counted(ws.nthreads, "thread")
+    if ws.is_stuck(state.now):
+        since = state.now - ws.last_progress
+        tasks = counted(ws.n_busy, "task")
+        return f"it has {threads} for {tasks}, and none has ended for {since:.3g} s"
+    if not ws.has_room_for(task_class):
+        return f"it has {threads}, and enough to do: {counted(ws.n_busy, 'task')}"
+    return "it has room"
+
+
+def _taken(ws: WorkerHandle, name: str, amount: float) -> str:
+    """Return which tasks hold a resource that is too scarce."""
+    holders = [
+        task
+        for task in islice(ws.processing.values(), _MAX_LOOKED_AT)
+        if any(one == name for one, _ in task.group.task_class.resources)
+    ]
+    free = ws.free_resources.get(name, 0.0)
+    text = f"{name}: {free:g} of {ws.resources.get(name, 0.0):g} is free, it needs {amount:g}"
+    if holders:
+        waiting = [task for task in holders if task.attempt in ws.blocked]
+        text += f"; held by {_named(holders)}"
+        if waiting:
+            text += f", of which {_named(waiting)} waits for something"
+    elif ws.zombies:
+        text += "; held by cancelled tasks that still run"
+    return text
+
+
+def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> Reason:
+    task_class = task.group.task_class
+    if task in state.paused:
+        left_s = max(state.paused[task].when - state.awake_s, 0.0)
+        return Reason(
+            f"it has raised, or asked for another worker, and runs again in {left_s:.3g} s"
+        )
+    if task_class.members:
+        text = "its inputs are at workers that cannot be reached from those that may run it"
+        if task in state.out_of_reach:
+            text += f", {state.out_of_reach[task][0]} attempts to fetch them failed"
+        return Reason(f"{text}; it is tried again")
+    staying = [ws for ws in state.workers.values() if not ws.is_leaving]
+    details = [
+        f"worker {ws.name} {' and '.join(lacks(ws, task_class)) or 'has all that is needed'}"
+        for ws in staying[:MAX_WORKERS]
+    ]
+    if len(staying) > MAX_WORKERS:
+        details.append(f"and {len(staying) - MAX_WORKERS} more workers")
+    return Reason(explain_unrunnable(state, task_class), details)
+
+
+# -- at a worker -----------------------------------------------------------------------------------
+def _why_processing(state: SchedulerState, task: SchedulerTask) -> Reason:
+    """Return what is known of an assigned task: workers report ends, not starts."""
+    ws = task.worker
+    assert ws is not None
+    if ws.is_away:
+        return Reason(f"worker {ws.name} has it, whose connection is lost; it may come back")
+    missing = [one for one in task.dependencies if one.state != MEMORY]
+    if missing:
+        text = f"it waits at worker {ws.name} for task {missing[0].key}, which is there, too"
+        return Reason(text, following=missing[0])
+    wait = ws.blocked.get(task.attempt)
+    if wait is not None:
+        return _why_blocked(state, task, wait.keys)
+    threads = counted(ws.nthreads, "thread")
+    if ws.n_busy <= ws.nthreads:
+        tasks = counted(ws.n_busy, "task")
+        text = f"worker {ws.name} runs it, or fetches its inputs: it has {threads} for {tasks}"
+        return Reason(text)
+    others = counted(ws.n_busy - 1, "other task")
+    return Reason(
+        f"worker {ws.name} has {threads} for it and {others}; it runs, or waits for a thread"
+    )
+
+
+def _why_blocked(state: SchedulerState, task: SchedulerTask, keys: Any) -> Reason:
+    """Return what a task waits for that has begun."""
+    ws = task.worker
+    assert ws is not None
+    where = f"it has begun on worker {ws.name}, and waits"
+    if keys:
+        tasks = [state.tasks[key] for key in keys if key in state.tasks]
+        left = [one for one in tasks if one.state not in (MEMORY, ERRED)]
+        if left:
+            return Reason(f"{where} for {_named(left)}", following=left[0])
+        return Reason(f"{where} for {keys[0]}, which is done: it goes on when it has a thread")
+    call = state.held.waits.get(task.attempt)
+    if call is not None:
+        return _why_in_lane(state, call, where)
+    text = "for tasks that it has submitted, or with a time limit, or it has given up its thread"
+    return Reason(f"{where} {text}")
+
+
+def _why_in_lane(state: SchedulerState, call: Call, where: str) -> Reason:
+    """Return what a call on a lock, queue or the like waits for."""
+    what = cycles.describe_object(call)
+    limit = "" if call.timeout is None else f", for at most {call.timeout:g} s"
+    age_s = max(state.awake_s - call.since, 0.0)
+    lane = () if call.record is None else call.record.lanes.get(call.lane, ())
+    n_before = next((i for i, other in enumerate(lane) if other is call), 0)
+    details = [f"the wait has lasted {age_s:.3g} s, and {n_before} calls are before it"]
+    blockers = state.held.blockers(call)
+    if blockers is None:
+        text = f"{where} in {call.operation} of {what}{limit}"
+        return Reason(text, details)
+    nodes = [cycles.node_of(state, *owner) for owner in blockers[0]]
+    held = ", ".join(cycles.describe_node(node) for node in nodes[:3]) or "nobody"
+    if len(nodes) > 3:
+        held += f" and {len(nodes) - 3} more"
+    following = next((node for node in nodes if isinstance(node, SchedulerTask)), None)
+    return Reason(f"{where} for {what}{limit}, held by {held}", details, following)
+
+
+# -- ended -----------------------------------------------------------------------------------------
+def _why_erred(task: SchedulerTask) -> str:
+    failure = task.failure or ["unknown", task.key]
+    kind, key = failure[0], failure[1]
+    of = "" if key == task.key else f"task {key}, which it needs, failed: "
+    texts = [str(item) for item in failure[2:] if type(item) in (str, int)]
+    if kind == "exception" and len(failure) > 4:
+        texts = [f"{failure[3]}: {failure[4]}"]
+    return f"{of}{kind}: {', '.join(texts)}"[:_MAX_TEXT_CHARS]
+
+
+def _times(state: SchedulerState, task: SchedulerTask) -> Info:
+    """Return where the time of a task went, in seconds; what is not known or 0 is left out."""
+    submitted = task.group.submitted
+    since = getattr(task, "since", submitted)
+    assigned = getattr(task, "assigned", None)
+    kind, attempt = task.state, task.attempt
+    times = {"since it was submitted": state.now - submitted}
+    if kind not in (WAITING, RELEASED):
+        times["before it was ready: inputs, earlier attempts"] = since - submitted
+        times["in the queue"] = state.now - since
+    if kind in (PROCESSING, MEMORY, ERRED) and assigned is not None:
+        times["in the queue"] = assigned - since
+        if kind == PROCESSING:
+            times["at the worker"] = state.now - assigned
+    if kind == ERRED:
+        attempt = state.failed_at[task][1] if task in state.failed_at else 0
+    timing = state.timings.of(attempt) if kind in (MEMORY, ERRED) and attempt else None
+    if timing is not None:
+        times["at the worker before it began"] = timing.queued_us / 1e6
+        times["of that, until its inputs were fetched"] = timing.fetched_us / 1e6
+        times["run"] = timing.duration_us / 1e6
+        times["since its end was reported"] = state.now - timing.reported
+    return {name: seconds for name, seconds in times.items() if seconds > 0}

@@ -1,0 +1,89 @@
+"""`explain` of futures and keys, on a cluster in this process."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import weft
+from weft.client.explaining import Explanation
+
+
+@pytest.fixture(scope="module")
+def client():
+    with weft.Client(n_workers=1, threads_per_worker=1, processes=False) as client:
+        yield client
+
+
+begun = threading.Event()
+go_on = threading.Event()
+
+
+def hold_on(x):
+    begun.set()
+    assert go_on.wait(60)
+    return x
+
+
+def add(x, y):
+    return x + y
+
+
+def test_a_task_is_explained_from_its_inputs_to_the_line_that_runs(client):
+    begun.clear()
+    go_on.clear()
+    first = client.submit(hold_on, 1)
+    last = client.submit(add, first, 2, key=("part", 3))
+    try:
+        assert begun.wait(60)
+        found = last.explain()
+        assert found.key == ("part", 3)
+        assert [step[0] for step in found.steps] == [("part", 3), first.key]
+        assert any("assert go_on.wait(60)" in frame for frame in found.stack)
+        assert "it is now at" in str(found)
+        assert repr(found) == str(found)
+        assert client.explain(first.key).steps == found.steps[1:]
+    finally:
+        go_on.set()
+    assert last.result(60) == 3
+    done = client.explain(("part", 3))
+    assert (done.state, done.reason) == ("memory", "it has finished")
+    assert done.times["run"] > 0
+    assert "run" in str(done)
+
+
+def test_knowledge_of_the_client_alone_is_explained_too(client):
+    future = client.submit(add, 1, 1, resources={"none": 1})
+    assert "no worker offers none: 1" in future.explain().reason
+    future.cancel(reason="on purpose")
+    assert "on purpose" in future.explain().reason
+    assert future.explain().state == "unknown"
+
+
+def test_wrong_questions_are_refused(client):
+    future = client.submit(add, 2, 2)
+    for wrong in (None, 3, [], [future, "x"]):
+        with pytest.raises(TypeError, match="explain takes"):
+            client.explain(wrong)
+    with pytest.raises(weft.QuestionFailed, match="knows no task 'nothing'"):
+        client.explain("nothing")
+    with weft.Client(client.cluster, set_as_default=False) as other:
+        with pytest.raises(weft.ForeignFuture, match="explain takes futures of this client"):
+            other.explain(future)
+        assert other.explain(future.key).state in ("processing", "memory")
+    with pytest.raises(weft.ClientClosed):
+        other.explain(future.key)
+    future.release()
+    with pytest.raises(ValueError, match="was released"):
+        future.explain()
+
+
+async def test_an_asynchronous_client_awaits_explanations():
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    async with weft.Client(asynchronous=True, **options) as client:
+        future = client.submit(add, 1, 2)
+        await future
+        for found in (await future.explain(), await client.explain(future)):
+            assert isinstance(found, Explanation)
+            assert found.state == "memory"
