@@ -22,6 +22,17 @@ def add3(a: int, b: int, c: int) -> int:
     return a + b + c
 
 
+class Counter:
+    """The object of the workloads of actors."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def increment(self) -> int:
+        self.n += 1
+        return self.n
+
+
 def map_inside(module: str, n: int) -> int:
     """Submit n times `inc` in a task, with the client of this system, and add the results."""
     client = importlib.import_module(module).get_client()

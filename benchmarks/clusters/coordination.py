@@ -19,7 +19,7 @@ def run_lock(system: System, n: int) -> Sample:
         lock.release()
         return i if acquired else -1
 
-    return _median(pair, n)
+    return median_of_calls(pair, n)
 
 
 def run_queue(system: System, n: int) -> Sample:
@@ -30,7 +30,7 @@ def run_queue(system: System, n: int) -> Sample:
         queue.put(i)
         return int(queue.get())
 
-    return _median(pair, n)
+    return median_of_calls(pair, n)
 
 
 def run_variable(system: System, n: int) -> Sample:
@@ -41,10 +41,11 @@ def run_variable(system: System, n: int) -> Sample:
         variable.set(i)
         return int(variable.get())
 
-    return _median(pair, n)
+    return median_of_calls(pair, n)
 
 
-def _median(pair: Callable[[int], int], n: int) -> Sample:
+def median_of_calls(pair: Callable[[int], int], n: int) -> Sample:
+    """Make n calls, which return their numbers: median in ms."""
     durations = []
     total = 0
     for i in range(n):

@@ -27,6 +27,36 @@ N_WORKERS = 2
 Function = Callable[..., Any]
 
 
+class Counting:
+    """A `Counter` as an actor of weft or dask.distributed."""
+
+    def __init__(self, actor: Any) -> None:
+        self._increment = actor.increment
+
+    def call(self) -> int:
+        return int(self._increment().result())
+
+    def calls(self, n: int) -> list[int]:
+        increment = self._increment
+        return [future.result() for future in [increment() for _ in range(n)]]
+
+
+class RayCounting(Counting):
+    """The same on Ray."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._increment = actor.increment.remote
+        self._actor = actor
+
+    def call(self) -> int:
+        return int(self._ray.get(self._increment()))
+
+    def calls(self, n: int) -> list[int]:
+        increment = self._increment
+        return list(self._ray.get([increment() for _ in range(n)]))
+
+
 class System(work.System):
     """The operations that a workload may ask of a system."""
 
@@ -63,6 +93,10 @@ class System(work.System):
 
     def shared(self, kind: str) -> Any:
         """Return a `Lock`, `Queue` or `Variable` that clients share."""
+        raise NotImplementedError
+
+    def actor(self, cls: type) -> Counting:
+        """Make an actor of a class that counts, on a worker."""
         raise NotImplementedError
 
     def executor(self) -> concurrent.futures.Executor:
@@ -131,6 +165,9 @@ class _ClientSystem(System):
 
     def shared(self, kind: str) -> Any:
         return getattr(importlib.import_module(self.module), kind)("benchmark")
+
+    def actor(self, cls: type) -> Counting:
+        return Counting(self._client.submit(cls, actor=True).result())
 
     def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
         for _, result in self._as_completed(handles, with_results=True):
@@ -250,6 +287,9 @@ class Ray(System):
 
     def call(self, function: Function, *args: Any) -> Any:
         return self._ray.get(self._remote(function)(*args))
+
+    def actor(self, cls: type) -> Counting:
+        return RayCounting(self._ray, self._ray.remote(cls).remote())
 
     def completed(self, handles: Sequence[Any]) -> Iterator[Any]:
         # Wait for one, then take all that are ready: one at a time is quadratic in Ray.

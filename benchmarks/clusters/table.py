@@ -68,6 +68,24 @@ GOALS = (
         )
         for name in ("lock", "queue", "variable")
     ),
+    Goal(
+        "actor-call",
+        "1 round trip",
+        1,
+        lambda cells: quotient(cells, ("actor-call", "weft"), ("round-trip", "weft")),
+    ),
+    *(
+        Goal(
+            "actor-batch",
+            text,
+            least,
+            lambda cells, peer=peer: quotient(
+                cells, ("actor-batch", "weft"), ("actor-batch", peer)
+            ),
+            at_least=True,
+        )
+        for text, least, peer in (("10 x dask", 10, "dask"), ("Ray", 1, "ray"))
+    ),
     Goal("chain", "20 000", 20_000, _weft("chain"), at_least=True),
     Goal("tree", "30 000", 30_000, _weft("tree"), at_least=True),
     Goal("neighbour", "30 000", 30_000, _weft("neighbour"), at_least=True),

@@ -22,6 +22,7 @@ import psutil
 
 from ..framework.work import Sample, Workload, check
 from ..tasks import add, add3, ends_of, inc, map_inside
+from .actors import run_actor_batch, run_actor_calls
 from .coordination import run_lock, run_queue, run_variable
 from .faults import run_recovery, run_resets
 from .granularity import run_metg, run_random_in, run_tree_in
@@ -374,6 +375,19 @@ WORKLOADS: dict[str, Workload] = {
     "lock": _pairs("lock: acquire and release", run_lock),
     "queue": _pairs("queue: put and get", run_queue),
     "variable": _pairs("variable: set and get", run_variable),
+    "actor-call": Workload(
+        title="actor call, one by one",
+        run=run_actor_calls,
+        size=300,
+        quick_size=20,
+        unit="ms",
+        systems=("weft", "dask", "dask-best", "ray"),
+    ),
+    "actor-batch": dataclasses.replace(
+        _rate("{n} calls of one actor", run_actor_batch, 2_000, 100),
+        systems=("weft", "dask", "dask-best", "ray"),
+        unit="calls/s",
+    ),
     "chain": _graph("chain of {n}", run_chain, 1_000, 50),
     "tree": _graph("tree of {n} leaves", run_tree, 2**13, 2**6),
     "neighbour": _graph("neighbours, 2 x {n}", run_neighbour, 4_000, 100),

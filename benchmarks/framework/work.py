@@ -87,7 +87,7 @@ class Workload:
     size: int
     #: None: left out with --quick.
     quick_size: int | None
-    #: "tasks/s" (more is better), or a time (less is better).
+    #: "tasks/s" or "calls/s" (more is better), or a time (less is better).
     unit: str
     #: The systems that can run it; None: all of them.
     systems: tuple[str, ...] | None = None
@@ -111,7 +111,7 @@ class Workload:
 
     @property
     def more_is_better(self) -> bool:
-        return self.unit == "tasks/s"
+        return self.unit.endswith("/s")
 
     def size_of(self, *, is_quick: bool) -> int:
         """Return the size in a run of this kind."""

@@ -168,6 +168,9 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
         def shared(self, kind: str) -> Any:
             return WrongShared()
 
+        def actor(self, cls: type) -> Any:
+            return SimpleNamespace(call=lambda: 2, calls=lambda n: [2] * n)
+
     with pytest.raises(WrongResult):
         WORKLOADS[name].run(Wrong(), 8)
 
