@@ -35,7 +35,7 @@ _MAX_LOOKED_AT: Final = 1000
 _MAX_TEXT_CHARS: Final = 2000
 
 
-class Reason(NamedTuple):
+class TaskReason(NamedTuple):
     """Why a task is in its state."""
 
     text: str
@@ -82,15 +82,15 @@ def _running_at(task: SchedulerTask) -> list[str]:
     return [ws.worker_id, ws.name]
 
 
-def why(state: SchedulerState, task: SchedulerTask) -> Reason:
+def why(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     """Return the reason for the state of a task."""
     kind = task.state
     if state.recovery is not None and kind in (WAITING, QUEUED, NO_WORKER):
-        return Reason(f"the scheduler assigns nothing yet, it is {waits_for(state)}")
+        return TaskReason(f"the scheduler assigns nothing yet, it is {waits_for(state)}")
     if kind == WAITING:
         missing = task.waiting_on or {}
         first = next(iter(missing), None)
-        return Reason(f"it needs {_named(missing)}", following=first)
+        return TaskReason(f"it needs {_named(missing)}", following=first)
     if kind == QUEUED:
         return _why_queued(state, task)
     if kind == NO_WORKER:
@@ -98,11 +98,11 @@ def why(state: SchedulerState, task: SchedulerTask) -> Reason:
     if kind == PROCESSING:
         return _why_processing(state, task)
     if kind == MEMORY:
-        return Reason("it has finished")
+        return TaskReason("it has finished")
     if kind == ERRED:
-        return Reason(_why_erred(task))
+        return TaskReason(_why_erred(task))
     assert kind == RELEASED
-    return Reason(
+    return TaskReason(
         "nobody needs its result now; it is kept to compute it again for tasks that depend on it"
     )
 
@@ -115,7 +115,7 @@ def _named(tasks: Iterable[SchedulerTask]) -> str:
 
 
 # -- queued, or set aside --------------------------------------------------------------------------
-def _why_queued(state: SchedulerState, task: SchedulerTask) -> Reason:
+def _why_queued(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     task_class = task.group.task_class
     n = len(task_class.members)
     text = (
@@ -129,7 +129,7 @@ def _why_queued(state: SchedulerState, task: SchedulerTask) -> Reason:
     ]
     if n > MAX_WORKERS:
         details.append(f"and {n - MAX_WORKERS} more workers")
-    return Reason(text, details)
+    return TaskReason(text, details)
 
 
 def _place(task: SchedulerTask) -> str:
@@ -193,18 +193,18 @@ def _taken(ws: WorkerHandle, name: str, amount: float) -> str:
     return text
 
 
-def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> Reason:
+def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     task_class = task.group.task_class
     if task in state.paused:
         left_s = max(state.paused[task].when - state.awake_s, 0.0)
-        return Reason(
+        return TaskReason(
             f"it has raised, or asked for another worker, and runs again in {left_s:.3g} s"
         )
     if task_class.members:
         text = "its inputs are at workers that cannot be reached from those that may run it"
         if task in state.out_of_reach:
             text += f", {state.out_of_reach[task][0]} attempts to fetch them failed"
-        return Reason(f"{text}; it is tried again")
+        return TaskReason(f"{text}; it is tried again")
     staying = [ws for ws in state.workers.values() if not ws.is_leaving]
     details = [
         f"worker {ws.name} {' and '.join(lacks(ws, task_class)) or 'has all that is needed'}"
@@ -212,20 +212,20 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> Reason:
     ]
     if len(staying) > MAX_WORKERS:
         details.append(f"and {len(staying) - MAX_WORKERS} more workers")
-    return Reason(explain_unrunnable(state, task_class), details)
+    return TaskReason(explain_unrunnable(state, task_class), details)
 
 
 # -- at a worker -----------------------------------------------------------------------------------
-def _why_processing(state: SchedulerState, task: SchedulerTask) -> Reason:
+def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     """Return what is known of an assigned task: workers report ends, not starts."""
     ws = task.worker
     assert ws is not None
     if ws.is_away:
-        return Reason(f"worker {ws.name} has it, whose connection is lost; it may come back")
+        return TaskReason(f"worker {ws.name} has it, whose connection is lost; it may come back")
     missing = [one for one in task.dependencies if one.state != MEMORY]
     if missing:
         text = f"it waits at worker {ws.name} for task {missing[0].key}, which is there, too"
-        return Reason(text, following=missing[0])
+        return TaskReason(text, following=missing[0])
     wait = ws.blocked.get(task.attempt)
     if wait is not None:
         return _why_blocked(state, task, wait.keys)
@@ -233,14 +233,14 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> Reason:
     if ws.n_busy <= ws.nthreads:
         tasks = counted(ws.n_busy, "task")
         text = f"worker {ws.name} runs it, or fetches its inputs: it has {threads} for {tasks}"
-        return Reason(text)
+        return TaskReason(text)
     others = counted(ws.n_busy - 1, "other task")
-    return Reason(
+    return TaskReason(
         f"worker {ws.name} has {threads} for it and {others}; it runs, or waits for a thread"
     )
 
 
-def _why_blocked(state: SchedulerState, task: SchedulerTask, keys: Any) -> Reason:
+def _why_blocked(state: SchedulerState, task: SchedulerTask, keys: Any) -> TaskReason:
     """Return what a task waits for that has begun."""
     ws = task.worker
     assert ws is not None
@@ -249,16 +249,16 @@ def _why_blocked(state: SchedulerState, task: SchedulerTask, keys: Any) -> Reaso
         tasks = [state.tasks[key] for key in keys if key in state.tasks]
         left = [one for one in tasks if one.state not in (MEMORY, ERRED)]
         if left:
-            return Reason(f"{where} for {_named(left)}", following=left[0])
-        return Reason(f"{where} for {keys[0]}, which is done: it goes on when it has a thread")
+            return TaskReason(f"{where} for {_named(left)}", following=left[0])
+        return TaskReason(f"{where} for {keys[0]}, which is done: it goes on when it has a thread")
     call = state.held.waits.get(task.attempt)
     if call is not None:
         return _why_in_lane(state, call, where)
     text = "for tasks that it has submitted, or with a time limit, or it has given up its thread"
-    return Reason(f"{where} {text}")
+    return TaskReason(f"{where} {text}")
 
 
-def _why_in_lane(state: SchedulerState, call: Call, where: str) -> Reason:
+def _why_in_lane(state: SchedulerState, call: Call, where: str) -> TaskReason:
     """Return what a call on a lock, queue or the like waits for."""
     what = cycles.describe_object(call)
     limit = "" if call.timeout is None else f", for at most {call.timeout:g} s"
@@ -269,13 +269,13 @@ def _why_in_lane(state: SchedulerState, call: Call, where: str) -> Reason:
     blockers = state.held.blockers(call)
     if blockers is None:
         text = f"{where} in {call.operation} of {what}{limit}"
-        return Reason(text, details)
+        return TaskReason(text, details)
     nodes = [cycles.node_of(state, *owner) for owner in blockers[0]]
     held = ", ".join(cycles.describe_node(node) for node in nodes[:3]) or "nobody"
     if len(nodes) > 3:
         held += f" and {len(nodes) - 3} more"
     following = next((node for node in nodes if isinstance(node, SchedulerTask)), None)
-    return Reason(f"{where} for {what}{limit}, held by {held}", details, following)
+    return TaskReason(f"{where} for {what}{limit}, held by {held}", details, following)
 
 
 # -- ended -----------------------------------------------------------------------------------------
