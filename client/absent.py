@@ -45,7 +45,6 @@ def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
 _BY_DESIGN: Final = "by design"
 _LOOKING = "see `client.scheduler_info()`, `weft info` and the metrics page"
 _PLUGINS = "install what tasks need on the workers' machines, or set it up in the task itself"
-_SHARED_STATE = "pass results between tasks as futures, or use a database or a file that both reach"
 
 CLIENT: Final = _table(
     ("start", "`Client(...)` connects; `await` an asynchronous client", _BY_DESIGN),
@@ -74,11 +73,6 @@ CLIENT: Final = _table(
         "unregister_scheduler_plugin register_worker_callbacks",
         _PLUGINS,
     ),
-    (
-        "datasets publish_dataset unpublish_dataset list_datasets get_dataset",
-        "give the task a `key=`; another client that submits the same call gets the same result",
-    ),
-    ("set_metadata get_metadata", _SHARED_STATE),
     ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
     ("list_workers", 'use `client.scheduler_info()["workers"]`', _BY_DESIGN),
     (

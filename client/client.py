@@ -44,6 +44,7 @@ from .executor import ExecutorMaker
 from .future import Future, cancel_reason
 from .gathering import Gathering, states_in
 from .inspection import ClusterInspection
+from .kept_by_name import KeptByName
 from .locating import ClusterLike, Location, check_options
 from .openable import Openable
 from .scattering import DataMover
@@ -66,6 +67,7 @@ class Client(
     ClusterInspection,
     DataMover,
     ExecutorMaker,
+    KeptByName,
     TaskEnding,
 ):
     """A connection to a weft cluster, and the way to run functions on it.

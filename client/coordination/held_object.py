@@ -15,6 +15,8 @@ from ...protocol.durations import seconds_or_none
 from ...protocol.errors import (
     AlreadyHeld,
     ClientClosed,
+    DatasetExists,
+    DatasetNotFound,
     HeldClosed,
     HeldError,
     HoldLost,
@@ -32,11 +34,13 @@ from ...protocol.wire.messages.held import (
     ALREADY_HELD,
     CLOSED,
     CYCLE,
+    EXISTS,
     HOLD_LOST,
     LATE,
     NOT_HELD,
     OTHER_LIMIT,
     TOO_LARGE,
+    UNKNOWN_NAME,
 )
 from ..asking import error_of_end
 from ..core.events import HeldAbandoned, HeldCall, HeldTaken
@@ -63,6 +67,8 @@ _ERRORS: Final[dict[str, Callable[[str], WeftError]]] = {
     CLOSED: HeldClosed,
     OTHER_LIMIT: OtherLimit,
     TOO_LARGE: TooLarge,
+    EXISTS: DatasetExists,
+    UNKNOWN_NAME: DatasetNotFound,
 }
 
 Read = Callable[["Engine", Operated], Any]

@@ -33,6 +33,8 @@ from .graphs import (
 )
 from .held import (
     AlreadyHeld,
+    DatasetExists,
+    DatasetNotFound,
     HeldClosed,
     HeldError,
     HoldLost,
@@ -54,6 +56,8 @@ __all__ = [
     "ConnectRefused",
     "ConnectTimeout",
     "DataLost",
+    "DatasetExists",
+    "DatasetNotFound",
     "ForeignFuture",
     "GraphCycle",
     "GraphError",

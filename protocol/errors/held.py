@@ -77,3 +77,21 @@ class WaitingCycle(WeftError, RuntimeError):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
+
+
+class DatasetExists(HeldError, KeyError):
+    """A dataset is published under a name that another one has.
+
+    Publish it with `override=True`, or under another name.
+    """
+
+    __str__ = WeftError.__str__  # a KeyError shows the `repr` of its text
+
+
+class DatasetNotFound(HeldError, KeyError):
+    """There is no dataset of this name.
+
+    `client.list_datasets()` returns the names. The scheduler keeps datasets as long as it lives.
+    """
+
+    __str__ = WeftError.__str__

@@ -68,6 +68,8 @@ EXAMPLES = [
     errors.OtherLimit("semaphore 'x' has max_leases=2"),
     errors.WaitingCycle("task 'a' would wait for ever"),
     errors.TooLarge("the value takes 5000000 bytes"),
+    errors.DatasetExists("there is a dataset 'x' already"),
+    errors.DatasetNotFound("there is no dataset 'x'"),
     errors.NoAnswer("it did not answer within 10 s", "worker-1"),
     errors.UnknownWorker("no connected worker is named 'w9'"),
     errors.InternalError("does not fit", ["a", "b"]),

@@ -78,7 +78,7 @@ class HeldUsers:
             self.go_on_taking(client, owner)
             return
         kinds = [h.LOCK, h.LOCK, h.SEMAPHORE, h.MULTILOCK, h.EVENT, h.QUEUE, h.VARIABLE]
-        kind = rng.choice([*kinds, h.BACKGROUND])
+        kind = rng.choice([*kinds, h.BACKGROUND, h.DATASET, h.METADATA])
         name = "all" if kind == h.MULTILOCK else rng.choice(NAMES)
         operation = rng.choice(
             {
@@ -86,6 +86,8 @@ class HeldUsers:
                 h.QUEUE: ["put", "put", "get", "drain"],
                 h.VARIABLE: ["set", "get", "delete"],
                 h.BACKGROUND: ["keep"],
+                h.DATASET: ["publish", "get", "delete"],
+                h.METADATA: ["set", "get"],
             }.get(kind, ["acquire"])
         )
         arguments: dict[str, Any] = {}
@@ -99,6 +101,13 @@ class HeldUsers:
             arguments["limit"] = 2
         if kind == h.MULTILOCK:
             arguments |= {"names": rng.sample(NAMES, k=rng.randint(1, 2)), "number": 1}
+        if kind == h.DATASET:
+            arguments = {"dataset": name, "names": [name], "override": rng.random() < 0.5}
+            name = "all"
+        if kind == h.METADATA:
+            path = rng.choices(["a", "b"], k=rng.randint(1, 3))
+            arguments = {"path": path, "value": rng.random()}
+            name = "all"
         if kind == h.QUEUE and operation != "drain":
             arguments["maxsize"] = 3
         watcher = self.call(client, kind, name, operation, arguments)
@@ -122,7 +131,7 @@ class HeldUsers:
     ) -> HeldWatcher:
         """Let a user call."""
         values, keys = [], []
-        if operation in ("put", "set") and kind != h.EVENT:
+        if operation in ("put", "set", "publish") and kind not in (h.EVENT, h.METADATA):
             values = [self.sim.new_id("value").encode()]
             sent = [f.state.key for f in client.futures if f.state.phase == SENT]
             keys = sent[:1] if self.sim.world.chance(0.5) else []
@@ -146,7 +155,7 @@ class HeldUsers:
             return
         client, call, world = watcher.client, watcher.call, self.sim.world
         world.probes[f"held: {call.operation} {answer.problem or 'done'}"] += 1
-        problems = ("", h.LATE, h.KEY_LOST, h.HOLD_LOST)
+        problems = ("", h.LATE, h.KEY_LOST, h.HOLD_LOST, h.EXISTS, h.UNKNOWN_NAME)
         assert answer.problem in problems or (call.name in NESTED and answer.problem == h.CYCLE)
         client.post(HeldTaken(call, has_futures=bool(answer.keys)))
         if answer.info.get("granted") is True:
@@ -237,6 +246,7 @@ class HeldUsers:
             self.call(client, h.QUEUE, name, "close", {})
             self.call(client, h.VARIABLE, name, "delete", {})
             self.call(client, h.EVENT, name, "clear", {})
+            self.call(client, h.DATASET, "all", "delete", {"names": [name]})
 
     def check_at_rest(self) -> None:
         """Assert that all calls of users who are still there were answered."""

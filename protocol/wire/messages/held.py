@@ -14,6 +14,9 @@ MULTILOCK: Final = "multilock"
 EVENT: Final = "event"
 QUEUE: Final = "queue"
 VARIABLE: Final = "variable"
+#: Values that are kept under a name, and a tree of plain data; one object of each kind.
+DATASET: Final = "dataset"
+METADATA: Final = "metadata"
 #: Tasks that go on although no client wants them; there is one object of this kind.
 BACKGROUND: Final = "background"
 
@@ -33,6 +36,8 @@ HOLD_LOST: Final = "hold-lost"
 CLOSED: Final = "closed"
 OTHER_LIMIT: Final = "other-limit"
 TOO_LARGE: Final = "too-large"
+EXISTS: Final = "exists"
+UNKNOWN_NAME: Final = "unknown-name"
 KEY_LOST: Final = "key-lost"
 LATE: Final = "late"
 CYCLE: Final = "cycle"

@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire.plain import size_of
 from ..checking import unless
 from .operating import KINDS
 from .records import (
     Call,
+    DatasetsRecord,
     EventRecord,
     HeldRecord,
     HeldValue,
     Holder,
+    MetadataRecord,
     MultiLockRecord,
     QueueRecord,
     SemaphoreRecord,
@@ -90,11 +93,17 @@ def _uses(state: SchedulerState) -> Counter[HeldValue]:
             n.update(record.items)
         elif isinstance(record, VariableRecord) and record.value is not None:
             n[record.value] += 1
+        elif isinstance(record, DatasetsRecord):
+            n.update(record.values.values())
     n.update(call.value for call in _waiting(state) if call.value is not None)
     for calls in state.held.calls.values():
         for _, reply in calls.answered.values():
             n.update(reply.values)
     return n
+
+
+def _size(record: MetadataRecord) -> int:
+    return sum(len(key) + size_of(value) for key, value in record.tree.items())
 
 
 def _miscounted_keys(state: SchedulerState) -> list[object]:
@@ -207,6 +216,9 @@ HELD_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] 
     "held bytes are the sum over the values": lambda s: unless(
         s.held.values.nbytes == sum(value.nbytes for value in _uses(s)), s.held.values.nbytes
     ),
+    "the size of the metadata is the sum over its items": lambda s: [
+        (r, r.nbytes) for r in _records(s) if isinstance(r, MetadataRecord) and r.nbytes != _size(r)
+    ],
     "n_uses of a key counts the values with it": _miscounted_keys,
     "the keeper wants only tasks of values, and they know it": _strange_wants,
 }

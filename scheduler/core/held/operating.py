@@ -26,8 +26,10 @@ from ....protocol.wire.message import Message
 from ....protocol.wire.messages.held import (
     BACKGROUND,
     CYCLE,
+    DATASET,
     EVENT,
     LOCK,
+    METADATA,
     MULTILOCK,
     NOTE,
     QUEUE,
@@ -41,8 +43,10 @@ from .. import cycles
 from ..tasks import SchedulerTask
 from .arguments import bad, check_timeout
 from .background import BACKGROUNDS, BackgroundTasks
+from .datasets import DATASETS
 from .events import EVENTS
 from .fifo import QUEUES
+from .metadata import METADATA_KIND
 from .multilocks import MULTILOCKS
 from .records import Call, ClientCalls, HeldKind, HeldOperation, HeldRecord, HeldRefusal, Reply
 from .semaphores import LOCKS, SEMAPHORES, closed
@@ -61,6 +65,8 @@ KINDS: Final[dict[str, HeldKind]] = {
     QUEUE: QUEUES,
     VARIABLE: VARIABLES,
     BACKGROUND: BACKGROUNDS,
+    DATASET: DATASETS,
+    METADATA: METADATA_KIND,
 }
 #: The most objects of one scheduler, and calls of one client that wait.
 MAX_OBJECTS: Final = 100_000

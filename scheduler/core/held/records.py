@@ -201,6 +201,28 @@ class VariableRecord(HeldRecord):
         self.value: HeldValue | None = None  #: None = it is not set
 
 
+class DatasetsRecord(HeldRecord):
+    """All datasets."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.values: dict[str, HeldValue] = {}  #: {name of a dataset: its value}
+
+
+class MetadataRecord(HeldRecord):
+    """The tree of metadata."""
+
+    __slots__ = ("nbytes", "tree")
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.tree: dict[str, Any] = {}
+        #: sum over its items: the length of the key, and `size_of` the value
+        self.nbytes = 0
+
+
 class ClientCalls:
     """What the scheduler knows of the calls of one client."""
 

@@ -17,7 +17,7 @@ from weft.protocol.wire.messages import held as h
 from weft.scheduler.core.epochs import Members
 from weft.scheduler.core.held import operating, values
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
-from weft.scheduler.core.held.records import Call, Holder
+from weft.scheduler.core.held.records import Call, Holder, MetadataRecord
 from weft.scheduler.core.peers import ClientHandle
 from weft.scheduler.core.validate import validate
 
@@ -615,6 +615,11 @@ class BrokenHeld:
     def miscount_value(self) -> None:
         self.queue.items[0].n_uses += 1
 
+    def miscount_metadata(self) -> None:
+        record = MetadataRecord(h.METADATA, "all")
+        record.tree["a"] = 1
+        self.held.records[h.METADATA, "all"] = record
+
     def miscount_key(self) -> None:
         self.held.values.n_uses["k"] += 1
 
@@ -657,6 +662,7 @@ BREAKAGES = {
     "no call waits whose turn has come": lambda b: b.lock.holders.clear(),
     "n_uses of a value counts its places": lambda b: b.miscount_value(),
     "held bytes are the sum over the values": lambda b: setattr(b.held.values, "nbytes", 0),
+    "the size of the metadata is the sum over its items": lambda b: b.miscount_metadata(),
     "n_uses of a key counts the values with it": lambda b: b.miscount_key(),
     "the keeper wants only tasks of values, and they know it": lambda b: b.want_more(),
 }

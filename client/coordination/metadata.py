@@ -1,0 +1,94 @@
+"""Metadata: small plain data, in a tree that all clients read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.errors import TooLarge
+from ...protocol.wire.messages.held import METADATA
+from ...protocol.wire.plain import MAX_DEPTH, MAX_PLAIN_NBYTES, size_of
+from .held_object import HeldObject, check_name
+
+if TYPE_CHECKING:
+    from ...protocol.wire.messages import Operated
+    from ..shell.engine import Engine
+
+#: Numbers as the wire has them.
+_LEAST_INT: Final = -(1 << 63)
+_LARGEST_INT: Final = (1 << 64) - 1
+
+
+class _AllMetadata(HeldObject):
+    _KIND = METADATA
+
+
+def set_metadata(client: Any, key: str | Iterable[str], value: Any) -> Any:
+    """See `Client.set_metadata`."""
+    path = _path(key)
+    if not path:
+        raise ValueError("set_metadata needs a key; an empty path has no place for a value")
+    plain = _plain(value, len(path))
+    nbytes = size_of(plain, len(path))
+    if nbytes > MAX_PLAIN_NBYTES:
+        raise TooLarge(
+            f"the metadata takes about {nbytes} bytes, and the limit is {MAX_PLAIN_NBYTES}; large "
+            "data belongs in a dataset or in the result of a task"
+        )
+    arguments = {"path": path, "value": plain}
+    return _AllMetadata("metadata", client)._call("set", _nothing, arguments)
+
+
+def get_metadata(client: Any, keys: str | Iterable[str], default: tuple[Any, ...]) -> Any:
+    """See `Client.get_metadata`; `default` has one item, or none."""
+    path = _path(keys)
+
+    def found(_engine: Engine, answer: Operated) -> Any:
+        if answer.info.get("found"):
+            return answer.info["value"]
+        if not path:
+            return {}
+        if not default:
+            raise KeyError(keys)
+        return default[0]
+
+    return _AllMetadata("metadata", client)._call("get", found, {"path": path})
+
+
+def _path(key: str | Iterable[str]) -> list[str]:
+    path = [key] if isinstance(key, str) else [*key]
+    for step in path:
+        check_name(step, "key of metadata")
+    if len(path) >= MAX_DEPTH:
+        raise ValueError(f"a path of metadata has less than {MAX_DEPTH} names, not {len(path)}")
+    return path
+
+
+def _nothing(_engine: Engine, _answer: Operated) -> None:
+    pass
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Return a copy of plain data.
+
+    Raises:
+        TypeError, ValueError: it is not plain, or nested too deeply.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"metadata is nested in at most {MAX_DEPTH} dicts and lists")
+    if value is None or isinstance(value, (bool, float, str, bytes)):
+        return value
+    if isinstance(value, int):
+        if not _LEAST_INT <= value <= _LARGEST_INT:
+            raise ValueError("an int in metadata has at most 64 bits; write larger ones as a str")
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        for key in value:
+            check_name(key, "key of metadata")
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    raise TypeError(
+        f"metadata is plain data (None, bool, int, float, str, bytes, lists and dicts), not "
+        f"{type(value).__name__}: use publish_dataset or a weft.Variable for other objects"
+    )

@@ -1,0 +1,115 @@
+"""The methods of a client for what the scheduler keeps by name: datasets and metadata.
+
+The work is in `coordination/`; it is imported with the first call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .coordination.datasets import Datasets
+
+#: Stands for a default that was not given.
+_NONE: Final[Any] = object()
+
+
+class KeptByName:
+    """A base class of `Client`. The methods block; those of an asynchronous client are awaited."""
+
+    # --- Datasets ---------------------------------------------------------------------------------
+
+    def publish_dataset(
+        self, *objects: Any, name: str | None = None, override: bool = False, **named: Any
+    ) -> Any:
+        """Keep futures, or values with futures in them, under names that all clients may look up.
+
+        The scheduler keeps the futures alive, whoever releases them, until the dataset is
+        unpublished or the scheduler ends. Values themselves are small (4 MiB at most): large data
+        belongs in the results of tasks.
+
+        Args:
+            objects: the dataset `name`; several make a tuple. Without a name, {name: dataset}.
+            name: of the dataset.
+            override: replace a dataset of the same name.
+            named: further datasets.
+
+        Raises:
+            DatasetExists: there is one of this name, and `override` is False.
+            TooLarge: the value is too large.
+            SerializationError: it cannot be pickled, or a future in it was released.
+        """
+        from .coordination.datasets import publish, wanted
+
+        return publish(self, wanted(objects, name, named), override)
+
+    def unpublish_dataset(self, name: str | Iterable[str]) -> Any:
+        """Withdraw a dataset, or several. Its futures are released as by any other holder.
+
+        Raises:
+            DatasetNotFound: there is none of such a name; nothing is withdrawn.
+        """
+        from .coordination.datasets import unpublish
+
+        return unpublish(self, name)
+
+    def list_datasets(self) -> Any:
+        """Return the names of all datasets, in the order in which they were published."""
+        from .coordination.datasets import list_names
+
+        return list_names(self)
+
+    def get_dataset(self, name: str, default: Any = _NONE) -> Any:
+        """Return a dataset; the futures in it belong to this client.
+
+        Args:
+            name: of the dataset.
+            default: what is returned if there is none.
+
+        Raises:
+            DatasetNotFound: there is none of this name, and no default.
+        """
+        from .coordination.datasets import get
+
+        return get(self, name, () if default is _NONE else (default,))
+
+    @property
+    def datasets(self) -> Datasets:
+        """The datasets as a mapping, which can be changed; for blocking clients."""
+        from .coordination.datasets import Datasets
+
+        return Datasets(self)
+
+    # --- Metadata ---------------------------------------------------------------------------------
+
+    def set_metadata(self, key: str | Iterable[str], value: Any) -> Any:
+        """Set metadata: small plain data in a tree that all clients read and write.
+
+        Args:
+            key: a name, or a path of names in the tree; what is missing of it is made.
+            value: None, a bool, number, text, bytes, or lists and dicts of these with texts as
+                keys. A tuple becomes a list.
+
+        Raises:
+            TypeError: it is something else.
+            TooLarge: it takes more than 64 KiB, or all metadata more than 2 MiB.
+        """
+        from .coordination.metadata import set_metadata
+
+        return set_metadata(self, key, value)
+
+    def get_metadata(self, keys: str | Iterable[str], default: Any = _NONE) -> Any:
+        """Return metadata.
+
+        Args:
+            keys: a name, or a path of names; an empty path stands for the whole tree.
+            default: what is returned if there is none.
+
+        Raises:
+            KeyError: there is none, and no default.
+        """
+        from .coordination.metadata import get_metadata
+
+        return get_metadata(self, keys, () if default is _NONE else (default,))

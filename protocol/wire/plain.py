@@ -1,0 +1,43 @@
+"""Plain data of users in messages: texts, bytes, numbers, and lists and maps of these."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+#: The most maps and lists within each other.
+MAX_DEPTH: Final = 32
+#: The largest size of plain data in one message: no text in it exceeds what a message may have.
+MAX_PLAIN_NBYTES: Final = 64 << 10
+#: Counted for each item beside its text.
+_ITEM_NBYTES: Final = 64
+
+
+def size_of(value: Any, depth: int = 0) -> int:
+    """Return the approximate size of plain data.
+
+    Args:
+        value: the data.
+        depth: the number of maps and lists around it.
+
+    Raises:
+        ValueError: it is nested too deeply, or has keys that are no text.
+    """
+    layer, nbytes = [value], 0
+    while layer:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"metadata is nested in at most {MAX_DEPTH} dicts and lists")
+        inner: list[Any] = []
+        for item in layer:
+            nbytes += _ITEM_NBYTES
+            if type(item) is dict:
+                if not set(map(type, item)) <= {str}:
+                    raise ValueError("the keys of dicts in metadata are texts")
+                nbytes += sum(map(len, item))
+                inner += item.values()
+            elif type(item) is list:
+                inner += item
+            elif type(item) in (str, bytes):
+                nbytes += len(item)
+        layer = inner
+        depth += 1
+    return nbytes

@@ -1,0 +1,154 @@
+"""Datasets and metadata as users call them, on a real scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft import Client, DatasetExists, DatasetNotFound
+from weft.protocol.errors import ClientClosed, SerializationError, TooLarge
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with weft.LocalCluster(n_workers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as client:
+        yield client
+        for name in client.list_datasets():
+            client.unpublish_dataset(name)
+
+
+def from_a_task(name):
+    return sum(weft.get_client().gather(weft.get_client().get_dataset(name)))
+
+
+def test_a_dataset_outlives_the_client_that_has_published_it(cluster, client):
+    with Client(cluster, set_as_default=False) as other:
+        other.publish_dataset(other.map(abs, [-1, -2]), name="numbers")
+        other.publish_dataset({"one": 1}, two=2)
+    assert client.list_datasets() == ("numbers", "one", "two")
+    assert client.gather(client.get_dataset("numbers")) == [1, 2]
+    assert client.submit(from_a_task, "numbers").result(timeout=60) == 3
+    client.unpublish_dataset(["one", "two"])
+    assert client.list_datasets() == ("numbers",)
+
+
+def test_a_dataset_is_replaced_only_on_request(client):
+    client.publish_dataset(1, name="x")
+    with pytest.raises(DatasetExists, match=r"there is a dataset 'x' already; .*override=True"):
+        client.publish_dataset(2, name="x")
+    assert client.get_dataset("x") == 1
+    client.publish_dataset(1, 2, name="x", override=True)
+    assert client.get_dataset("x") == (1, 2)
+
+
+def test_datasets_are_a_mapping_too(client):
+    datasets = client.datasets
+    datasets["a"] = [1]
+    assert "a" in datasets
+    assert dict(datasets) == {"a": [1]}
+    with pytest.raises(KeyError, match="there is no dataset 'b'"):
+        datasets["b"]
+    del datasets["a"]
+    assert len(datasets) == 0
+
+
+def test_an_unknown_dataset_is_an_error_or_the_default(client):
+    with pytest.raises(DatasetNotFound, match=r"there is no dataset 'x'; client\.list_datasets"):
+        client.get_dataset("x")
+    assert client.get_dataset("x", default=None) is None
+    client.publish_dataset(y=1)
+    with pytest.raises(DatasetNotFound):
+        client.unpublish_dataset(["y", "x"])
+    assert client.list_datasets() == ("y",)
+
+
+def test_wrong_datasets_are_named(cluster, client):
+    with pytest.raises(TypeError, match="a dataset needs a name"):
+        client.publish_dataset(5)
+    with pytest.raises(TypeError, match="needs a dataset"):
+        client.publish_dataset()
+    with pytest.raises(TypeError, match="nothing to publish as 'x'"):
+        client.publish_dataset(name="x")
+    with pytest.raises(TypeError, match="the name of a dataset is a str, not int"):
+        client.publish_dataset({1: 2})
+    with pytest.raises(TypeError, match="override= is True or False"):
+        client.publish_dataset(x=1, override="yes")
+    with pytest.raises(TypeError, match="name of a dataset is a str, not list"):
+        client.get_dataset(["a"])
+    with pytest.raises(ValueError, match="needs a name"):
+        client.unpublish_dataset([])
+    with pytest.raises(TooLarge):
+        client.publish_dataset(x=b"a" * (5 << 20))
+    released = client.submit(abs, -1)
+    released.release()
+    with pytest.raises(SerializationError):
+        client.publish_dataset(x=released)
+    with Client(cluster, set_as_default=False) as other:
+        pass
+    for call in (
+        lambda: other.publish_dataset(x=1),
+        lambda: other.get_dataset("x"),
+        lambda: other.list_datasets(),
+        lambda: other.unpublish_dataset("x"),
+        lambda: other.set_metadata("x", 1),
+        lambda: other.get_metadata("x"),
+    ):
+        with pytest.raises(ClientClosed):
+            call()
+    assert client.list_datasets() == ()
+
+
+def test_metadata_is_a_tree(client):
+    client.set_metadata("a", {"x": 1, "y": (1, 2.5, None, True, b"b")})
+    assert client.get_metadata("a") == {"x": 1, "y": [1, 2.5, None, True, b"b"]}
+    client.set_metadata(["a", "z", "deep"], "text")
+    assert client.get_metadata(["a", "z"]) == {"deep": "text"}
+    client.set_metadata(["a", "x", "below"], 3)
+    assert client.get_metadata(["a", "x"]) == {"below": 3}
+    client.set_metadata("a", 5)
+    assert client.get_metadata([]) == {"a": 5}
+    assert client.get_metadata(["a", "x"], default=7) == 7
+    with pytest.raises(KeyError):
+        client.get_metadata("b")
+
+
+def test_wrong_metadata_is_named(client):
+    with pytest.raises(TypeError, match=r"metadata is plain data .*, not set"):
+        client.set_metadata("a", {1})
+    with pytest.raises(TypeError, match="the name of a key of metadata is a str, not int"):
+        client.set_metadata("a", {1: 2})
+    with pytest.raises(ValueError, match="at most 64 bits"):
+        client.set_metadata("a", 1 << 70)
+    with pytest.raises(ValueError, match="needs a key"):
+        client.set_metadata([], 1)
+    with pytest.raises(TypeError):
+        client.set_metadata(5, 1)
+    with pytest.raises(ValueError, match="less than 32 names"):
+        client.get_metadata(["a"] * 40)
+    nested = []
+    nested.append(nested)
+    with pytest.raises(ValueError, match="nested in at most 32"):
+        client.set_metadata("a", nested)
+    with pytest.raises(TooLarge, match="the metadata takes about 7"):
+        client.set_metadata("a", "x" * 70_000)
+
+
+async def test_asynchronous_clients_await_each_call(cluster):
+    async with Client(cluster, asynchronous=True, set_as_default=False) as client:
+        await client.publish_dataset(a=client.submit(abs, -3), b=[1])
+        assert await client.list_datasets() == ("a", "b")
+        assert await (await client.get_dataset("a")) == 3
+        assert await client.get_dataset("x", default=None) is None
+        await client.unpublish_dataset(["a", "b"])
+        await client.set_metadata(["async", "x"], 1)
+        assert await client.get_metadata("async") == {"x": 1}
+        with pytest.raises(TypeError, match="would block the event loop"):
+            client.datasets
