@@ -44,7 +44,6 @@ def _table(*groups: tuple[str, str] | tuple[str, str, str]) -> Table:
 
 _BY_DESIGN: Final = "by design"
 _LOOKING = "see `client.scheduler_info()`, `weft info` and the metrics page"
-_PLUGINS = "install what tasks need on the workers' machines, or set it up in the task itself"
 
 CLIENT: Final = _table(
     ("start", "`Client(...)` connects; `await` an asynchronous client", _BY_DESIGN),
@@ -64,14 +63,9 @@ CLIENT: Final = _table(
         "make a new `LocalCluster`, or restart `weft worker` from outside",
     ),
     (
-        "upload_file",
-        "call `cloudpickle.register_pickle_by_value(module)` before the first use of the module, "
-        "or set PYTHONPATH for the workers",
-    ),
-    (
-        "register_plugin register_worker_plugin register_scheduler_plugin unregister_worker_plugin "
-        "unregister_scheduler_plugin register_worker_callbacks",
-        _PLUGINS,
+        "unregister_scheduler_plugin",
+        "the scheduler runs no code of users, so it has no plugins",
+        _BY_DESIGN,
     ),
     ("amm", "results have one copy, and one more where a task reads them", _BY_DESIGN),
     ("list_workers", 'use `client.scheduler_info()["workers"]`', _BY_DESIGN),
@@ -199,9 +193,14 @@ MODULE: Final = _table(
         _BY_DESIGN,
     ),
     (
-        "SchedulerPlugin WorkerPlugin NannyPlugin InstallPlugin PipInstall CondaInstall Environ "
-        "UploadFile UploadDirectory",
-        _PLUGINS,
+        "SchedulerPlugin",
+        "the scheduler runs no code of users; a `weft.WorkerPlugin` is code in the workers",
+        _BY_DESIGN,
+    ),
+    ("NannyPlugin", "use a `weft.WorkerPlugin`, which is set up in each worker before its tasks"),
+    (
+        "InstallPlugin CondaInstall",
+        "use `weft.PipInstall`, or a `weft.WorkerPlugin` that runs the command",
     ),
     (
         "SSHCluster",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..protocol.durations import seconds_or_none
 from . import cluster_info
+from .plugins import PluginRegistration
 from .shell.engine import Engine
 from .shell.short_tracebacks import short_tracebacks
 
@@ -15,18 +16,12 @@ if TYPE_CHECKING:
     from ..protocol.durations import Duration
 
 
-class ClusterInspection(abc.ABC):
+class ClusterInspection(PluginRegistration):
     """A base class of `Client`. The methods block; those of an asynchronous client are awaited.
 
     Workers are named by their address, name or host. A worker that does not answer within 10 s, or
     dies meanwhile, has a `NoAnswer` in the place of its answer.
     """
-
-    @abc.abstractmethod
-    def _running(self) -> Engine: ...
-
-    @abc.abstractmethod
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
 
     @property
     @abc.abstractmethod

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ..protocol.errors import ConfigError, InternalError, NotAdmitted, WeftError
+from ..protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFailed, WeftError
 from ..protocol.host.log_ring import keep_latest
 from ..protocol.trust.security import Security
 from ..worker.children import send_user_code_by_value
@@ -151,8 +151,8 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
     try:
         preload(plain.get("preload", ()))
         process.main(config)
-    except InternalError:
-        raise  # a bug of weft: the traceback is the report
+    except (InternalError, PluginFailed):
+        raise  # the supervisor reports it; of a bug, the traceback is the report
     except NotAdmitted as error:
         note_refusal(config.started_path, error.text)  # which the supervisor logs
         return EXIT_REFUSED

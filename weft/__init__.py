@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from .graphs.drivers.executors import SynchronousExecutor
     from .graphs.get import get
     from .graphs.pool.thread_pool import ThreadPool
+    from .protocol.plugins.base import WorkerPlugin
+    from .protocol.plugins.environment import Environ, PipInstall
+    from .protocol.plugins.uploads import UploadDirectory, UploadFile
     from .worker.context import get_worker
     from .worker.seats import get_current_task, rejoin, secede
 
@@ -51,18 +54,23 @@ __all__ = [
     "Actor",
     "ActorFuture",
     "Client",
+    "Environ",
     "Event",
     "Executor",
     "Future",
     "LocalCluster",
     "Lock",
     "MultiLock",
+    "PipInstall",
     "Queue",
     "Retries",
     "Semaphore",
     "SynchronousExecutor",
     "ThreadPool",
+    "UploadDirectory",
+    "UploadFile",
     "Variable",
+    "WorkerPlugin",
     "__version__",
     "as_completed",
     "default_client",
@@ -87,18 +95,23 @@ _HOMES = {
     "Actor": "client.actors",
     "ActorFuture": "client.actors",
     "Client": "client",
+    "Environ": "protocol.plugins.environment",
     "Event": "client.coordination.event",
     "Executor": "client",
     "Future": "client",
     "LocalCluster": "deploy.local.cluster",
     "Lock": "client.coordination.locks",
     "MultiLock": "client.coordination.locks",
+    "PipInstall": "protocol.plugins.environment",
     "Queue": "client.coordination.queue",
     "Retries": "client.retries",
     "Semaphore": "client.coordination.locks",
     "SynchronousExecutor": "graphs.drivers.executors",
     "ThreadPool": "graphs.pool.thread_pool",
+    "UploadDirectory": "protocol.plugins.uploads",
+    "UploadFile": "protocol.plugins.uploads",
     "Variable": "client.coordination.variable",
+    "WorkerPlugin": "protocol.plugins.base",
     "as_completed": "client",
     "default_client": "client",
     "fire_and_forget": "client.background",

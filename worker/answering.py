@@ -1,5 +1,7 @@
 """Answers questions that the scheduler passes on to this worker: what it holds and runs, its log.
 
+Requests about plugins are given to `plugins`.
+
 A part of the shell. A question is answered on a thread of its own, so that neither the event loop
 nor a slot waits for it: reading source lines and versions takes milliseconds, and `run` calls the
 user's function. The answer leaves on the connection on which the question came, or not at all.
@@ -28,13 +30,14 @@ from ..protocol.net.connection import Connection
 from ..protocol.values.exceptions import name_packed, pack_exception
 from ..protocol.values.serialize import loads
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Answer, Ask, AskFailed
+from ..protocol.wire.messages import Answer, Ask, AskFailed, SetUpPlugin, TearDownPlugin
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
 from ..protocol.wire.payload import Blob
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
 from .executor import OWN_CODE, TaskExecutor
 from .packing import pack_result
+from .plugins import WorkerPlugins
 
 logger = logging.getLogger("weft.worker")
 
@@ -62,8 +65,12 @@ class _List(NamedTuple):
 class Answering:
     """The questions to one worker. `on_ask` and `close` are for the loop's thread."""
 
-    def __init__(self, executor: TaskExecutor) -> None:
+    def __init__(
+        self, executor: TaskExecutor, end: Callable[[str], object] = lambda reason: None
+    ) -> None:
+        """Prepare; `end` is called with the reason why the worker must end."""
         self._executor = executor
+        self.plugins = WorkerPlugins(executor, end)
         self._loop = asyncio.get_running_loop()
         self._threads: set[threading.Thread] = set()
         #: {number: what was held}; any of the threads changes it, under the lock.
@@ -73,8 +80,11 @@ class Answering:
         self._forgetting: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def on_ask(self, connection: Connection, question: Ask) -> None:
+    def on_ask(self, connection: Connection, question: Ask | SetUpPlugin | TearDownPlugin) -> None:
         """Answer a question, on a thread of its own."""
+        if not isinstance(question, Ask):
+            self.plugins.on_message(connection, question)
+            return
         answer = _QUESTIONS.get(question.name)
         if answer is None:
             text = f"there is no question {question.name[:100]!r} to a worker"
@@ -93,7 +103,8 @@ class Answering:
         thread.start()
 
     def close(self) -> None:
-        """Send no more answers, and forget what was kept for the next pages."""
+        """Send no more answers, forget what was kept for next pages, and tear plugins down."""
+        self.plugins.close()
         self._is_closed = True
         if self._forgetting is not None:
             self._forgetting.cancel()
@@ -102,7 +113,7 @@ class Answering:
 
     def join(self) -> bool:
         """Return whether all threads have ended. Functions that `run` has started may go on."""
-        return not any(thread.is_alive() for thread in self._threads)
+        return self.plugins.join() and not any(thread.is_alive() for thread in self._threads)
 
     # --- On the thread of a question --------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.wire.keys import Key, key_of
 
@@ -26,6 +26,7 @@ class WorkerContext:
         worker_id: identifies this process, across connections; no other process ever has it.
         local_directory: a folder for files of the worker, removed with it; "" if it has none.
         resources: the amount of each resource that the worker has.
+        plugins: those that are set up on the worker, by name.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class WorkerContext:
         "host",
         "local_directory",
         "name",
+        "plugins",
         "resources",
         "seat",
         "task",
@@ -55,6 +57,7 @@ class WorkerContext:
         self.resources = dict(resources or {})
         #: The actors of this worker; None in a worker without a data port.
         self.actors: Actors | None = None
+        self.plugins: dict[str, Any] = {}
         #: What a client in the tasks of this worker needs; None before the first connection.
         self.host: TaskHost | None = None
         #: The task that the thread runs, None between tasks, and in functions of `client.run`.

@@ -532,6 +532,12 @@ class TaskExecutor:
         """Send what tasks have printed and logged, before what is reported later."""
         self.handle(OutputCame(message))
 
+    def forget_calls(self) -> None:
+        """Have functions unpickled again: a module that they are named in may be another one."""
+        with self._load_lock:
+            for function in list(self.state.functions.values()):
+                function.call = None
+
     def _load(self, function: WorkerFunction) -> Callable[..., Any]:
         """Unpickle a function, once. One that fails is tried again by the next task."""
         with self._load_lock:
@@ -587,6 +593,8 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask) -> str:
 
 def _called_name(task: WorkerTask) -> str:
     call = task.function.call
+    if call is None:  # another thread has had functions unpickled again
+        return "a function"
     if isinstance(call, functools.partial) and call.func is run_coroutine:
         call = call.args[0]
     return function_name(call)

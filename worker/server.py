@@ -49,7 +49,9 @@ from ..protocol.wire.messages import (
     Put,
     Reconciled,
     RegisterWorker,
+    SetUpPlugin,
     Stop,
+    TearDownPlugin,
     Unsupported,
     Welcome,
 )
@@ -168,6 +170,7 @@ class WorkerServer:
             HandshakeError: the process that answers is not this worker's scheduler.
             ConfigError: no data port can be opened at the configured address.
             CommError: the scheduler is out of reach and `config.reconnect` is off.
+            PluginFailed: this new worker could not set up a plugin.
             InternalError: a bug of weft.
         """
         self._runner.start()
@@ -255,7 +258,7 @@ class WorkerServer:
             started=self._started,
             output=catcher_for(self._loop, config),
         )
-        self._answering = Answering(self._executor)
+        self._answering = Answering(self._executor, self.stop)
         transfers = Transfers()
         self._reporter = StatusReporter(self._executor, transfers)
         if config.metrics_url and config.started_path is not None:
@@ -305,6 +308,8 @@ class WorkerServer:
             self._reporter.close()
         if self._fatal is not None:
             raise InternalError(f"a bug of weft: {self._fatal!r}") from self._fatal
+        if self._answering is not None and self._answering.plugins.failure is not None:
+            raise self._answering.plugins.failure
 
     async def _end_threads(self, executor: TaskExecutor) -> bool:
         executor.stop()
@@ -415,7 +420,7 @@ class WorkerServer:
         if isinstance(message, (FetchKeys, Put)):
             assert self._server is not None
             self._server.on_relayed(connection, message)
-        elif isinstance(message, Ask):
+        elif isinstance(message, (Ask, SetUpPlugin, TearDownPlugin)):
             assert self._answering is not None
             self._answering.on_ask(connection, message)
         elif isinstance(message, Reconciled):

@@ -26,6 +26,7 @@ from ...protocol.wire.messages import (
     KeysUnknown,
     KeysUnrunnable,
     Operated,
+    PluginGone,
     PutWanted,
     Recovered,
     Recovering,
@@ -36,6 +37,7 @@ from ...protocol.wire.messages import (
 from .events import AnswersReceived, EndSession, Warn
 from .fetching import take, turn_from
 from .held import on_held_refused, on_operated
+from .plugins import on_plugin_gone, on_stated
 from .puts import drop_value, on_put_wanted
 from .recipes import has_recipe
 from .reconciling import submit_held
@@ -274,6 +276,12 @@ def on_denied(core: ClientState, message: Denied) -> None:
 def on_refused(core: ClientState, message: Denied | Unsupported) -> None:
     """Notify the caller of a question, or of another call, that has no answer."""
     if not on_held_refused(core, message) and not on_retry_refused(core, message):
+        on_answered(core, message)
+
+
+def on_answered(core: ClientState, message: Answer | AskFailed | Denied | Unsupported) -> None:
+    """Notify the caller of a question; one about a plugin that was stated again has none."""
+    if not on_stated(core, message):
         take_answer(core, message)
 
 
@@ -302,11 +310,12 @@ _HANDLERS: Final[dict[type, Callable[[ClientState, Any], None]]] = {
     KeysData: on_keys_data,
     ClusterChanged: on_cluster_changed,
     ClusterStopped: on_cluster_stopped,
-    Answer: take_answer,
-    AskFailed: take_answer,
+    Answer: on_answered,
+    AskFailed: on_answered,
     Denied: on_denied,
     Unsupported: on_refused,
     Operated: on_operated,
+    PluginGone: on_plugin_gone,
     TaskOutput: on_task_output,
     Recovering: on_recovering,
     Recovered: on_recovered,

@@ -21,6 +21,7 @@ from .events import ClientClosing, ClientTick, Connected, Disconnected, GaveUp, 
 from .fetching import ask_later_ones, requeue_relayed
 from .held import end_held, on_held_unsendable
 from .operations import go_on_after_loans
+from .plugins import state_plugins
 from .puts import forget_session, on_put_unsendable, send_failed
 from .reconciling import ask, look_at_answers, submit_again
 from .releasing import set_barrier
@@ -60,6 +61,7 @@ def on_connected(core: ClientState, event: Connected, now: float) -> None:
     if event.epoch == core.epoch:
         ask(core, now)
     else:
+        state_plugins(core)
         n_submitted = submit_again(core, is_first=not core.epoch)
         core.epoch = event.epoch
     if event.reported_outage_s:

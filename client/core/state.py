@@ -47,6 +47,7 @@ from .events import (
 from .fetching import FetchUnderWay, give_up_holder, issue, take
 from .held import HeldCalls
 from .operations import on_operations
+from .plugins import KeptPlugins
 from .puts import ClientPuts, on_put_ended
 from .recipes import LIMIT_NBYTES, ConstantMaker, Recipes, on_spilled, spill
 from .reconciling import go_on
@@ -163,6 +164,7 @@ class ClientState:
         #: {request: question} to the scheduler that was not answered; sent while linked.
         self.questions: dict[int, AskScheduler] = {}
         self.held_calls: HeldCalls = HeldCalls()  #: calls of locks, queues and others
+        self.plugins: KeptPlugins = KeptPlugins()  #: those that this client has registered
         #: {request: (watcher, reason)} of ShutdownCluster; sent only while linked.
         self.shutdowns: dict[int, tuple[Watcher, str]] = {}
         #: [(watcher, request)] of `Confirm`; 0 = not asked yet, for want of a connection.

@@ -59,6 +59,7 @@ def _requests(core: ClientState) -> list[int]:
         *core.held_calls.pending,
         *core.held_calls.untaken,
         *core.held_calls.restating,
+        *core.plugins.restating,
         *core.barriers.values(),
         *asked,
     ]

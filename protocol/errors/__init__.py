@@ -43,7 +43,7 @@ from .held import (
     TooLarge,
     WaitingCycle,
 )
-from .questions import NoAnswer, QuestionFailed, UnknownWorker, UnsupportedRequest
+from .questions import NoAnswer, PluginFailed, QuestionFailed, UnknownWorker, UnsupportedRequest
 
 __all__ = [
     "ActorCallInDoubt",
@@ -77,6 +77,7 @@ __all__ = [
     "NotPermitted",
     "NotSupported",
     "OtherLimit",
+    "PluginFailed",
     "ProtocolError",
     "QuestionFailed",
     "RemoteProtocolError",

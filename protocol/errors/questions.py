@@ -40,6 +40,26 @@ class UnknownWorker(WeftError, ValueError):
     """
 
 
+class PluginFailed(WeftError):
+    """A plugin could not be set up on a new worker, which ends, because no task may run without it.
+
+    Its supervisor starts another worker in its place, after a growing pause. Remove the cause, or
+    end the plugin with `client.unregister_plugin(name)`.
+
+    Args:
+        plugin: its name.
+        reason: the exception that it has raised, as text.
+    """
+
+    def __init__(self, plugin: str, reason: str) -> None:
+        super().__init__(plugin, reason)
+        self.plugin = plugin
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin!r} could not be set up on this new worker: {self.reason}"
+
+
 class UnsupportedRequest(WeftError):
     """A process of the cluster runs a release of weft that does not know the request.
 

@@ -59,6 +59,7 @@ class Signs:
         workerless_s: since when no worker takes tasks; None = one does.
         unrunnable: tasks that no worker may run although there are some.
         n_away: workers whose connection has ended and that may come back within `away_s`.
+        n_preparing: workers that get no task before they have set up all plugins.
         full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
             MAX_NAMED of `n_full`.
         refused: of the last hour.
@@ -72,6 +73,7 @@ class Signs:
     workerless_s: float | None = None
     unrunnable: list[Unrunnable] = field(default_factory=list)
     n_away: int = 0
+    n_preparing: int = 0
     away_s: float = 0.0
     full: list[tuple[float, str]] = field(default_factory=list)
     n_full: int = 0
@@ -122,6 +124,17 @@ def _workers_away(signs: Signs) -> Iterator[Found]:
             "warning",
             f"{counted(signs.n_away, 'worker')} lost the connection to the scheduler: if {they} "
             f"not come back within {lasting(signs.away_s)}, the tasks there run again elsewhere",
+        )
+
+
+def _preparing(signs: Signs) -> Iterator[Found]:
+    if signs.n_preparing:
+        they = "it gets" if signs.n_preparing == 1 else "they get"
+        verb = "sets" if signs.n_preparing == 1 else "set"
+        yield (
+            "warning",
+            f"{counted(signs.n_preparing, 'new worker')} {verb} up plugins, and {they} no task "
+            "before the end of that: 'weft logs' shows what a plugin does there",
         )
 
 
@@ -213,6 +226,7 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     ),
     "memory": HealthCheck("Workers use more than 80 % of their memory limit.", _memory),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
+    "workers-preparing": HealthCheck("New workers set up plugins.", _preparing),
     "no-progress": HealthCheck("No task has finished for much longer than expected.", _no_progress),
     "refused-workers": HealthCheck("Workers were refused in the last hour.", _refused),
     "scheduler-busy": HealthCheck("The scheduler uses nearly all of its core.", _busy),

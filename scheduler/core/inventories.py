@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.wire import messages as m
 from ...protocol.wording import counted
 from . import claims, merging
-from .away import await_rows, bring_back
+from .away import await_rows
 from .missing import lose_replica, replace_lost
 from .peers import Inventory, WorkerHandle
+from .plugins import admit
 from .tasks import (
     SchedulerTask,
 )
@@ -166,7 +167,7 @@ def on_end(state: SchedulerState, ws: WorkerHandle, message: m.InventoryEnd) -> 
     take_back_from(state, ws, absent)
     gone = [task for task in inventory.held if task in ws.has_what]
     replace_lost(state, [task for task in gone if lose_replica(state, task, ws)])
-    bring_back(state, ws)
+    admit(state, ws)
     state.send(
         ws.peer,
         m.Reconciled(

@@ -15,7 +15,7 @@ from ...protocol.wire.handshake import Role
 from ...protocol.wire.levels import Level
 from ...protocol.wire.message import Message
 from ...protocol.wording import counted, placed_again
-from . import barrier, claims, held, phases, puts
+from . import barrier, claims, held, phases, plugins, puts
 from .away import answer_awaited, expect_inventory, set_away
 from .eligibility import join_classes, leave_classes
 from .epochs import is_proved, note_members, proof_of
@@ -108,6 +108,7 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         _refuse_other_clients(state, message.facts)
         _register_worker(state, peer, message)
         greet_worker(state, state.workers[peer])
+        plugins.greet(state, state.workers[peer])
         note_alive(state, peer)
     elif isinstance(message, m.RegisterClient):
         del state.seen[peer]  # the silence of a client has no consequence
@@ -216,6 +217,7 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
     state.send(peer, _cluster_size(state))
     phases.note_client(state, client)
     puts.on_client_back(state, client)
+    plugins.on_client_back(state, client)
 
 
 def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker) -> None:
@@ -403,6 +405,7 @@ def _remove_worker(
     n_recomputed = state.counters.tasks_recomputed - n_before
     state.retiring.note_gone(state, ws, left_because, n_recomputed)
     end_questions_to(state, ws)
+    plugins.on_gone(state, ws)
     answer_awaited(state, ws)
     state.sums_of_workers.remove(ws.worker_id)
     state.census.remove(ws)
@@ -462,6 +465,7 @@ def _end_lease(state: SchedulerState, client: ClientHandle) -> None:
 
 def _expire(state: SchedulerState, client: ClientHandle) -> None:
     held.on_client_expired(state, client)
+    plugins.on_client_expired(state, client)
     del state.clients[client.client_id]
     if client.worker is not None:
         client.worker.task_clients.pop(client, None)

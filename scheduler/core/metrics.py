@@ -22,6 +22,7 @@ from ...protocol.wire.message import MAX_NUMBER
 from .counters import COUNTED, totals
 from .desired import Desired, desired_workers
 from .info import task_counts
+from .plugins import is_preparing, n_preparing
 from .tasks import WITHOUT_RECIPE
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> _Shown:
 
 def count_workers(state: SchedulerState) -> dict[str, int]:
     """Count the workers by state: those that leave or are away get no tasks."""
-    n, n_away = len(state.workers), len(state.away)
-    n_leaving = n - len(state.staying) - sum(ws.is_leaving for ws in state.away)
+    n, n_away = len(state.workers), len(state.away) - n_preparing(state)
+    n_leaving = (
+        n
+        - len(state.staying)
+        - sum(ws.is_leaving for ws in state.away if not is_preparing(state, ws))
+    )
     return {"running": n - n_leaving - n_away, "leaving": n_leaving, "away": n_away}
 
 

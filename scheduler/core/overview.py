@@ -18,6 +18,7 @@ from .desired import AtWorkers, desired_workers
 from .health import MAX_NAMED, RefusedWorkers, Signs, Unrunnable, judge
 from .info import task_counts
 from .metrics import count_workers
+from .plugins import n_preparing
 from .prefixes import MAX_SHOWN, OTHER, Prefix
 from .refusals import explain_unrunnable, recent_refusals
 from .tasks import WITHOUT_RECIPE
@@ -98,7 +99,8 @@ def _signs(
         n_waiting=tasks["queued"] + tasks["no_worker"],
         workerless_s=workerless_s,
         unrunnable=_unrunnable(state) if tasks["no_worker"] and state.staying else [],
-        n_away=len(state.away),
+        n_away=len(state.away) - n_preparing(state),
+        n_preparing=n_preparing(state),
         away_s=state.away_s,
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),

@@ -24,6 +24,7 @@ from .overview import ask_overview
 from .passing import on_ask_other
 from .peers import ClientHandle
 from .permissions import deny
+from .plugins import on_register, on_unregister
 from .retiring import on_retire, ranked
 from .task_questions import (
     ask_attempts,
@@ -221,6 +222,9 @@ QUESTIONS: Final[dict[str, Question]] = {
 #: them in any case, but then their results would be lost unnoticed.
 ORDERS: Final[dict[str, Orderly]] = {
     "retire": Orderly(on_retire, Level.CLIENT),
+    # Plugins are code for workers, as tasks are.
+    "register_plugin": Orderly(on_register, Level.CLIENT),
+    "unregister_plugin": Orderly(on_unregister, Level.CLIENT),
 }
 
 #: {question: the least level of token} of those that the scheduler's process answers

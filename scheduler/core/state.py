@@ -48,6 +48,7 @@ from . import (
     output,
     passing,
     phases,
+    plugins,
     puts,
     relays,
 )
@@ -347,6 +348,7 @@ class SchedulerState:
         self.retiring: Retiring = Retiring()  #: orders of clients that workers leave
         self.held: held.HeldObjects = held.HeldObjects()  #: locks, queues and others, by name
         self.puts = puts.Puts()  #: values that clients were asked to put at workers
+        self.plugins: plugins.Plugins = plugins.Plugins()  #: code of users beside the tasks
         self.generation = self.next_rank = 0
         self.last_submission = float("-inf")
 

@@ -25,6 +25,7 @@ from .held.invariants import HELD_INVARIANTS
 from .output import OUTPUT_INVARIANTS
 from .passing import MAX_UNANSWERED
 from .peers import ClientHandle, WorkerHandle
+from .plugins import PLUGIN_INVARIANTS, is_preparing
 from .prefixes import MIN_DURATION_NS
 from .refusals import MAX_REFUSED
 from .retiring import RETIRING_INVARIANTS
@@ -332,10 +333,11 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     "away lists the workers that are away": lambda s: differences(
         s.away, [ws for ws in s.workers.values() if ws.is_away]
     ),
-    "an away worker is waited for, and no other": lambda s: [
+    "an away worker is waited for, or prepares, and no other": lambda s: [
         ws
         for ws in s.workers.values()
-        if ws.is_away != (ws.away_due is not None and ws.away_due.is_pending)
+        if (ws.away_due is not None and ws.away_due.is_pending)
+        != (ws.is_away and not is_preparing(s, ws))
     ],
     "only a worker that is away sends an inventory, or is waited for": lambda s: [
         ws
@@ -569,4 +571,5 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
     **CENSUS_INVARIANTS,
     **RETIRING_INVARIANTS,
     **SCATTERED_INVARIANTS,
+    **PLUGIN_INVARIANTS,
 }

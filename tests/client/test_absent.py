@@ -51,9 +51,9 @@ def test_each_piece_of_advice_can_follow_a_colon_and_names_what_is_there(name):
 
 def test_the_error_of_a_missing_method_gives_advice(client):
     with pytest.raises(AttributeError) as caught:
-        client.upload_file("x.py")
+        client.write_scheduler_file("x.json")
     assert str(caught.value).startswith(
-        "weft has no Client.upload_file yet: call `cloudpickle.register_pickle_by_value(module)`"
+        "weft has no Client.write_scheduler_file, by design: `weft scheduler --connection-file"
     )
     with pytest.raises(AttributeError, match=r"no Future\.running, by design: .*`status`"):
         client.submit(abs, -1).running()

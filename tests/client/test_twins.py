@@ -30,6 +30,7 @@ AT_ONCE = {
         "loop",
         "map",
         "persist",
+        "register_scheduler_plugin",  # refuses
         "run_on_scheduler",  # refuses
         "scheduler_address",
         "submit",
@@ -77,6 +78,11 @@ AT_ONCE_OF_MODULE = {
     "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future
     "SynchronousExecutor",
     "ThreadPool",
+    "WorkerPlugin",  # plugins are objects that are registered
+    "Environ",
+    "PipInstall",
+    "UploadDirectory",
+    "UploadFile",
     "__version__",
     "default_client",
     "fire_and_forget",
@@ -91,6 +97,13 @@ AT_ONCE_OF_MODULE = {
     "threaded",
     "worker_client",
 }
+
+PLUGIN = weft.Environ({})
+
+
+def on_each_worker():
+    """Be called on workers."""
+
 
 #: [(class or module, name, call)], in this order; a call gets what `things_for` returns.
 WAITS = [
@@ -113,6 +126,20 @@ WAITS = [
     (weft.Client, "get_scheduler_logs", lambda on: on.client.get_scheduler_logs()),
     (weft.Client, "get_worker_logs", lambda on: on.client.get_worker_logs()),
     (weft.Client, "run", lambda on: on.client.run(abs, -1)),
+    (weft.Client, "register_plugin", lambda on: on.client.register_plugin(PLUGIN)),
+    (weft.Client, "unregister_plugin", lambda on: on.client.unregister_plugin(PLUGIN.name)),
+    (weft.Client, "register_worker_plugin", lambda on: on.client.register_worker_plugin(PLUGIN)),
+    (
+        weft.Client,
+        "unregister_worker_plugin",
+        lambda on: on.client.unregister_worker_plugin(PLUGIN.name),
+    ),
+    (
+        weft.Client,
+        "register_worker_callbacks",
+        lambda on: on.client.register_worker_callbacks(on_each_worker),
+    ),
+    (weft.Client, "upload_file", lambda on: on.client.upload_file(__file__, load=False)),
     (weft.Client, "retire_workers", lambda on: on.client.retire_workers(n=0)),
     (weft.Client, "scale", lambda on: on.client.scale(1)),
     (weft.Client, "retry", lambda on: on.client.retry([on.future])),

@@ -653,6 +653,37 @@ def test_client_may_be_wrong_about_locks_and_queues(cluster: Cluster) -> None:
     cluster.check()
 
 
+def test_client_may_be_wrong_about_plugins(cluster: Cluster) -> None:
+    """Each question has an answer with the reason; one that cannot be unpickled is not kept."""
+    asked: list[tuple[str, dict[str, Any], list[Any]]] = [
+        ("register_plugin", {}, [b"x"]),
+        ("register_plugin", {"name": "x" * 1000, "plugin": "1"}, [b"x"]),
+        ("register_plugin", {"name": "x", "plugin": 1}, [b"x"]),
+        ("register_plugin", {"name": "x", "plugin": "1"}, []),
+        ("register_plugin", {"name": "x", "plugin": "1"}, [None]),
+        ("unregister_plugin", {"name": "none"}, []),
+        ("unregister_plugin", {"name": ["x"]}, []),
+    ]
+    with Attacker(cluster, Role.CLIENT) as attacker:
+        attacker.register(client())
+        kinds = []
+        for i, (name, arguments, blobs) in enumerate(asked):
+            attacker.say(m.Ask(request=i + 1, name=name, arguments=arguments, blobs=blobs))
+            failed = attacker.hear(m.AskFailed)
+            assert isinstance(failed, m.AskFailed)
+            kinds.append(failed.kind)
+        arguments = {"name": "x", "plugin": "1"}
+        attacker.say(
+            m.Ask(request=99, name="register_plugin", arguments=arguments, blobs=[b"no pickle"])
+        )
+        answer = attacker.hear(m.Answer)
+        attacker.leave()
+    assert {*kinds} == {"bad-argument"}
+    assert isinstance(answer, m.Answer)
+    assert answer.info["n_failed"] == 2
+    cluster.check("plugin 'x' could not be set up on worker")
+
+
 def test_worker_that_breaks_the_rules_loses_its_work_to_others(cluster: Cluster) -> None:
     n_before = sum(cluster.metrics()["workers_lost_total"].values())
     with Attacker(cluster, Role.WORKER) as attacker:

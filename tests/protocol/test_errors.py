@@ -31,6 +31,7 @@ EXAMPLES = [
     errors.Reschedule("too warm"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
     errors.UnsupportedRequest("this question", "the scheduler"),
+    errors.PluginFailed("noting", "ValueError: no"),
     errors.TakenOver("a later scheduler runs"),
     errors.CommError("no route to host", "tcp://a:1"),
     errors.CommClosed(),

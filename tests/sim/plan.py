@@ -58,6 +58,8 @@ class Plan:
     lease: float
 
     held_rate: float  #: calls of locks, queues and others
+    plugin_rate: float  #: plugins that users register and unregister
+    p_plugin_fails: float
 
     # -- the network
     timing: Timing
@@ -103,12 +105,13 @@ class Plan:
         """Draw a run in which lines break and the scheduler dies, and no worker."""
         plan = cls.draw(rng)
         plan.time = rng.choice([1.0, 3.0, 10.0])
+        plan.plugin_rate = rng.choice([1.0, 8.0]) / plan.time
         plan.duration = rng.choice([0.0002, 0.003, 0.05, 0.3, 1.0])
         plan.p_poison = plan.p_cancel = plan.p_bye = plan.p_crash = 0.0
         plan.p_fetch_refused = plan.p_fetch_missing = plan.p_half_open = 0.0
         plan.p_retry = plan.p_reschedule = 0.0
         plan.kill_rate = plan.freeze_rate = plan.leave_rate = 0.0
-        plan.timing.p_stall = plan.p_restricted = 0.0
+        plan.timing.p_stall = plan.p_restricted = plan.p_plugin_fails = 0.0
         plan.lease = 60.0
         plan.away = 60.0
         plan.p_release = rng.choice([0.0, 0.0, 0.2])
@@ -196,6 +199,8 @@ class Plan:
             p_release=0.3,
             executes_once=False,
             held_rate=some(0.5, 3.0, 40.0) / time,
+            plugin_rate=some(0.4, 2.0, 10.0) / time,
+            p_plugin_fails=some(0.3 * faults, 0.02, 0.3),
             p_put=rng.choice([0.0, 0.3, 1.0]),
             p_scattered=rng.choice([0.0, 0.0, 0.5, 1.0]),
             p_put_fails=some(0.3 * faults, 0.02, 0.3),

@@ -24,7 +24,7 @@ from weft.scheduler.core.claims import HELD
 from weft.scheduler.core.validate import validate as validate_scheduler
 from weft.worker.core.tasks import WorkerTask
 
-from . import retiring
+from . import plugins, retiring
 from .client_node import FAILED, ClientNode
 from .graphs import Graph, Spec
 from .held import HeldUsers
@@ -84,6 +84,7 @@ class Simulation:
         #: What users asked for, and the answers.
         self.orders: list[retiring.OrderWatcher] = []
         self.held = HeldUsers(self)
+        self.plugin_watchers: list[plugins.PluginWatcher] = []
         self.record = Record()
         #: Schedulers that were suspended while another one was started.
         self.zombies: list[SchedulerNode] = []
@@ -271,6 +272,7 @@ class Simulation:
                 world.at(0.001, client.submit, self.graph.specs)
             self._each(plan.client_rate, client.act)
         self._each(plan.held_rate, self.held.act)
+        self._each(plan.plugin_rate, lambda: plugins.act(self))
         self._each(plan.break_rate, self._break_link)
         self._each(plan.kill_rate, self._kill_worker)
         self._each(plan.freeze_rate, self._freeze_worker)
@@ -462,6 +464,7 @@ class Simulation:
     def _check_ends(self) -> None:
         """Check that every wanted key has its value or the expected failure."""
         retiring.check(self)
+        plugins.check(self)
         for client in self.clients:
             if not client.is_alive:
                 continue

@@ -50,6 +50,8 @@ EXPECTED = {
     "join",
     "kill",
     "leave",
+    "plugin: register_plugin done",
+    "plugin: unregister_plugin done",
     "poison",
     "released early",
     "retire",

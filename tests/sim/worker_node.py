@@ -24,6 +24,8 @@ from weft.protocol.wire.messages import (
     Reconciled,
     RegisterSupervisor,
     RegisterWorker,
+    SetUpPlugin,
+    TearDownPlugin,
     WorkerExited,
     WorkersAlive,
     WorkerStatus,
@@ -56,6 +58,7 @@ from weft.worker.family.supervisor_link import SupervisorPolicy
 from weft.worker.server import WorkerPolicy
 
 from .graphs import packed, unpacked, value_of
+from .plugins import WorkerPluginsNode
 from .session import SimulatedSession
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ class WorkerNode:
         self._woken = [False] * sim.plan.nthreads
         #: {slot: what its task goes on with} of those that wait for a seat.
         self._returning: dict[int, tuple[WorkerTask, list[bytes], float]] = {}
+        self.plugins = WorkerPluginsNode(self)
         self.session = SimulatedSession(sim, self, Role.WORKER, WorkerPolicy())
 
     def __repr__(self) -> str:
@@ -203,6 +207,8 @@ class WorkerNode:
             elif isinstance(message, Put):
                 self.world.probes["put through the scheduler"] += 1
                 self.take_put(message)
+            elif isinstance(message, (SetUpPlugin, TearDownPlugin)):
+                self.plugins.on_message(message)
             elif isinstance(message, LeaveCluster):
                 self._handle(Leave(message.reason))
             elif isinstance(message, Reconciled):
@@ -307,6 +313,7 @@ class WorkerNode:
         task = chunk.popleft()
         spec = self.sim.graph.spec_of(task.args)
         self.sim.on_start(self, task, spec)
+        self.plugins.check()
         self.running[slot] = task
         assert task.function.blob is not None, f"{self!r} runs {task!r} without its function"
         assert task.function.blob == spec.function.encode()

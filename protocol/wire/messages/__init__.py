@@ -76,6 +76,12 @@ from .output import (
     TaskOutput,
     WantOutput,
 )
+from .plugins import (
+    PluginDone,
+    PluginGone,
+    SetUpPlugin,
+    TearDownPlugin,
+)
 from .puts import (
     PUT_FUNCTION,
     Put,
@@ -197,6 +203,8 @@ __all__ = [
     "Metrics",
     "Operate",
     "Operated",
+    "PluginDone",
+    "PluginGone",
     "Put",
     "PutDone",
     "PutFailed",
@@ -216,10 +224,12 @@ __all__ = [
     "ResultsReady",
     "RetryKeys",
     "ReturnAttempts",
+    "SetUpPlugin",
     "ShutdownCluster",
     "Stop",
     "SubmitTasks",
     "TaskOutput",
+    "TearDownPlugin",
     "Unsupported",
     "WantKeys",
     "WantOutput",

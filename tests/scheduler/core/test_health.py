@@ -31,6 +31,9 @@ CASES = {
     "workers-away": (
         Signs(n_away=2, away_s=5.0), "warning", "if they do not come back within 5 s",
     ),
+    "workers-preparing": (
+        Signs(n_preparing=2), "warning", "2 new workers set up plugins, and they get no task",
+    ),
     "no-progress": (
         Signs(n_processing=3, quiet_s=300.0, expected_s=2.0), "warning",
         "no task has finished for 5 min, with 3 at workers, though the longest usually takes 2 s",

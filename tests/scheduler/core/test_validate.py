@@ -19,6 +19,7 @@ from weft.scheduler.core.held.background import BACKGROUND_INVARIANTS
 from weft.scheduler.core.held.invariants import HELD_INVARIANTS
 from weft.scheduler.core.passing import Passed
 from weft.scheduler.core.peers import ClientHandle
+from weft.scheduler.core.plugins import Plugin
 from weft.scheduler.core.prefixes import Prefix
 from weft.scheduler.core.refusals import MAX_REFUSED
 from weft.scheduler.core.retiring import MAX_ORDERS, Order
@@ -105,6 +106,12 @@ def relay(b: Broken, waiting_for: dict[int, list[str]], worker: object) -> None:
 def refuse(b: Broken, *whens: float) -> None:
     for n, when in enumerate(whens):
         b.state.refusals["w", str(n)] = SimpleNamespace(when=when)  # type: ignore[assignment]
+
+
+def plugin(b: Broken, name: str = "p") -> Plugin:
+    found = b.state.plugins.held["p"] = Plugin(name, "id", b"")
+    found.ready[b.w] = None
+    return found
 
 
 BREAKAGES: dict[str, Callable[[Broken], Any]] = {
@@ -265,7 +272,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "workers are filed by peer": lambda b: setattr(b.w, "peer", 99),
     "the connection of a worker is open": lambda b: b.state.roles.pop(b.w.peer),
     "away lists the workers that are away": lambda b: b.state.away.update({b.w: None}),
-    "an away worker is waited for, and no other": lambda b: setattr(
+    "an away worker is waited for, or prepares, and no other": lambda b: setattr(
         b.w, "away_due", b.state.call_after(1.0, lambda state: None)
     ),
     "only a worker that is away sends an inventory, or is waited for": lambda b: b.w.awaited.update(
@@ -445,6 +452,20 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
         {b.classy: None}
     ),
     "a task without a recipe has no arguments": lambda b: setattr(b.classy, "key", WITHOUT_RECIPE),
+    # Plugins.
+    "plugins are filed by name": lambda b: plugin(b, "other"),
+    "a plugin is held or ends": lambda b: setattr(plugin(b), "is_ending", True),
+    "each worker has a held plugin, or waits for it": lambda b: plugin(b).ready.clear(),
+    "a worker that prepares is away and waits for a plugin": lambda b: (
+        b.state.plugins.preparing.update({b.w: None})
+    ),
+    "plugins that have ended are noted for clients that are not connected": lambda b: (
+        b.state.plugins.missed.update({b.alice: {}})
+    ),
+    "a client waits only for a plugin that some worker has not reported": lambda b: plugin(
+        b
+    ).orders.append((1, 1)),
+    "plugins are few and small": lambda b: setattr(plugin(b), "nbytes", 1 << 40),
 }
 
 

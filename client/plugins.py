@@ -1,0 +1,121 @@
+"""The methods of `Client` that run code of the user beside the tasks: plugins and uploads."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+from .shell.engine import Engine
+
+
+class PluginRegistration(abc.ABC):
+    """A base class of `Client`. The methods block; those of an asynchronous client are awaited."""
+
+    @abc.abstractmethod
+    def _running(self) -> Engine: ...
+
+    @abc.abstractmethod
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
+
+    def register_plugin(self, plugin: object, name: str | None = None) -> Any:
+        """Set a plugin up on all workers: those that are there now, and later ones.
+
+        A worker that joins later gets no task before it has set it up. The workers that are there
+        go on with their tasks meanwhile; when this returns, all of them have set it up. A plugin
+        replaces another one of its name, which is torn down first; the same one again changes
+        nothing. It stays when this client is closed.
+
+        Args:
+            plugin: an object of a subclass of `weft.WorkerPlugin`.
+            name: by which `unregister_plugin` ends it; None = `plugin.name`, or else one that is
+                made from the class.
+
+        Returns:
+            `{address: {"status": "OK"}}` of the workers.
+
+        Raises:
+            NotSupported: it is a plugin for the scheduler, or of a kind that weft does not have.
+            SerializationError: it cannot be pickled.
+            QuestionFailed: it is too large, or there are too many.
+            NotPermitted: the client's token is of a lower role than client.
+            Exception: what its set-up raised on a worker; the plugin is not kept then, and is torn
+                down where it was set up.
+        """
+        from .registering import check_plugin, prepare, register
+
+        name = check_plugin(plugin, name)
+        engine = self._running()
+        return self._run(register(engine, name, prepare(plugin, name)))
+
+    def register_worker_plugin(self, plugin: object, name: str | None = None) -> Any:
+        """Do what `register_plugin` does."""
+        return self.register_plugin(plugin, name)
+
+    def register_scheduler_plugin(self, *_args: Any, **_options: Any) -> NoReturn:
+        """Refuse: the scheduler runs no code of users.
+
+        Raises:
+            NotSupported: always; the text says what to use.
+        """
+        from .registering import refuse_scheduler_plugin
+
+        raise refuse_scheduler_plugin()
+
+    def unregister_plugin(self, name: str) -> Any:
+        """Tear a plugin down on all workers, and send it to no other.
+
+        Args:
+            name: as it was registered.
+
+        Raises:
+            QuestionFailed: there is none of this name.
+            Exception: what its teardown raised on a worker; it is unregistered all the same.
+        """
+        from .registering import check_name, unregister
+
+        name = check_name(name)
+        return self._run(unregister(self._running(), name))
+
+    def unregister_worker_plugin(self, name: str) -> Any:
+        """Do what `unregister_plugin` does."""
+        return self.unregister_plugin(name)
+
+    def register_worker_callbacks(self, setup: Callable[..., Any]) -> Any:
+        """Call a function once on each worker, present and future ones.
+
+        It is registered as a plugin, `callback-` and its name; a function of the same name replaces
+        it.
+
+        Args:
+            setup: the function; a parameter `worker` or `dask_worker` gets the worker.
+        """
+        from .registering import Callback
+
+        if not callable(setup):
+            raise TypeError(f"setup= is a function, not {type(setup).__name__}")
+        return self.register_plugin(Callback(setup))
+
+    def upload_file(self, filename: str | os.PathLike[str], load: bool = True) -> Any:
+        """Bring a file or a directory to all workers, also to later ones and on other machines.
+
+        A module (`helpers.py`), a package (its directory, or a .zip, .whl or .egg file), or a
+        directory with modules can be imported by tasks afterwards; so functions of a module beside
+        your script run on workers that do not have it. When it is uploaded again, the workers
+        import it anew. Another file is in `weft.get_worker().local_directory`. It is registered as
+        a plugin, `upload-` and its name.
+
+        Args:
+            filename: the path here.
+            load: import a module at once, so that an error in it is raised here.
+
+        Raises:
+            OSError: it cannot be read.
+            Exception: see `register_plugin`.
+        """
+        from pathlib import Path
+
+        from .registering import upload_of
+
+        return self.register_plugin(upload_of(Path(filename).resolve(), load))

@@ -1,0 +1,1 @@
+"""Plugins: code of users that workers and supervisors run beside the tasks, and ready-made ones."""

@@ -1,0 +1,231 @@
+"""Plugins that bring files of the user to workers, which need not share a disk with the user.
+
+What can be imported goes to a folder of the worker that is on its `sys.path`; in the processes of
+workers a module that was imported before is imported again. Other files go to the worker's
+`local_directory`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ..host.process_role import is_worker_process
+from .base import WorkerPlugin
+
+__all__ = ["UploadDirectory", "UploadFile"]
+
+_ARCHIVES: Final = (".zip", ".egg", ".whl", ".pyz")
+_SKIPPED: Final = (".git", ".github", ".pytest_cache", "__pycache__", "tests", "docs")
+
+
+class UploadFile(WorkerPlugin):
+    """Bring a file to all workers; `client.upload_file` registers one.
+
+    A Python file, or an archive of packages (.zip, .whl, .egg, .pyz), can be imported by tasks.
+    Another file is `os.path.join(weft.get_worker().local_directory, its name)`, and its path is
+    `weft.get_worker().plugins["upload-" + its name].path` also on workers without such a folder.
+
+    Args:
+        filename: its path on this machine.
+        load: import a Python file at once, so that an error in it is raised by the registration.
+
+    Raises:
+        ValueError: it is a directory.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, filename: str | os.PathLike[str], load: bool = True) -> None:
+        path = Path(filename).resolve()
+        if path.is_dir():
+            raise ValueError(f"{filename} is a directory; use UploadDirectory, or upload_file")
+        self.filename = path.name
+        self.name = f"upload-{path.name}"
+        self.load = load
+        self.data = path.read_bytes()
+        #: Where it is on the worker; "" before that.
+        self.path = ""
+        self._place: _Place | None = None
+
+    def setup(self, worker: Any) -> None:
+        """Write the file, and make it importable."""
+        suffix = Path(self.filename).suffix
+        is_importable = suffix == ".py" or suffix in _ARCHIVES
+        self._place = place = _Place(worker, is_importable=is_importable)
+        self.path = place.write(self.filename, self.data)
+        if suffix == ".py":
+            module = Path(self.filename).stem
+            place.add(place.folder, [module])
+            if self.load:
+                importlib.import_module(module)
+        elif is_importable:
+            place.add(self.path, _modules_in(self.data))
+
+    def teardown(self, worker: Any) -> None:
+        """Remove it again."""
+        if self._place is not None:
+            self._place.remove()
+
+
+class UploadDirectory(WorkerPlugin):
+    """Bring a directory to all workers; a package in it, or which it is, can be imported by tasks.
+
+    On a worker it is `weft.get_worker().plugins["upload-" + its name].path`.
+
+    Args:
+        path: of the directory on this machine.
+        restart_workers: accepted for compatibility with dask; only False is allowed, since modules
+            are imported again without it.
+        update_path: put the directory itself on `sys.path`, for modules that lie in it; the folder
+            that it is in is there in any case.
+        skip_words: names of files and directories that are left out.
+        skip: functions of a path; what one of them returns true for is left out.
+
+    Raises:
+        ValueError: it is no directory, or an option is not supported.
+        OSError: it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        restart_workers: bool = False,
+        update_path: bool = False,
+        skip_words: Iterable[str] = _SKIPPED,
+        skip: Iterable[Callable[[str], bool]] = (),
+    ) -> None:
+        folder = Path(path).resolve()
+        if not folder.is_dir():
+            raise ValueError(f"{path} is no directory on this machine")
+        if restart_workers:
+            raise ValueError(
+                "restart_workers=True is not supported: workers import the modules of the "
+                "directory again without a restart; leave it out"
+            )
+        self.directory = folder.name
+        self.name = f"upload-{folder.name}"
+        self.update_path = update_path
+        self.data = _packed(folder, frozenset(skip_words), tuple(skip))
+        #: Where it is on the worker; "" before that.
+        self.path = ""
+        self._place: _Place | None = None
+
+    def setup(self, worker: Any) -> None:
+        """Unpack the directory, and make it importable."""
+        self._place = place = _Place(worker, is_importable=True)
+        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            archive.extractall(place.folder)
+        self.path = os.path.join(place.folder, self.directory)
+        os.makedirs(self.path, exist_ok=True)  # an empty one is in no archive
+        place.add(place.folder, [self.directory])
+        if self.update_path:
+            inside = [entry.name.partition(".")[0] for entry in os.scandir(self.path)]
+            place.add(self.path, [name for name in inside if name.isidentifier()])
+
+    def teardown(self, worker: Any) -> None:
+        """Remove it again."""
+        if self._place is not None:
+            self._place.remove()
+
+
+class _Place:
+    """Where a worker keeps what was uploaded, and its part of `sys.path`."""
+
+    def __init__(self, worker: Any, *, is_importable: bool) -> None:
+        parent = worker.local_directory
+        #: What can be imported has a folder of its own, which no other worker uses.
+        self._is_own = is_importable or not parent
+        self.folder = parent
+        if self._is_own:
+            self.folder = tempfile.mkdtemp(prefix="weft-upload-", dir=parent or None)
+        self._entries: dict[str, None] = {}
+
+    def write(self, name: str, data: bytes) -> str:
+        """Write a file, so that no reader sees a part of it; return its path."""
+        path = os.path.join(self.folder, name)
+        number, draft = tempfile.mkstemp(prefix=f".{name}-", dir=self.folder)
+        try:
+            with open(number, "wb") as file:
+                file.write(data)
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+        return path
+
+    def add(self, entry: str, modules: Iterable[str]) -> None:
+        """Make modules importable, in place of others of their names that were imported before.
+
+        A program whose workers live in its own process keeps what it has imported, and its order.
+        """
+        self._entries[entry] = None
+        if is_worker_process():
+            sys.path.insert(0, entry)
+            _forget(modules)
+        else:
+            sys.path.append(entry)
+        importlib.invalidate_caches()
+
+    def remove(self) -> None:
+        """Remove the files, and forget the modules that were imported from them."""
+        for entry in self._entries:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(entry)
+            sys.path_importer_cache.pop(entry, None)
+        _forget([name for name, file in _imported() if file.startswith(tuple(self._entries))])
+        if self._is_own:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        importlib.invalidate_caches()
+
+
+def _imported() -> Iterator[tuple[str, str]]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str):
+            yield name, file
+
+
+def _forget(modules: Iterable[str]) -> None:
+    """Have modules, and those in them, imported anew."""
+    names = frozenset(modules)
+    for name in list(sys.modules):
+        if name in names or name.partition(".")[0] in names:
+            del sys.modules[name]
+
+
+def _modules_in(data: bytes) -> list[str]:
+    """Return the names of the modules and packages at the top of an archive."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        tops = {name.partition("/")[0].partition(".")[0] for name in archive.namelist()}
+    return [name for name in tops if name.isidentifier() and name != "__main__"]
+
+
+def _packed(
+    folder: Path, skip_words: frozenset[str], skip: tuple[Callable[[str], bool], ...]
+) -> bytes:
+    """Return an archive of a directory, which has its name at the top."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for root, directories, files in os.walk(folder):
+            directories[:] = sorted(name for name in directories if name not in skip_words)
+            for name in sorted(files):
+                path = os.path.join(root, name)
+                if name in skip_words or name.endswith(".pyc") or any(one(path) for one in skip):
+                    continue
+                inside = os.path.relpath(path, folder.parent)
+                # A fixed time: the same files are the same archive.
+                info = zipfile.ZipInfo(inside, (1980, 1, 1, 0, 0, 0))
+                info.external_attr = (os.stat(path).st_mode & 0o777) << 16
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, Path(path).read_bytes())
+    return packed.getvalue()

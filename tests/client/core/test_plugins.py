@@ -1,0 +1,73 @@
+"""Plugins in the client's core: they are stated anew to each new scheduler, before all else."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.client.core.events import AskScheduler, Disconnected, Warn
+from weft.protocol.wire.messages import Answer, Ask, AskFailed, PluginGone, Resubmitted
+
+from .test_state import Bench, Listener
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    assert bench.connect(1) == []
+    return bench
+
+
+def register(bench, content="1", **info):
+    """Let a user register a plugin; `info` is the answer."""
+    arguments = {"name": "p", "plugin": f"p-{content}"}
+    watcher = Listener(wants_data=False)
+    question = AskScheduler(watcher, "register_plugin", arguments, blobs=[b"x"])
+    (sent,) = bench.do(question)
+    bench.hear(Answer(request=sent.request, info=info))
+
+
+def again(bench, epoch=2):
+    """Let another scheduler come; return what it is asked first."""
+    bench.handle(Disconnected())
+    *asked, last = bench.connect(epoch)
+    assert isinstance(last, Resubmitted)
+    return asked
+
+
+def test_a_new_scheduler_is_sent_what_the_last_one_had(bench):
+    register(bench, workers=[])
+    register(bench, "2", n_failed=1)
+    (stated,) = again(bench)
+    assert isinstance(stated, Ask)
+    assert (stated.name, stated.arguments["plugin"]) == ("register_plugin", "p-1")
+    assert stated.blobs == [b"x"]
+    assert bench.hear(Answer(request=stated.request, info={"workers": []})) == ([], [])
+    assert len(again(bench, 3)) == 1
+
+
+def test_the_same_scheduler_is_not(bench):
+    register(bench, workers=[])
+    bench.handle(Disconnected())
+    assert bench.connect(1) == []
+
+
+def test_plugins_that_ended_are_forgotten(bench):
+    register(bench, workers=[])
+    bench.hear(PluginGone(plugin="p-1"))
+    assert again(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda n: Answer(request=n, info={"n_failed": 3}), "it failed on 3 of the workers"),
+        (lambda n: AskFailed(request=n, kind="bad-argument", text="too many"), "too many"),
+    ],
+)
+def test_failures_then_are_warnings(bench, make, text):
+    register(bench, workers=[])
+    (stated,) = again(bench)
+    _, (warning,) = bench.hear(make(stated.request))
+    assert isinstance(warning, Warn)
+    assert text in warning.text
+    assert "register it again" in warning.text

@@ -1,0 +1,343 @@
+"""Plugins and uploads on real workers, in this process and in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.protocol.errors import NotSupported, QuestionFailed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def client() -> Iterator[weft.Client]:
+    with weft.Client(processes=False, n_workers=2, threads_per_worker=1) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[weft.Client]:
+    with weft.LocalCluster(n_workers=2, threads_per_worker=1) as cluster:
+        cluster.wait_for_workers(2)
+        yield cluster
+
+
+@pytest.fixture
+def apart(cluster) -> Iterator[weft.Client]:
+    """Return a client of workers in processes of their own."""
+    with weft.Client(cluster) as client:
+        yield client
+
+
+class Noting(weft.WorkerPlugin):
+    """A plugin that notes what happens to it, for workers in this process."""
+
+    notes: list[tuple[str, str, str]] = []  # noqa: RUF012 - shared by all copies
+
+    def __init__(self, text: str, fails: bool = False) -> None:
+        self.text = text
+        self.fails = fails
+
+    def setup(self, worker):
+        self.notes.append(("setup", self.text, worker.name))
+        if self.fails:
+            raise ValueError(f"no {self.text}")
+
+    async def teardown(self, worker):
+        self.notes.append(("teardown", self.text, worker.name))
+
+
+@pytest.fixture(autouse=True)
+def _no_notes():
+    Noting.notes.clear()
+
+
+def steps(step: str) -> list[str]:
+    return sorted(text for what, text, _ in Noting.notes if what == step)
+
+
+def plugins_here() -> list[str]:
+    return sorted(weft.get_worker().plugins)
+
+
+def test_all_workers_set_it_up_once_and_tasks_see_it(client):
+    done = client.register_plugin(Noting("a"), name="noting")
+    assert {*done} == {*client.nthreads()}
+    assert {*map(str, done.values())} == {"{'status': 'OK'}"}
+    assert steps("setup") == ["a", "a"]
+    assert client.submit(plugins_here).result() == ["noting"]
+    client.register_plugin(Noting("a"), name="noting")
+    assert steps("setup") == ["a", "a"], "the same plugin again changes nothing"
+
+
+def test_another_plugin_of_the_name_replaces_it_and_it_can_be_ended(client):
+    client.register_plugin(Noting("a"), name="noting")
+    client.register_plugin(Noting("b"), name="noting")
+    assert (steps("teardown"), steps("setup")) == (["a", "a"], ["a", "a", "b", "b"])
+    client.unregister_worker_plugin("noting")
+    assert steps("teardown") == ["a", "a", "b", "b"]
+    assert client.submit(plugins_here, pure=False).result() == []
+    with pytest.raises(QuestionFailed, match="no plugin 'noting'; they have: none"):
+        client.unregister_plugin("noting")
+
+
+def test_plugins_end_with_their_workers():
+    with weft.Client(processes=False, n_workers=1) as client:
+        client.register_plugin(Noting("a"))
+    assert steps("teardown") == ["a"]
+
+
+def test_a_failure_is_raised_and_the_plugin_is_not_kept(client):
+    with pytest.raises(ValueError, match="no luck") as caught:
+        client.register_plugin(Noting("luck", fails=True), name="unlucky")
+    assert any("the set-up of plugin 'unlucky' on worker" in n for n in caught.value.__notes__)
+    assert any("on 2 workers" in note for note in caught.value.__notes__)
+    assert client.submit(plugins_here).result() == []
+    with pytest.raises(QuestionFailed, match="no plugin 'unlucky'"):
+        client.unregister_plugin("unlucky")
+
+
+def test_callbacks_get_the_worker(client):
+    def note(dask_worker):
+        Noting.notes.append(("setup", "called", dask_worker.name))
+
+    client.register_worker_callbacks(note)
+    assert steps("setup") == ["called", "called"]
+
+
+async def test_an_asynchronous_client_awaits():
+    async with weft.Client(processes=False, n_workers=1, asynchronous=True) as client:
+        await client.register_plugin(Noting("a"), name="noting")
+        assert await client.submit(plugins_here) == ["noting"]
+        await client.unregister_plugin("noting")
+    assert steps("teardown") == ["a"]
+
+
+class SchedulerPlugin:
+    """A class of this name is one of dask's."""
+
+
+class NotOne:
+    pass
+
+
+class Watching(weft.WorkerPlugin):
+    def transition(self, key, start, finish):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("plugin", "error", "text"),
+    [
+        (SchedulerPlugin(), NotSupported, "the scheduler runs no code of users"),
+        (NotOne(), TypeError, "not NotOne"),
+        (Noting, TypeError, r"pass Noting\(\)"),
+        (Watching(), NotSupported, "a method transition"),
+    ],
+)
+def test_objects_that_are_no_plugins_of_workers_are_refused(client, plugin, error, text):
+    with pytest.raises(error, match=text):
+        client.register_plugin(plugin)
+
+
+@pytest.mark.parametrize(("name", "error"), [(3, TypeError), ("", ValueError)])
+def test_names_are_checked(client, name, error):
+    with pytest.raises(error, match="the name of a plugin"):
+        client.register_plugin(Noting("a"), name=name)
+    with pytest.raises(error, match="the name of a plugin"):
+        client.unregister_plugin(name)
+
+
+def test_a_plugin_that_is_too_large_is_refused(client):
+    plugin = Noting("x" * (65 << 20))
+    with pytest.raises(QuestionFailed, match="more than the limit of 64 MiB"):
+        client.register_plugin(plugin, name="large")
+
+
+def test_a_closed_client_registers_nothing():
+    with weft.Client(processes=False, n_workers=1) as client:
+        pass
+    with pytest.raises(weft.ClientClosed):
+        client.register_plugin(Noting("a"))
+
+
+# --- Workers in processes of their own ------------------------------------------------------------
+
+
+def answer_of(module: str) -> object:
+    import importlib
+
+    return importlib.import_module(module).answer()
+
+
+def test_a_module_reaches_workers_and_another_version_replaces_it(apart, tmp_path):
+    module = tmp_path / "weft_uploaded.py"
+    module.write_text("def answer():\n    return 1\n")
+    apart.upload_file(module)
+    assert apart.submit(answer_of, "weft_uploaded").result() == 1
+    module.write_text("def answer():\n    return 2\n")
+    apart.upload_file(module)
+    assert [*apart.run(answer_of, "weft_uploaded").values()] == [2, 2]
+    apart.unregister_plugin("upload-weft_uploaded.py")
+    with pytest.raises(ModuleNotFoundError):
+        apart.submit(answer_of, "weft_uploaded", pure=False).result()
+
+
+def test_functions_of_an_uploaded_module_are_the_new_ones(apart, tmp_path, monkeypatch):
+    """A function is sent as a name: what a worker has unpickled before is not used any more."""
+    module = tmp_path / "weft_beside.py"
+    module.write_text("def twice(x):\n    return x * 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import weft_beside  # type: ignore[import-not-found]
+
+    apart.upload_file(str(module))
+    assert apart.gather(apart.map(weft_beside.twice, [1, 2])) == [2, 4]
+    module.write_text("def twice(x):\n    return x * 200\n")
+    apart.upload_file(str(module))
+    assert apart.gather(apart.map(weft_beside.twice, [1, 2], pure=False)) == [200, 400]
+    monkeypatch.delitem(sys.modules, "weft_beside")
+
+
+def test_a_package_beside_a_script_reaches_workers(apart, tmp_path):
+    package = tmp_path / "weft_package"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").write_text("from .inner.deep import answer\n")
+    (package / "inner" / "__init__.py").write_text("")
+    (package / "inner" / "deep.py").write_text("def answer():\n    return 'deep'\n")
+    apart.upload_file(package)
+    assert {*apart.run(answer_of, "weft_package").values()} == {"deep"}
+
+
+def test_an_archive_reaches_workers(apart, tmp_path):
+    archive = tmp_path / "weft_archive.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("weft_zipped/__init__.py", "def answer():\n    return 'zip'\n")
+    apart.upload_file(archive)
+    assert apart.submit(answer_of, "weft_zipped").result() == "zip"
+
+
+def test_a_data_file_is_in_the_folder_of_the_worker(apart, tmp_path):
+    data = tmp_path / "weft_data.csv"
+    data.write_text("1,2")
+    apart.upload_file(data)
+
+    def read():
+        worker = weft.get_worker()
+        path = worker.plugins["upload-weft_data.csv"].path
+        return path == os.path.join(worker.local_directory, "weft_data.csv"), open(path).read()
+
+    assert apart.submit(read).result() == (True, "1,2")
+
+
+def test_a_module_with_an_error_is_refused_where_it_is_uploaded(apart, tmp_path):
+    module = tmp_path / "weft_wrong.py"
+    module.write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        apart.upload_file(module)
+    with pytest.raises(FileNotFoundError):
+        apart.upload_file(tmp_path / "nothing.py")
+    with pytest.raises(ValueError, match="is a directory"):
+        weft.UploadFile(tmp_path)
+    with pytest.raises(ValueError, match="is no directory"):
+        weft.UploadDirectory(module)
+
+
+def test_variables_are_set_and_restored(apart):
+    apart.register_plugin(weft.Environ({"WEFT_TEST_VARIABLE": 3}), name="variables")
+    assert {*apart.run(os.getenv, "WEFT_TEST_VARIABLE").values()} == {"3"}
+    apart.unregister_plugin("variables")
+    assert {*apart.run(os.getenv, "WEFT_TEST_VARIABLE").values()} == {None}
+
+
+def wheel(folder: Path) -> Path:
+    """Make the smallest wheel."""
+    path = folder / "weft_wheel-1.0-py3-none-any.whl"
+    about = "weft_wheel-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("weft_wheel.py", "def answer():\n    return 'wheel'\n")
+        file.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: weft_wheel\nVersion: 1\n")
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr(f"{about}/RECORD", "")
+    return path
+
+
+def test_packages_are_installed_once_per_machine(apart, tmp_path):
+    target = tmp_path / "target"
+    log = tmp_path / "log"
+    options = ["--no-index", "--no-deps", "--target", str(target), "--log", str(log)]
+    apart.register_plugin(weft.PipInstall([str(wheel(tmp_path))], pip_options=options))
+    assert (target / "weft_wheel.py").exists()
+    assert log.read_text().count("Successfully installed weft-wheel") == 1
+
+
+def test_a_failed_installation_shows_what_pip_has_printed(apart):
+    plugin = weft.PipInstall(["weft-wheel"], pip_options=["--nonsense"])
+    with pytest.raises(RuntimeError, match="no such option: --nonsense"):
+        apart.register_plugin(plugin)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: weft.PipInstall("numpy"), "lists of texts"),
+        (lambda: weft.PipInstall([]), "at least one"),
+        (lambda: weft.PipInstall(["x"], restart_workers=True), "not supported"),
+        (lambda: weft.Environ(["A=1"]), "a mapping"),
+    ],
+)
+def test_arguments_of_ready_made_plugins_are_checked(make, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        make()
+
+
+def seen_by(i: int) -> str | None:
+    return os.getenv("WEFT_TEST_NEW")
+
+
+class FailsLater(weft.WorkerPlugin):
+    """A plugin that fails where a file is not."""
+
+    name = "fails-later"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def setup(self, worker):
+        self.path.read_text()
+
+
+def test_new_workers_set_plugins_up_before_their_tasks_or_end(tmp_path, caplog):
+    needed = tmp_path / "needed"
+    needed.write_text("")
+    with weft.Client(n_workers=1, threads_per_worker=1) as client:
+        client.wait_for_workers(1)
+        client.register_plugin(weft.Environ({"WEFT_TEST_NEW": "yes"}))
+        (first,) = client.run(os.getpid).values()
+        os.kill(first, signal.SIGKILL)
+        assert {*client.gather(client.map(seen_by, range(50)))} == {"yes"}
+        client.register_plugin(FailsLater(needed))
+        needed.unlink()
+        (second,) = client.run(os.getpid).values()
+        assert second != first
+        os.kill(second, signal.SIGKILL)
+        future = client.submit(seen_by, -1)
+        logged = ""
+        while "could not be set up on this new worker: FileNotFoundError" not in logged:
+            logged = " ".join(line for _, line in client.get_scheduler_logs())
+        assert not future.done()
+        needed.write_text("")
+        assert future.result(timeout=60) == "yes"
+
+
+def test_names_are_imported_only_when_they_are_used():
+    code = "import weft, sys; assert not [m for m in sys.modules if 'plugins' in m]"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,327 @@
+"""Plugins: all processes get them, new workers before their tasks; failures; losses; restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.handshake import Role
+from weft.protocol.wire.levels import Level
+from weft.scheduler.core import plugins
+from weft.scheduler.core.epochs import Members
+
+from ..builders import Board, Out, assigned, graph
+
+FAILURE = ["ValueError", "no", b"pickle"]
+
+
+def register(board: Board, peer: int, name: str = "p", content: str = "1", **arguments: Any) -> Out:
+    """Let a peer register a plugin."""
+    given = {"name": name, "plugin": f"{name}-{content}", **arguments}
+    question = m.Ask(request=9, name="register_plugin", arguments=given, blobs=[b"pickle"])
+    return board.send(peer, question)
+
+
+def unregister(board: Board, peer: int, name: str = "p") -> Out:
+    question = m.Ask(request=8, name="unregister_plugin", arguments={"name": name})
+    return board.send(peer, question)
+
+
+def asked(out: Out, peer: int, kind: type[Any] = m.SetUpPlugin) -> list[Any]:
+    """Return what a process is asked to set up."""
+    return [message for message in out.get(peer, []) if type(message) is kind]
+
+
+def done(board: Board, peer: int, *requests: Any, failure: Any = None) -> Out:
+    """Let a process report what it was asked."""
+    info = {} if failure is None else {"failure": failure}
+    return board.send(peer, *(m.PluginDone(request=x.request, info=info) for x in requests))
+
+
+def answers(out: Out, peer: int) -> list[Any]:
+    kinds = (m.Answer, m.AskFailed, m.Denied)
+    return [message for message in out.get(peer, []) if isinstance(message, kinds)]
+
+
+def test_the_workers_that_are_there_set_it_up_and_then_the_client_is_answered():
+    board = Board()
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    out = register(board, client)
+    (first,), (second,) = asked(out, one), asked(out, two)
+    assert (first.name, first.plugin, first.blobs) == ("p", "p-1", [b"pickle"])
+    assert not first.is_required
+    assert not answers(done(board, one, first), client)
+    (answer,) = answers(done(board, two, second), client)
+    assert answer.request == 9
+    assert answer.info == {
+        "n_failed": 0, "failures": [], "workers": ["tcp://one", "tcp://two"]
+    }  # fmt: skip
+
+
+def test_a_client_without_workers_is_answered_at_once():
+    board = Board()
+    client = board.client()
+    (answer,) = answers(register(board, client), client)
+    assert answer.info["workers"] == []
+
+
+def test_the_same_plugin_again_changes_nothing():
+    board = Board()
+    client = board.client()
+    worker = board.worker()
+    done(board, worker, *asked(register(board, client), worker))
+    out = register(board, client)
+    assert not asked(out, worker)
+    assert answers(out, client)
+
+
+def test_a_new_worker_gets_no_task_before_it_has_set_up_all_plugins():
+    board = Board()
+    client = board.client()
+    register(board, client, "p")
+    register(board, client, "q")
+    board.send(client, graph("x"), m.WantKeys(keys=["x"]))
+    worker = board.worker()
+    assert not assigned(board.out, worker)
+    first, second = asked(board.out, worker)
+    assert (first.name, second.name) == ("p", "q")
+    assert first.is_required
+    board.tick(10)
+    assert not assigned(done(board, worker, first), worker)
+    assert "x" in assigned(done(board, worker, second), worker)
+
+
+def test_a_worker_that_prepares_and_loses_its_connection_goes_on_to_prepare():
+    board = Board(away_s=5.0)
+    client = board.client()
+    register(board, client)
+    board.send(client, graph("x"))
+    (first,) = asked((board.worker(), board.out)[1], 2)
+    board.close(2)
+    back = board.come_back()
+    (again,) = board.state.plugins.held.values()
+    assert board.state.workers[back] in again.waiting
+    assert not assigned(board.out, back)
+    request = again.waiting[board.state.workers[back]]
+    assert request != first.request
+    out = board.send(back, m.PluginDone(request=request, info={}))
+    assert "x" in assigned(out, back)
+
+
+def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
+    board = Board()
+    client = board.client()
+    register(board, client)
+    board.send(client, graph("x"))
+    worker = board.worker()
+    (request,) = asked(board.out, worker)
+    assert not assigned(done(board, worker, request, failure=FAILURE), worker)
+    board.tick(10)
+    assert board.states("x") == ["queued"]
+    board.close(worker)
+    assert board.state.plugins.preparing == {}
+    other = board.worker("other")
+    assert "x" in assigned(done(board, other, *asked(board.out, other)), other)
+
+
+def test_a_failure_at_the_registration_ends_the_plugin_everywhere():
+    board = Board()
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    out = register(board, client)
+    (first,), (second,) = asked(out, one), asked(out, two)
+    done(board, one, first)
+    out = done(board, two, second, failure=FAILURE)
+    assert not answers(out, client)
+    (down,) = asked(out, one, m.TearDownPlugin)
+    assert m.PluginGone(plugin="p-1") in out[client]
+    done(board, two, *asked(out, two, m.TearDownPlugin))
+    (answer,) = answers(done(board, one, down), client)
+    assert answer.info == {
+        "n_failed": 1, "failures": [{"worker": "tcp://two", "failure": FAILURE}]
+    }  # fmt: skip
+    assert not board.state.plugins.held
+    new = board.worker("new")
+    assert not asked(board.out, new)
+
+
+def test_few_failures_are_passed_on_and_all_are_counted():
+    board = Board()
+    client = board.client()
+    workers = [board.worker(f"w{i}") for i in range(plugins.MAX_FAILURES + 2)]
+    out = register(board, client)
+    requests = {worker: asked(out, worker) for worker in workers}
+    for worker in workers:
+        out = done(board, worker, *requests[worker], failure=FAILURE)
+    for worker in workers:
+        last = done(board, worker, *asked(out, worker, m.TearDownPlugin))
+    (answer,) = answers(last, client)
+    assert answer.info["n_failed"] == len(workers)
+    assert len(answer.info["failures"]) == plugins.MAX_FAILURES
+
+
+def test_another_plugin_of_the_name_replaces_the_first():
+    board = Board()
+    client, other = board.client(), board.client("bob")
+    worker = board.worker()
+    done(board, worker, *asked(register(board, client), worker))
+    out = register(board, other, content="2")
+    assert [type(x) for x in out[worker]] == [m.TearDownPlugin, m.SetUpPlugin]
+    assert m.PluginGone(plugin="p-1") in out[client]
+    down, up = out[worker]
+    assert answers(done(board, worker, down, up), other)
+    assert [p.plugin_id for p in board.state.plugins.held.values()] == ["p-2"]
+
+
+def test_unregistering_is_answered_when_all_have_torn_it_down():
+    board = Board()
+    client = board.client()
+    worker = board.worker()
+    done(board, worker, *asked(register(board, client), worker))
+    out = unregister(board, client)
+    (down,) = asked(out, worker, m.TearDownPlugin)
+    assert not answers(out, client)
+    (answer,) = answers(done(board, worker, down), client)
+    assert answer.info == {"n_failed": 0, "failures": []}
+    (failed,) = answers(unregister(board, client), client)
+    assert "workers have no plugin 'p'; they have: none" in failed.text
+
+
+def test_unregistering_without_workers_is_answered_at_once():
+    board = Board()
+    client = board.client()
+    register(board, client)
+    assert isinstance(answers(unregister(board, client), client)[0], m.Answer)
+
+
+def test_unregistering_lets_a_worker_work_that_waited_for_it():
+    board = Board()
+    client = board.client()
+    register(board, client)
+    board.send(client, graph("x"))
+    worker = board.worker()
+    assert "x" in assigned(unregister(board, client), worker)
+
+
+def test_a_worker_that_is_lost_is_not_waited_for():
+    board = Board()
+    client = board.client()
+    one, two = board.worker("one"), board.worker("two")
+    out = register(board, client)
+    done(board, one, *asked(out, one))
+    (answer,) = answers(board.close(two), client)
+    assert answer.info["workers"] == ["tcp://one"]
+
+
+def test_a_worker_that_was_away_gets_it_when_it_is_back():
+    board = Board(away_s=5.0)
+    client = board.client()
+    worker = board.worker()
+    board.close(worker)
+    assert not answers(register(board, client), client)
+    back = board.worker(last_epoch=board.state.epoch)
+    (request,) = asked(board.out, back)
+    assert not request.is_required
+    assert answers(done(board, back, request), client)
+
+
+def test_a_worker_that_has_it_and_comes_back_is_not_asked_again():
+    board = Board(away_s=5.0)
+    client = board.client()
+    worker = board.worker()
+    done(board, worker, *asked(register(board, client), worker))
+    board.close(worker)
+    back = board.worker(last_epoch=board.state.epoch)
+    assert not asked(board.out, back)
+
+
+def test_before_the_barrier_new_workers_wait_for_the_plugins_of_returning_clients():
+    board = Board(expected=Members([], ["alice"]))
+    new = board.worker("new")
+    client = board.client(last_epoch=3)
+    out = register(board, client)
+    (request,) = asked(out, new)
+    assert request.is_required
+    board.send(client, graph("x"), m.Resubmitted())
+    board.tick(10)
+    assert board.state.recovery is None
+    assert not assigned(board.out, new)
+    assert "x" in assigned(done(board, new, request), new)
+
+
+def test_a_stale_report_is_ignored():
+    board = Board()
+    client = board.client()
+    worker = board.worker()
+    (request,) = asked(register(board, client), worker)
+    out = unregister(board, client)
+    out = done(board, worker, request)
+    assert not answers(out, client)
+    board.send(worker, m.PluginDone(request=10**6, info={}))
+    assert not board.refused()
+
+
+def test_the_token_of_a_worker_registers_nothing():
+    board = Board()
+    peer = board.connect(Role.VIEWER, Level.WORKER)
+    (answer,) = answers(register(board, peer), peer)
+    assert isinstance(answer, m.Denied)
+    assert answer.needed == "client"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"name": ""}, "name= is a text of 1 to"),
+        ({"name": "x" * 501}, "name= is a text of 1 to"),
+        ({"plugin": 3}, "plugin= is a text of 1 to"),
+    ],
+)
+def test_arguments_are_checked(arguments, text):
+    board = Board()
+    client = board.client()
+    (answer,) = answers(register(board, client, **arguments), client)
+    assert text in answer.text
+
+
+def test_plugins_are_bounded(monkeypatch):
+    board = Board()
+    client = board.client()
+    monkeypatch.setattr(plugins, "MAX_NBYTES", 10)
+    assert isinstance(answers(register(board, client), client)[0], m.Answer)
+    (answer,) = answers(register(board, client, "q"), client)
+    assert "all plugins together" in answer.text
+    assert isinstance(answers(register(board, client, content="2"), client)[0], m.Answer)
+    monkeypatch.setattr(plugins, "MAX_NBYTES", 1000)
+    monkeypatch.setattr(plugins, "MAX_PLUGINS", 1)
+    (answer,) = answers(register(board, client, "q"), client)
+    assert "there are 1 plugins, which is the limit" in answer.text
+    monkeypatch.setattr(plugins, "MAX_RELAYED_BYTES", 5)
+    (answer,) = answers(register(board, client, content="3"), client)
+    assert "let it read its data where it runs" in answer.text
+
+
+def test_a_client_that_is_gone_leaves_its_plugins():
+    board = Board()
+    client = board.client()
+    board.worker()
+    register(board, client)
+    board.send(client, m.Bye(reason=""))
+    assert board.state.plugins.held
+
+
+def test_the_overview_shows_workers_that_prepare():
+    board = Board()
+    client = board.client()
+    register(board, client)
+    worker = board.worker()
+    out = board.send(client, m.Ask(request=1, name="overview"))
+    (answer,) = answers(out, client)
+    assert "1 new worker sets up plugins" in str(answer.info)
+    done(board, worker, *[m.SetUpPlugin(request=p.waiting[w], plugin="", name="", blobs=[])
+         for p in board.state.plugins.held.values() for w in p.waiting])  # fmt: skip
+    (answer,) = answers(board.send(client, m.Ask(request=1, name="overview")), client)
+    assert "sets up plugins" not in str(answer.info)

@@ -1,0 +1,136 @@
+"""Plugins in the simulator: users register and unregister them, and workers set them up or fail.
+
+What is asserted: a worker runs no task before it has set up every plugin that it is required to
+have; every question of a user who is still there is answered, once; and at rest each worker has
+what the scheduler holds, which is what users have registered as far as one of them is still there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from weft.client.core.events import AskScheduler
+from weft.client.core.tasks import Watcher
+from weft.protocol.wire.messages import AskFailed, PluginDone, SetUpPlugin, TearDownPlugin
+
+if TYPE_CHECKING:
+    from .client_node import ClientNode
+    from .links import Link
+    from .simulation import Simulation
+    from .worker_node import WorkerNode
+
+NAMES = ("p", "q", "r")
+FAILURE = ["ValueError", "no"]
+
+
+class PluginWatcher(Watcher):
+    """Waits for the answer to one question of a user."""
+
+    __slots__ = ("answers", "arguments", "client", "question")
+
+    def __init__(self, client: ClientNode, question: str, arguments: dict[str, Any]) -> None:
+        super().__init__(wants_data=False)
+        self.client = client
+        self.question = question
+        self.arguments = arguments
+        self.answers: list[Any] = []
+
+    def on_ready(self, items: list[Any]) -> None:
+        """See `Watcher`."""
+        self.answers += items
+
+
+def act(sim: Simulation) -> None:
+    """Let a user register or unregister a plugin."""
+    rng = sim.world.rng
+    clients = [client for client in sim.clients if client.is_alive]
+    if not clients:
+        return
+    client, name = rng.choice(clients), rng.choice(NAMES)
+    arguments = {"name": name}
+    question = "unregister_plugin" if sim.world.chance(0.3) else "register_plugin"
+    if question == "register_plugin":
+        arguments["plugin"] = f"{name}-{rng.randrange(2)}"
+    watcher = PluginWatcher(client, question, arguments)
+    sim.plugin_watchers.append(watcher)
+    client.post(AskScheduler(watcher, question, arguments, blobs=[b"pickle"]))
+
+
+class WorkerPluginsNode:
+    """The plugins of one worker."""
+
+    def __init__(self, worker: WorkerNode) -> None:
+        self.worker = worker
+        self.world = worker.world
+        self.ready: dict[str, None] = {}
+        #: those without which the worker must run no task
+        self.required: dict[str, None] = {}
+        self._jobs: deque[tuple[Link | None, Any]] = deque()
+
+    def on_message(self, message: SetUpPlugin | TearDownPlugin) -> None:
+        """Do what the scheduler asks, after what it has asked before."""
+        if isinstance(message, SetUpPlugin) and message.is_required:
+            self.required[message.plugin] = None
+        if isinstance(message, TearDownPlugin):
+            self.required.pop(message.plugin, None)
+        self._jobs.append((self.worker.session.link, message))
+        if len(self._jobs) == 1:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.world.at(self.world.rng.choice([0.0, 0.01, 1.0]), self._end)
+
+    def _end(self) -> None:
+        worker = self.worker
+        if not worker.when_awake(self._end):
+            return
+        link, message = self._jobs.popleft()
+        info: dict[str, Any] = {}
+        if isinstance(message, TearDownPlugin):
+            self.ready.pop(message.plugin, None)
+        elif message.plugin not in self.ready:
+            plan = worker.sim.plan
+            if not worker.sim.is_healed and self.world.chance(plan.p_plugin_fails):
+                info = {"failure": FAILURE}
+            else:
+                self.ready[message.plugin] = None
+        if link is worker.session.link:  # else the scheduler asks again
+            worker.session.send([PluginDone(request=message.request, info=info)])
+        if info and message.is_required:
+            self.world.probes["plugin: a new worker ends"] += 1
+            worker.kill("a plugin failed")
+        elif self._jobs:
+            self._begin()
+
+    def check(self) -> None:
+        """Assert, when a task begins, that the worker has what it is required to have."""
+        missing = [plugin for plugin in self.required if plugin not in self.ready]
+        assert not missing, f"{self.worker!r} runs a task without the plugins {missing}"
+
+
+def check(sim: Simulation) -> None:
+    """Check, at rest, the answers, and what workers have."""
+    probes = sim.world.probes
+    for watcher in sim.plugin_watchers:
+        if watcher.client.is_alive:
+            what = f"{watcher.client!r}: {watcher.question} {watcher.arguments}"
+            assert len(watcher.answers) == 1, f"{what} has the answers {watcher.answers}"
+            (answer,) = watcher.answers
+            if isinstance(answer, AskFailed):
+                assert "have no plugin" in answer.text, answer.text
+            else:
+                end = "failed" if answer.info["n_failed"] else "done"
+                probes[f"plugin: {watcher.question} {end}"] += 1
+    plugins = sim.scheduler.core.plugins
+    assert not plugins.ending, plugins.ending
+    assert not plugins.preparing, plugins.preparing
+    for plugin in plugins.held.values():
+        assert not plugin.waiting, plugin
+    held = {plugin.plugin_id for plugin in plugins.held.values()}
+    for worker in sim.workers.values():
+        # On a worker that was there before, a plugin that is stated again may have failed.
+        missing = held - {*worker.plugins.ready}
+        assert not missing or sim.plan.p_plugin_fails, f"{worker!r} has not {missing}"
+    kept = {name for client in sim.clients if client.is_alive for name in client.core.plugins.kept}
+    assert kept <= held or sim.plan.p_plugin_fails, (kept, held)

@@ -1,0 +1,173 @@
+"""The plugins of one worker: set up and torn down one after the other, on a thread of their own.
+
+A part of the shell. Neither the event loop nor a slot waits for a plugin. The answer leaves on the
+connection on which the request came, or not at all: the scheduler asks again in the next session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ..protocol.errors import LocalProtocolError, PluginFailed
+from ..protocol.net.connection import Connection
+from ..protocol.values.exceptions import name_packed, pack_exception
+from ..protocol.values.serialize import loads
+from ..protocol.wire.messages import PluginDone, SetUpPlugin, TearDownPlugin
+from .context import set_worker
+from .executor import TaskExecutor
+
+logger = logging.getLogger("weft.worker")
+
+_Job: TypeAlias = "tuple[Connection, SetUpPlugin | TearDownPlugin]"
+
+
+class WorkerPlugins:
+    """The plugins of a worker. `on_message` and `close` are for the loop's thread."""
+
+    def __init__(self, executor: TaskExecutor, end: Callable[[str], object]) -> None:
+        """Prepare; `end` is called on the loop's thread with the reason why the worker must end."""
+        self._executor = executor
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._jobs: deque[_Job] = deque()
+        self._thread: threading.Thread | None = None
+        #: {id: (name, plugin)} of those that are set up, in order; for the thread
+        self._ready: dict[str, tuple[str, Any]] = {}
+        self._is_closed = False
+        #: Why the worker ends: it must not work without a plugin that has failed.
+        self.failure: PluginFailed | None = None
+
+    def on_message(self, connection: Connection, message: SetUpPlugin | TearDownPlugin) -> None:
+        """Do what the scheduler asks, after what it has asked before."""
+        with self._lock:
+            self._jobs.append((connection, message))
+        self._start()
+
+    def close(self) -> None:
+        """Tear all plugins down, and answer nothing any more; `join` shows when it is done."""
+        self._is_closed = True
+        with self._lock:
+            self._jobs.clear()
+        if self._ready or self._thread is not None:
+            self._start()
+
+    def join(self) -> bool:
+        """Return whether nothing runs."""
+        thread = self._thread
+        return thread is None or not thread.is_alive()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="weft-plugins", daemon=True)
+                self._thread.start()
+
+    # --- On the thread of the plugins -------------------------------------------------------------
+
+    def _run(self) -> None:
+        context = copy.copy(self._executor.context)
+        set_worker(context)
+        while True:
+            with self._lock:
+                job = self._jobs.popleft() if self._jobs else None
+                if job is None and not (self._is_closed and self._ready):
+                    self._thread = None
+                    return
+            if job is None:
+                self._tear_down([*self._ready][-1], context)
+                continue
+            connection, message = job
+            reason = ""
+            if isinstance(message, TearDownPlugin):
+                failure = self._tear_down(message.plugin, context)
+            else:
+                failure = self._set_up(message, context)
+                if failure is not None and message.is_required:
+                    reason = f"plugin {message.name!r} failed"
+                    self.failure = PluginFailed(message.name, f"{failure[1]}: {failure[2]}")
+            # A module that functions are named in may be another one now.
+            self._executor.forget_calls()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
+                self._loop.call_soon_threadsafe(
+                    self._finish, connection, message.request, failure, reason
+                )
+
+    def _set_up(self, message: SetUpPlugin, context: Any) -> list[Any] | None:
+        """Set a plugin up, unless it is; return the failure, if there is one."""
+        if message.plugin in self._ready:
+            return None
+        name = message.name
+        logger.info("plugin %r is set up on worker %s", name, context.name)
+        try:
+            (blob,) = message.blobs
+            plugin = loads(b"" if blob is None else blob)
+            _call(plugin, "setup", context)
+        except BaseException as error:  # of user code: SystemExit ends the call only
+            logger.warning(
+                "plugin %r could not be set up on worker %s: %s: %s",
+                name,
+                context.name,
+                type(error).__name__,
+                error,
+            )
+            return _packed(error, f"the set-up of plugin {name!r}", context.name)
+        self._ready[message.plugin] = name, plugin
+        context.plugins[name] = plugin
+        return None
+
+    def _tear_down(self, plugin_id: str, context: Any) -> list[Any] | None:
+        found = self._ready.pop(plugin_id, None)
+        if found is None:
+            return None
+        name, plugin = found
+        if context.plugins.get(name) is plugin:
+            del context.plugins[name]
+        try:
+            _call(plugin, "teardown", context)
+        except BaseException as error:  # of user code
+            logger.warning(
+                "plugin %r could not be torn down on worker %s",
+                name,
+                context.name,
+                exc_info=error,
+            )
+            return _packed(error, f"the teardown of plugin {name!r}", context.name)
+        return None
+
+    # --- On the loop's thread again ---------------------------------------------------------------
+
+    def _finish(
+        self, connection: Connection, request: int, failure: list[Any] | None, reason: str
+    ) -> None:
+        if not self._is_closed:
+            info = {} if failure is None else {"failure": failure}
+            try:
+                connection.send([PluginDone(request=request, info=info)])
+            except LocalProtocolError as error:  # the exception is too large
+                failure = _packed(error, "a plugin", self._executor.context.name)
+                connection.send([PluginDone(request=request, info={"failure": failure})])
+        if reason:
+            self._end(reason)
+
+
+def _call(plugin: Any, method: str, context: Any) -> None:
+    function = getattr(plugin, method, None)
+    if function is None:
+        return
+    result = function(context)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+def _packed(error: BaseException, what: str, worker: str) -> list[Any]:
+    packed = pack_exception(error, what, worker)
+    return name_packed(packed, what, f"weft: {what} on worker {worker}")
