@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OPTIONS: Final = ("allow_other_workers", "priority", "pure", "resources", "retries", "workers")
+#: Of one executor, whose wrappers are kept.
+_MAX_FUNCTIONS: Final = 100
 #: {parameter of the executors of the standard library: what serves its purpose}.
 _ELSEWHERE: Final = {
-    "initargs": "see initializer=",
-    "initializer": "worker processes serve many executors: let the function prepare what it needs "
-    "at its first call in a process (functools.lru_cache), or weft.Client.run it on the workers",
     "max_tasks_per_child": "worker processes live as long as their cluster; memory_limit= of "
     "LocalCluster restarts those that grow",
     "mp_context": "workers are processes of a cluster, which are started anew and never forked "
@@ -57,6 +57,9 @@ class Executor(futures.Executor):
         client: a blocking client, which stays open; or the address of a scheduler or a cluster
             object, as for `Client`. None: see `max_workers`; if `$WEFT_CONNECTION_FILE` is set, and
             max_workers is None, that cluster is used.
+        initializer: called in each worker process before the first call that it gets of this
+            executor. If it raises, all calls fail with `InitializerFailed`.
+        initargs: its arguments.
         options: those of `Client.submit` for each call: workers, resources, retries, priority,
             allow_other_workers.
 
@@ -69,11 +72,14 @@ class Executor(futures.Executor):
         max_workers: int | None = None,
         *,
         client: Client | str | ClusterLike | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Iterable[Any] = (),
         **options: Any,
     ) -> None:
         from .client import Client
 
         self._options = _submit_options(options)
+        self._wrap = _wrapper(initializer, tuple(initargs))
         if max_workers is not None:
             if isinstance(max_workers, bool) or not isinstance(max_workers, int):
                 raise TypeError(f"max_workers= is a whole number, not {max_workers!r}")
@@ -104,6 +110,11 @@ class Executor(futures.Executor):
         self._finalizer.atexit = False  # the program waits for the calls
 
     @property
+    def _broken(self) -> str | bool:
+        """Why the executor takes no more calls after a failed initializer; False before that."""
+        return self._calls.broken or False
+
+    @property
     def _max_workers(self) -> int:
         """The number of calls that the cluster runs at once now; other libraries read it."""
         return max(1, self._client._usable().core.nthreads)
@@ -114,13 +125,16 @@ class Executor(futures.Executor):
         Futures of weft in the arguments are replaced by their results, as `Client.submit` does.
 
         Raises:
-            RuntimeError: the executor was shut down, or the program ends.
+            RuntimeError: the executor was shut down, or its initializer has failed, or the program
+                ends.
             SerializationError: the function or an argument cannot be pickled.
         """
         calls = self._calls
         calls.check_open()
         if not callable(fn):
             raise TypeError(f"submit needs a function, not {type(fn).__name__}")
+        if self._wrap is not None:
+            fn = self._wrap(fn)
         encoder, options = self._client._encoder, self._options()
         handle = submit_call(calls.engine, encoder, fn, args, kwargs, None, options, pure=False)
         return calls.follow(handle)
@@ -165,6 +179,8 @@ class Executor(futures.Executor):
                 raise ValueError(f"buffersize must be None or > 0, not {buffersize}")
         if not iterables:
             return iter(())
+        if self._wrap is not None:
+            fn = self._wrap(fn)
         each = rows_of(iterables)
         submitted = functools.partial(_submit_rows, weakref.ref(self), fn)
         if chunksize > 1:
@@ -203,7 +219,8 @@ def _submit_options(given: Mapping[str, Any]) -> Callable[[], Any]:
         if name in _ELSEWHERE:
             raise TypeError(f"{name}= is not an option of weft.Executor: {_ELSEWHERE[name]}")
         if name not in _OPTIONS:
-            raise unexpected("Executor", name, ("max_workers", "client", *_OPTIONS))
+            names = ("max_workers", "client", "initializer", "initargs", *_OPTIONS)
+            raise unexpected("Executor", name, names)
     if given.get("pure"):
         raise NotSupported(
             "the calls of an executor are never pure: each has a future of its own. Leave pure= "
@@ -219,6 +236,33 @@ def _submit_options(given: Mapping[str, Any]) -> Callable[[], Any]:
     )
     make()
     return make
+
+
+def _wrapper(
+    initializer: Callable[..., object] | None, initargs: tuple[Any, ...]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+    """Return what adds the initializer to a function; None if there is none."""
+    if initializer is None:
+        return None
+    if not callable(initializer):
+        raise TypeError(f"initializer must be a callable, not {type(initializer).__name__}")
+    from ..protocol.values.initialized import initialized
+
+    token = uuid.uuid4().hex
+    known: dict[Any, Callable[..., Any]] = {}
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            found = known.get(function)
+        except TypeError:  # it cannot be hashed
+            return initialized(function, initializer, initargs, token)
+        if found is None:
+            if len(known) >= _MAX_FUNCTIONS:
+                known.clear()
+            found = known[function] = initialized(function, initializer, initargs, token)
+        return found
+
+    return wrap
 
 
 class _Deadline:

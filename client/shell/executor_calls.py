@@ -11,6 +11,7 @@ calls is the engine: each pending state refers to its watcher, and that to all t
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...protocol.errors import WeftError
+from ...protocol.errors import InitializerFailed, WeftError
 from ...protocol.host.blocking import blocked
 from ...protocol.values.serialize import loads
 from ..asking import ask_blocking
@@ -32,6 +33,9 @@ from .watchers import StartWaiter, ThreadWaiter
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+#: Programs that look for the messages of executors look here.
+logger: Final = logging.getLogger("concurrent.futures")
 
 #: A call whose beginning is not known after this long is left to run.
 _WITHDRAW_S: Final = 5.0
@@ -55,6 +59,7 @@ class Calls(Watcher):
         "_maps",
         "_owner",
         "_pending",
+        "broken",
         "engine",
         "refusal",
     )
@@ -73,6 +78,8 @@ class Calls(Watcher):
         self._closing = threading.Lock()
         #: Why no call is accepted any more; "" before that.
         self.refusal = ""
+        #: Why each call fails; "" if they do not.
+        self.broken = ""
         _open.add(self)
         # Now, because no thread can be started when the program ends.
         engine.loop.call_soon_threadsafe(engine.call_back, _nothing, None)
@@ -81,6 +88,8 @@ class Calls(Watcher):
 
     def check_open(self) -> None:
         """Raise RuntimeError if no call is accepted any more."""
+        if self.broken:
+            raise futures.BrokenExecutor(self.broken)
         if self.refusal or _is_ending:
             raise RuntimeError(
                 self.refusal or "cannot schedule new futures after interpreter shutdown"
@@ -121,6 +130,12 @@ class Calls(Watcher):
         for rows in list(self._maps):
             states += rows.unfinished()
         self.withdraw(states)
+
+    def note_broken(self, error: InitializerFailed) -> None:
+        """Take no more calls, and log why, as the pools of the standard library do."""
+        if not self.broken:
+            self.broken = str(error)
+            logger.critical("Exception in initializer: %s", error)
 
     def wait(self) -> None:
         """Wait until no call is left."""
@@ -191,7 +206,10 @@ class Calls(Watcher):
             elif failure[0] == "cancelled" and futures.Future.cancel(future):
                 future.set_running_or_notify_cancel()
             else:
-                future.set_exception(exception_of(state))
+                reason = exception_of(state)
+                if isinstance(reason, InitializerFailed):
+                    self.note_broken(reason)
+                future.set_exception(reason)
         except futures.InvalidStateError:
             return  # the user has completed it
         finally:
@@ -310,7 +328,10 @@ class Rows(Watcher):
         if state.failure is not None:
             if state.failure[0] == "cancelled":
                 raise futures.CancelledError
-            raise exception_of(state)
+            error = exception_of(state)
+            if isinstance(error, InitializerFailed):
+                self._calls.note_broken(error)
+            raise error
         return take(state, self._calls.engine)
 
     def drop(self) -> None:

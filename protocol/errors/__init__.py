@@ -22,7 +22,7 @@ from concurrent.futures import CancelledError
 
 from .actors import ActorCallInDoubt, ActorLost
 from .base import WeftError
-from .ending import Reschedule
+from .ending import InitializerFailed, Reschedule
 from .graphs import (
     GraphCycle,
     GraphError,
@@ -65,6 +65,7 @@ __all__ = [
     "HeldClosed",
     "HeldError",
     "HoldLost",
+    "InitializerFailed",
     "InternalError",
     "InvalidDuration",
     "InvalidState",

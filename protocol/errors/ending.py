@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import BrokenExecutor
+
 from .base import WeftError
 
 
@@ -18,3 +20,26 @@ class Reschedule(WeftError):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class InitializerFailed(WeftError, BrokenExecutor):
+    """The `initializer=` of an executor has raised on a worker, so its calls cannot run.
+
+    Correct the initializer and make a new executor: this one takes no more calls. This is also a
+    `concurrent.futures.BrokenExecutor`.
+
+    Args:
+        name: of the initializer.
+        reason: the exception that it raised, as a text.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the initializer {self.name} of the executor has raised on a worker: {self.reason}; "
+            "the executor takes no more calls, make a new one"
+        )

@@ -89,6 +89,70 @@ def test_a_done_callback_may_submit_and_wait(executor):
     assert [results[0], results[1].result()] == [1, 2]
 
 
+SET_UP = []
+
+
+def set_up(*values):
+    SET_UP.append(values)
+
+
+def what_was_set_up(x=None):
+    return SET_UP, x
+
+
+async def await_what_was_set_up():
+    return SET_UP
+
+
+def test_an_initializer_is_called_once_before_the_calls_that_it_shares_global_variables_with(
+    client,
+):
+    # By value: workers do not find this module, so each function has variables of its own.
+    with client.get_executor(initializer=set_up, initargs=(1, "a")) as executor:
+        once = [(1, "a")]
+        futures = [executor.submit(what_was_set_up, x) for x in range(10)]
+        assert [future.result() for future in futures] == [(once, x) for x in range(10)]
+        for chunksize in (1, 3):
+            found = executor.map(what_was_set_up, range(10), chunksize=chunksize)
+            assert [*found] == [(once, x) for x in range(10)]
+        assert executor.submit(await_what_was_set_up).result() == once
+
+
+def test_an_initializer_that_is_found_by_its_name_is_called_once_for_all_functions(client):
+    one = {"workers": next(iter(client.nthreads()))}
+    with client.get_executor(
+        initializer=sys.setrecursionlimit, initargs=(1234,), **one
+    ) as executor:
+        found = [executor.submit(sys.getrecursionlimit), executor.submit(operator.abs, -1)]
+        assert [future.result(60) for future in found] == [1234, 1]
+        client.run(sys.setrecursionlimit, 2345)
+        assert [*executor.map(call, [sys.getrecursionlimit] * 9)] == [2345] * 9
+    client.run(sys.setrecursionlimit, 1000)
+
+
+def call(function):
+    return function()
+
+
+def fail_to_set_up():
+    raise ValueError("no such database")
+
+
+def test_an_initializer_that_fails_breaks_the_executor(client, caplog):
+    with client.get_executor(initializer=fail_to_set_up) as executor:
+        future = executor.submit(abs, -1)
+        with pytest.raises(concurrent.futures.BrokenExecutor, match=r"fail_to_set_up.*no such"):
+            future.result(60)
+        with pytest.raises(concurrent.futures.BrokenExecutor, match="make a new one"):
+            executor.submit(abs, -1)
+        assert "ValueError: no such database" in caplog.text
+    with client.get_executor(initializer=fail_to_set_up) as executor:
+        with pytest.raises(weft.InitializerFailed):
+            [*executor.map(abs, range(3))]
+        with pytest.raises(concurrent.futures.BrokenExecutor):
+            executor.map(abs, range(3))
+
+
 def test_futures_of_the_client_are_inputs(client, executor):
     assert executor.submit(operator.add, client.submit(abs, -3), 1).result(20) == 4
     assert list(executor.map(abs, client.map(abs, [-1, -2]))) == [1, 2]
@@ -242,7 +306,8 @@ def test_options_are_those_of_submit(client):
         (lambda c: weft.Executor(0), ValueError, "max_workers must be greater than 0"),
         (lambda c: weft.Executor("2"), TypeError, "whole number"),
         (lambda c: weft.Executor(2, client=c), ValueError, "leave one of the two out"),
-        (lambda c: weft.Executor(initializer=print), TypeError, "initializer= is not an option"),
+        (lambda c: weft.Executor(initializer=5), TypeError, "initializer must be a callable"),
+        (lambda c: weft.Executor(mp_context=5), TypeError, "mp_context= is not an option"),
         (lambda c: c.get_executor(retry=1), TypeError, "unexpected keyword argument 'retry'"),
         (lambda c: c.get_executor(pure=True), NotSupported, "never pure"),
         (lambda c: c.get_executor(priority=1000), ValueError, "priority="),

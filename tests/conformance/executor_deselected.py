@@ -56,12 +56,10 @@ LIST = [
         ),
     ),
     Unexpected(
-        "initializer=, thread_name_prefix= and max_tasks_per_child= say how a pool makes its "
-        "threads and processes; weft refuses them by name, with what to use, because workers serve "
-        "many executors",
+        "thread_name_prefix= and max_tasks_per_child= say how a pool makes its threads and "
+        "processes; weft refuses them by name, with what to use, because workers serve many "
+        "executors",
         (
-            "InitializerMixin.test_initializer",
-            "FailingInitializerMixin.test_initializer",
             "ThreadPoolShutdownTest.test_thread_names_assigned",
             "ProcessPoolExecutorTest.test_max_tasks_early_shutdown",
             "ProcessPoolExecutorTest.test_max_tasks_per_child",

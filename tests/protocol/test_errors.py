@@ -29,6 +29,7 @@ EXAMPLES = [
     errors.NotAdmitted("Python 3.12 here, Python 3.11 there", "tcp://a:1"),
     errors.NotPermitted("shutdown()", "admin", "client"),
     errors.Reschedule("too warm"),
+    errors.InitializerFailed("connect", "ValueError: no database"),
     errors.StaleEpoch(7, 6, "tcp://a:1"),
     errors.UnsupportedRequest("this question", "the scheduler"),
     errors.PluginFailed("noting", "ValueError: no"),
@@ -131,6 +132,7 @@ def test_errors_are_subclasses_of_the_builtins_that_callers_catch():
     assert issubclass(errors.ConnectTimeout, TimeoutError)
     assert issubclass(errors.WorkerStartTimeout, TimeoutError)
     assert issubclass(errors.TaskCancelled, concurrent.futures.CancelledError)
+    assert issubclass(errors.InitializerFailed, concurrent.futures.BrokenExecutor)
     assert issubclass(errors.SerializationError, TypeError)
     assert issubclass(errors.StaleEpoch, errors.RemoteProtocolError)
     for cls in (errors.WrongToken, errors.WrongVersion, errors.WrongCluster, errors.WrongRole):
