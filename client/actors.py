@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.durations import seconds_or_none
 from ..protocol.errors import ClientClosed
-from ..protocol.host.blocking import blocked
+from ..protocol.host.blocking import awaited, blocked
 from ..protocol.values.actors import Actor, reduce_future_of_actor
 from ..protocol.values.pickling import PROTOCOL
 from ..protocol.values.serialize import dumps, loads
@@ -150,10 +150,11 @@ class ActorFuture(ActorCall):
         future: asyncio.Future[None] = loop.create_future()
         if not self.notify(lambda: call_in(loop, _settle, future)):
             return
-        if timeout_s is None:
-            await future
-            return
-        await asyncio.wait([future], timeout=max(timeout_s, 0.0))
+        with awaited():
+            if timeout_s is None:
+                await future
+                return
+            await asyncio.wait([future], timeout=max(timeout_s, 0.0))
         if not future.done():
             raise self._late(timeout_s)
 

@@ -56,6 +56,25 @@ AT_ONCE = {
         "no_pages_text",
         "shares_installation",
     },
+    weft.Actor: {"key"},  # its methods give an ActorFuture, its attributes are awaited
+    weft.ActorFuture: {
+        "actor",
+        "actor_key",
+        "add_done_callback",
+        "arguments",
+        "blob",
+        "done",
+        "engine",
+        "failure",
+        "finish",
+        "is_done",
+        "kept",
+        "key",
+        "name",
+        "nbytes",
+        "notify",
+        "status",
+    },
     weft.Lock: set(),
     weft.MultiLock: {"locked"},  # by this object
     weft.Semaphore: set(),
@@ -143,6 +162,8 @@ WAITS = [
     (weft.Client, "retire_workers", lambda on: on.client.retire_workers(n=0)),
     (weft.Client, "scale", lambda on: on.client.scale(1)),
     (weft.Client, "retry", lambda on: on.client.retry([on.future])),
+    (weft.Client, "explain", lambda on: on.client.explain(on.future)),
+    (weft.Future, "explain", lambda on: on.future.explain()),
     (weft.Future, "retry", lambda on: on.future.retry()),
     (weft.Future, "result", lambda on: on.future.result()),
     (weft.Future, "exception", lambda on: on.future.exception(timeout=20)),
@@ -154,6 +175,9 @@ WAITS = [
     (weft.LocalCluster, "get_logs", lambda on: on.cluster.get_logs()),
     (weft.LocalCluster, "wait_for_workers", lambda on: on.cluster.wait_for_workers(1, 20)),
     (weft.LocalCluster, "scale", lambda on: on.cluster.scale(1)),
+    (weft.Actor, "attribute", lambda on: on.actor.n),
+    (weft.ActorFuture, "result", lambda on: on.actor.add(2).result(timeout=20)),
+    (weft.ActorFuture, "exception", lambda on: on.actor.add(3).exception(timeout=20)),
     (weft.Lock, "acquire", lambda on: on.lock.acquire(timeout=20)),
     (weft.Lock, "locked", lambda on: on.lock.locked()),
     (weft.Lock, "release", lambda on: on.lock.release()),
@@ -210,6 +234,17 @@ def test_each_public_name_of_the_module_is_known_to_wait_or_to_return_at_once():
     assert not unknown, f"add a call of {sorted(unknown)} to WAITS, or to AT_ONCE_OF_MODULE"
 
 
+class Counter:
+    """An actor."""
+
+    def __init__(self):
+        self.n = 1
+
+    def add(self, n):
+        self.n += n
+        return self.n
+
+
 def things_for(cluster, client, second_client):
     dask = pytest.importorskip("dask")
     return SimpleNamespace(
@@ -235,9 +270,7 @@ def kind_of(value):
         return "a dict", len(value)
     if isinstance(value, (list, tuple, set)):
         return type(value)
-    if isinstance(value, float) or value is None:
-        return type(value)
-    return value
+    return value if isinstance(value, (int, str)) else type(value)
 
 
 def results_of_blocking_calls():
@@ -246,6 +279,7 @@ def results_of_blocking_calls():
         weft.Client(cluster) as client,
     ):
         things = things_for(cluster, client, weft.Client(cluster, set_as_default=False))
+        things.actor = client.submit(Counter, actor=True).result()
         for _, name, call in WAITS:
             value = call(things)
             is_of_nothing = isinstance(value, DoneAndNotDone) and not any(value)
@@ -261,6 +295,7 @@ async def results_of_awaited_calls():
     ):
         second = await weft.Client(cluster, set_as_default=False, **options)
         things = things_for(cluster, client, second)
+        things.actor = await client.submit(Counter, actor=True)
         found = []
         for _, name, call in WAITS:
             awaitable = call(things)
