@@ -12,7 +12,6 @@ alive, because the store that has the copy would keep the actor for ever.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -21,6 +20,8 @@ from typing import Any, Final, NamedTuple
 __all__ = ["Actor", "ActorInfo", "StoredActor"]
 
 _CALLS: Final = f"{__name__.partition('.')[0]}.client.actors"
+#: That module, from its first use on.
+_loaded: Final[list[Any]] = []
 #: Counts for more than a result that is sent along with the report of its task: the key stays with
 #: the worker, also at a return to a new scheduler, and tasks that call the actor go to it.
 _NBYTES: Final = 128 << 10
@@ -146,4 +147,8 @@ def reduce_future_of_actor(plain: Any) -> tuple[Callable[..., Any], tuple[Any, .
 
 
 def _calls() -> Any:
-    return sys.modules.get(_CALLS) or import_module(_CALLS)
+    if (
+        not _loaded
+    ):  # not looked up in `sys.modules`, where another thread's import may be half done
+        _loaded.append(import_module(_CALLS))
+    return _loaded[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -296,3 +298,28 @@ def test_calls_through_a_closed_client_are_refused(cluster):
     with pytest.raises(ClientClosed):
         counter.add()
     assert call.result() == 1
+
+
+FIRST_USES = """
+import threading
+from weft.protocol.values import actors
+
+def use():
+    barrier.wait(30)
+    found.append(callable(actors._calls().held))
+
+found = []
+barrier = threading.Barrier(4)
+threads = [threading.Thread(target=use) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(found)
+"""
+
+
+def test_several_threads_of_a_worker_may_use_their_first_actor_at_once():
+    command = [sys.executable, "-c", FIRST_USES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == (f"{[True] * 4}\n", "")
