@@ -83,6 +83,11 @@ class TaskOptions:
         is_uniform = not any(map(callable, self._said.values()))
         self.common = _make(self._said, None) if is_uniform else None
 
+    @property
+    def of_all(self) -> SubmitOptions | None:
+        """The options that all tasks have in common, with or without annotations; None if none."""
+        return None if self._of_tasks else self.common
+
     def of(self, key: Any) -> SubmitOptions:
         """Return the options of one task."""
         annotations = self._of_tasks.get(key)

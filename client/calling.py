@@ -51,7 +51,7 @@ def submit_call(
     call = encoder.call if pure or key is not None else encoder.call_once
     (blob, dependencies, shared), borrowing = encode(engine, call, function, args, kwargs)
     if not engine.core.is_linked:
-        _admit(engine, blob_nbytes(blob))
+        admit(engine, blob_nbytes(blob))
     if key is not None:
         name = check_key(key)
     elif pure:
@@ -81,7 +81,7 @@ def submit_call(
     return future
 
 
-def _admit(engine: Engine, nbytes: int) -> None:
+def admit(engine: Engine, nbytes: int) -> None:
     """Let a call wait in the client for a scheduler, unless none will come any more."""
     if engine.core.end is not None and not engine.is_closed:
         raise error_of_end(engine)
@@ -123,7 +123,7 @@ def submit_rows(
         of_rows = None if isinstance(options, SubmitOptions) else list(map(options.of, chunk.keys))
         replaced: list[FutureState] | None = None
         if not engine.core.is_linked:
-            _admit(engine, sum(map(blob_nbytes, chunk.args)))
+            admit(engine, sum(map(blob_nbytes, chunk.args)))
         with paused_collector():
             if is_unique:
                 states = [FutureState(key) for key in chunk.keys]

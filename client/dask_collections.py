@@ -7,12 +7,11 @@ dask. It is never imported: without it in `sys.modules` there are no collections
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import NotSupported
-from .calling import submit_call
-from .encoding import Encoder, check_unsupported
+from .encoding import check_unsupported
 from .future import Future, join_dask
 from .gathering import Gathering
 from .refusing import futures_of, is_collection, no_future
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..graphs.core.reading import FindOutside, Graph
     from ..graphs.core.tasks import GraphTask
-    from .core.tasks import SubmitOptions
     from .retries import Retries
     from .shell.engine import Engine
 
@@ -34,7 +32,6 @@ class DaskCollections:
     """The methods of `Client` for graphs and collections of dask."""
 
     asynchronous: bool
-    _encoder: Encoder
     _engine: Engine | None
 
     if TYPE_CHECKING:
@@ -235,7 +232,8 @@ class DaskCollections:
         check_unsupported(
             fifo_timeout=options.pop("fifo_timeout", None), actors=options.pop("actors", None)
         )
-        futures = submit_graph(self, dsk, keys, options)
+        # Names that were chosen by hand matter only where futures show them.
+        futures = submit_graph(self, dsk, keys, options, keeps_names=not sync)
         if not sync:
             return futures
         check_unsupported(direct=direct)
@@ -247,7 +245,7 @@ class DaskCollections:
         """See `ClusterClient`."""
         from .submitted_graphs import run_submitted
 
-        return run_submitted(self, dsk, read)
+        return self._values_of(run_submitted(self, dsk, read))
 
     def _values_of(self, outputs: Any, asynchronous: bool | None = None) -> Any:
         """Gather the outputs of a graph: futures, and literals, which may be any objects."""
@@ -262,19 +260,6 @@ class DaskCollections:
             finally:
                 del error  # its traceback refers to this frame
         return result
-
-    def _submit_task(
-        self,
-        func: Callable[..., Any],
-        args: Sequence[Any],
-        key: str,
-        options: SubmitOptions,
-        rank: int | None,
-    ) -> Future:
-        """Submit a task of a graph, with final options."""
-        return submit_call(
-            self._running(), self._encoder, func, tuple(args), {}, key, options, True, rank
-        )
 
 
 def _no_collection(item: object, call: str) -> TypeError:

@@ -114,7 +114,7 @@ def encode(engine: Engine, encoder: Callable[..., T], *args: Any) -> tuple[T, Bo
         return encoder(*args), None
     with futures_met() as met:
         encoded = encoder(*args)
-    return encoded, _borrow(engine, met)
+    return encoded, borrow(engine, met)
 
 
 def encode_each(engine: Engine, items: Iterator[T]) -> Iterator[tuple[T, Borrowing | None]]:
@@ -124,10 +124,10 @@ def encode_each(engine: Engine, items: Iterator[T]) -> Iterator[tuple[T, Borrowi
             item = next(items, None)
         if item is None:
             return
-        yield item, _borrow(engine, met)
+        yield item, borrow(engine, met)
 
 
-def _borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
+def borrow(engine: Engine, met: list[Future]) -> Borrowing | None:
     foreign = {future._state: future for future in met if future._engine is not engine}
     if not foreign:
         return None

@@ -1,34 +1,51 @@
-"""Runs graphs on a cluster: each task is submitted once, with futures in the place of keys.
+"""Runs graphs on a cluster: the tasks are submitted in columns, with keys in the place of inputs.
 
-This waits for no result. A future is released when the last task that needs it was submitted; from
-then on the scheduler keeps the result for as long as it is needed.
+This waits for no result. What only tasks of the graph read is released when the last of them was
+submitted; from then on the scheduler keeps the result for as long as it is needed.
+
+**Names.** A task has the key of its graph. If there is a hash of content in the key, as dask makes
+them, the key says what its value is: a task whose key this client holds is not submitted, and
+neither is what only it needs. A name that was chosen by hand says nothing about its content, and
+other clients may use it for other calls. So a hash of the call becomes part of it, except for a
+task that is requested and that no other one reads: if another client has another call of that name,
+the scheduler refuses it, and nothing was computed from the wrong data.
 """
 
 from __future__ import annotations
 
-import itertools
-import uuid
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from ..graphs.core.reading import Graph, read_graph
 from ..graphs.core.state import finish
-from ..graphs.core.tasks import GraphTask, HasValue, Literal
+from ..graphs.core.tasks import CallOf, GraphTask, HasValue, ListOf, Literal, ValuesOf
 from ..graphs.dask_graphs import node_types
 from ..graphs.options import checked_order, priorities_of
 from ..protocol.errors import MissingKey, SerializationError
 from ..protocol.host.collector import paused_collector
 from ..protocol.values.exceptions import add_note
-from ..protocol.wire.keys import text_of
+from ..protocol.values.serialize import dumps_placed, futures_met, reduce_future
+from ..protocol.wire.keys import names_content, text_of
+from ..protocol.wire.message import MAX_DEPENDENCIES
+from ..protocol.wire.payload import Blob, Payload, blob_nbytes
 from .annotations import NAMES, TaskOptions, active_annotations, check_options, read_annotated
-from .core.tasks import SubmitOptions
+from .calling import admit
+from .core.submitting import MAX_NBYTES
+from .core.tasks import FAILED, FunctionRecord, FutureState, TaskColumns, TaskRecord
+from .encoding import Encoder, too_many_dependencies
 from .future import Future, join_dask
+from .lending import borrow
+from .shared_arguments import SHARED_NBYTES, Uses
 
 if TYPE_CHECKING:
     from .shell.engine import Engine
 
-#: Number of characters of a key that become part of the name of its task on the cluster.
-_MAX_KEY_CHARS = 80
+#: Number of characters of a key that become part of a name with a hash.
+_MAX_KEY_CHARS: Final = 80
+#: Tasks of one part: the first is small, so that the first tasks start early.
+_FIRST_ROWS: Final = 256
+_MAX_ROWS: Final = 2048
 _NOT_HELD: Final = (
     "weft: this client has no future of that key either. If it is part of a persisted collection, "
     "its futures were released, or belong to another client: keep that collection, or persist it "
@@ -36,30 +53,28 @@ _NOT_HELD: Final = (
 )
 
 
-class SubmittedTask(GraphTask):
-    """A task whose value is its future; a reader of its pickle gets that future's result."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Literal, (self.value,)
-
-
 def run_submitted(client: Any, dsk: Any, read: Callable[..., Graph]) -> Any:
-    """Run a graph on the cluster of a client and return its results, as the graph engines do."""
+    """Submit a graph for one of the functions that run graphs; return futures, in tuples."""
     mapping, annotations = read_annotated(dsk)
     options = TaskOptions({}, active_annotations(), annotations)
-    graph = read(mapping, SubmittedTask, FuturesOutside(client._running()).find)
-    try:
-        _submit_tasks(client._submit_task, graph, options)
-        futures = graph.results()
-    finally:
-        graph.unlink()
-    return client._values_of(futures)
+    submission = _Submission(client, options, keeps_names=False)
+
+    def read_and_submit() -> Any:
+        graph = read(mapping, SubmittedTask, submission.find)
+        return submission.submit(graph, graph.results)
+
+    with paused_collector():
+        return read_and_submit()
 
 
 def submit_graph(
-    client: Any, dsk: Any, keys: Any, options: Mapping[str, Any], *, as_futures: bool = False
+    client: Any,
+    dsk: Any,
+    keys: Any,
+    options: Mapping[str, Any],
+    *,
+    as_futures: bool = False,
+    keeps_names: bool = True,
 ) -> Any:
     """Submit the tasks that are needed for `keys`.
 
@@ -69,6 +84,7 @@ def submit_graph(
         keys: a key, or a list of keys and of such lists.
         options: for each task, beside its annotations; `order` is that of the whole graph.
         as_futures: make a task of each literal that is requested.
+        keeps_names: leave names that were chosen by hand as they are, where that is safe.
 
     Returns:
         Futures, and values of literals, nested like `keys`.
@@ -86,114 +102,71 @@ def submit_graph(
     mapping, annotations = read_annotated(dsk)
     of_tasks = TaskOptions(given, active_annotations(), annotations)
     order = checked_order(options.get("order"))
-    outside = FuturesOutside(client._running())
+    submission = _Submission(client, of_tasks, keeps_names=keeps_names)
+
+    def read_and_submit() -> Any:
+        graph = read_graph(
+            mapping,
+            keys,
+            task_class=SubmittedTask,
+            node_types=node_types(),
+            outside=submission.find,
+        )
+        if order is not None:
+            graph.sort(priorities_of(order, mapping))
+        if as_futures:
+            add_literals(graph, keys)
+        return submission.submit(graph, lambda: _as_lists(graph.outputs))
+
     try:
+        # When the collector goes on, the graph is gone: visiting it would take long.
         with paused_collector():
-            graph = read_graph(
-                mapping,
-                keys,
-                task_class=SubmittedTask,
-                node_types=node_types(),
-                outside=outside.find,
-            )
+            return read_and_submit()
     except MissingKey as error:
         if mapping:
             add_note(error, _NOT_HELD)
         raise
-    try:
-        if order is not None:
-            graph.sort(priorities_of(order, mapping))
-        _submit_tasks(client._submit_task, graph, of_tasks)
-        if not as_futures:
-            return _as_lists(graph.outputs)
-        run = uuid.uuid4().hex[:12]
-
-        def submit_literal(key: Any, value: Any) -> Any:
-            name = f"{_readable(key)[:_MAX_KEY_CHARS]}-{run}"
-            return client._submit_task(return_it, (value,), name, of_tasks.of(key), None)
-
-        return _as_futures(graph.outputs, keys, submit_literal)
-    finally:
-        graph.unlink()
 
 
-class FuturesOutside:
-    """Finds the futures of a client by the keys that they have in graphs.
-
-    dask replaces futures by references to their keys when it optimizes a graph.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._states = engine.table.states
-
-    def find(self, key: Any, is_in_graph: bool) -> HasValue | None:
-        """Return a reference to the future of a key; None if the client has none.
-
-        A task that is in the graph as well is run again if it has failed.
-        """
-        if is_in_graph:
-            return None
-        try:
-            state = self._states.get(text_of(key))
-        except (TypeError, ValueError):
-            return None
-        if state is None or not self._engine.table.share(state):
-            return None
-        return Literal(Future(self._engine, state))
+# --- Tasks ----------------------------------------------------------------------------------------
 
 
-def _submit_tasks(submit: Callable[..., Any], graph: Graph, options: TaskOptions) -> None:
-    run = uuid.uuid4().hex[:12]
-    numbers = itertools.count()
-    ranks = _ranks_of(graph)
-    ready = graph.sources
-    dropped: list[Any] = []
-    while ready:
-        task = ready.pop()
-        try:
-            suffix = f"{run}-{next(numbers)}"
-            rank = None if ranks is None else ranks[task.key]
-            future = _submit(submit, task, suffix, options.of(task.key), rank)
-        except SerializationError as exc:
-            where = f"task {task.key!r}: {exc.where}"
-            raise SerializationError(where, exc.type_name, exc.text) from exc
-        finish(task, future, ready, dropped)
-        dropped.clear()
+class SubmittedTask(GraphTask):
+    """A task whose value is its future; a reader of its pickle gets that future's result."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Literal, (self.value,)
 
 
-def _ranks_of(graph: Graph) -> dict[Any, int] | None:
-    """Return the place of each task in the order that was given for the graph; None = no order."""
-    if graph.priorities is None:
-        return None
-    get = graph.priorities.get
-    keys = sorted([task.key for task in graph.tasks], key=lambda key: get(key, float("inf")))
-    return {key: rank for rank, key in enumerate(keys)}
+class _TaskResult:
+    """The value of a submitted task: in the pickle of a call, the result of its key."""
+
+    __slots__ = ("future", "key", "state")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        #: None until its part of the graph is submitted.
+        self.state: FutureState | None = None
+        #: Made for results that are requested.
+        self.future: Future | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_future(self.key)
 
 
-def _submit(
-    submit: Callable[..., Any],
-    task: GraphTask,
-    suffix: str,
-    options: SubmitOptions,
-    rank: int | None,
-) -> Any:
-    name = f"{_readable(task.key)[:_MAX_KEY_CHARS]}-{suffix}"
-    if all(isinstance(ref, GraphTask) for _, ref in task.refs):
-        args = task.args.copy()
-        for i, ref in task.refs:
-            args[i] = ref.value
-        return submit(task.func, args, name, options, rank)
-    # The worker fills the containers, because calls may be among them.
-    return submit(call_filled, (task.func, task.args, task.refs), name, options, rank)
+class _NodeCall:
+    """Calls a node of dask, on a worker, with the values that it needs."""
 
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
 
-def _readable(key: Any) -> str:
-    """Return the text of a key, also of one that only graphs have."""
-    try:
-        return text_of(key)
-    except (TypeError, ValueError):
-        return str(key)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _NodeCall, (self.__name__,)
+
+    def __call__(self, node: Any, keys: list[Any], values: list[Any]) -> Any:
+        return node(dict(zip(keys, values, strict=True)))
 
 
 def call_filled(func: Callable[..., Any], args: list[Any], refs: list[tuple[int, HasValue]]) -> Any:
@@ -208,18 +181,362 @@ def return_it(value: Any) -> Any:
     return value
 
 
-def _as_futures(outputs: Any, keys: Any, submit_literal: Callable[[Any, Any], Any]) -> Any:
-    """Do as `_as_lists`, with futures of literals."""
-    if outputs.__class__ is list:
-        return [
-            _as_futures(output, key, submit_literal)
-            for output, key in zip(outputs, keys, strict=True)
-        ]
-    value = outputs.value
-    return value if isinstance(value, Future) else submit_literal(keys, value)
+def add_literals(graph: Graph, keys: Any) -> None:
+    """Put tasks in the places of the literals among the outputs of a graph."""
+    made: dict[Any, GraphTask] = {}
+
+    def replaced(output: Any, key: Any) -> Any:
+        if output.__class__ is list:
+            return [replaced(each, k) for each, k in zip(output, key, strict=True)]
+        if not isinstance(output, Literal) or isinstance(output.value, Future):
+            return output
+        task = made.get(key)
+        if task is None:
+            task = made[key] = SubmittedTask(key)
+            task.func, task.args = return_it, [output.value]
+            task.refs, task.dependencies, task.n_waiting, task.n_uses = [], [], 0, 1
+        return task
+
+    graph.outputs = replaced(graph.outputs, keys)
+    graph.tasks += made.values()
+    graph.sources[:0] = made.values()
 
 
 def _as_lists(outputs: Any) -> Any:
     if outputs.__class__ is list:
         return [_as_lists(output) for output in outputs]
     return outputs.value
+
+
+# --- Submitting -----------------------------------------------------------------------------------
+
+
+class _GraphPart:
+    """Tasks that are encoded and not submitted yet."""
+
+    def __init__(self) -> None:
+        #: For each task: result, key of the graph, function's place, arguments, keys of inputs,
+        #: hash of the call.
+        self.rows: list[tuple[_TaskResult, Any, int, Blob, list[str], bytes]] = []
+        #: Failed states whose keys tasks take over.
+        self.replaced: list[FutureState] = []
+        #: {function: its place}
+        self.functions: dict[FunctionRecord, int] = {}
+        #: {id of a function object: function and place}; the graph keeps the objects alive
+        self.known: dict[int, tuple[FunctionRecord, int]] = {}
+        #: Large arguments of rows.
+        self.shared: list[tuple[int, Uses]] = []
+        self.nbytes = 0
+
+
+class _Submission:
+    """One graph on its way to the cluster."""
+
+    def __init__(self, client: Any, options: TaskOptions, *, keeps_names: bool) -> None:
+        self._engine: Engine = client._running()
+        self._encoder: Encoder = client._encoder
+        self._options = options
+        self._keeps_names = keeps_names
+        self._states = self._engine.table.states
+        #: {key of the graph that names its content: its text}, until the task is encoded
+        self._names: dict[Any, str] = {}
+        #: {first part of keys: whether it names content}
+        self._known: dict[str, bool] = {}
+        self._node_calls: dict[str, _NodeCall] = {}
+        self._part = _GraphPart()
+        self._n_rows = _FIRST_ROWS
+        #: Results that no further task of the graph reads.
+        self._dropped: list[Any] = []
+        self._ranks: dict[Any, int] | None = None
+
+    def find(self, key: Any, is_in_graph: bool) -> HasValue | None:
+        """Return a reference to the future of a key; None if the client has none.
+
+        dask replaces futures by references to their keys when it optimizes a graph. A task that is
+        in the graph as well is run again if it has failed, or if its name was chosen by hand.
+        """
+        is_content = self._names_content(key)
+        if is_in_graph and not is_content:
+            return None
+        try:
+            name = text_of(key)
+        except (TypeError, ValueError):
+            return None
+        state = self._states.get(name)
+        if (
+            state is None
+            or (is_in_graph and state.status in FAILED)
+            or not self._engine.table.share(state)
+        ):
+            if is_in_graph:
+                self._names[key] = name
+            return None
+        return Literal(Future(self._engine, state))
+
+    def _names_content(self, key: Any) -> bool:
+        first = key[0] if key.__class__ is tuple and key else key
+        if first.__class__ is not str:
+            return False
+        known = self._known.get(first)
+        if known is None:
+            known = self._known[first] = names_content(first)
+        return known
+
+    def submit(self, graph: Graph, outputs: Callable[[], Any]) -> Any:
+        """Submit all tasks of a graph, and return what `outputs` returns then, with futures."""
+        try:
+            self._ranks = _ranks_of(graph)
+            with futures_met() as met:
+                self._submit_tasks(graph, met)
+            for task in graph.tasks:
+                if task.n_uses:
+                    result = task.value
+                    task.value = result.future = Future(self._engine, result.state)
+            return outputs()
+        except BaseException:
+            self._give_up(graph)
+            raise
+        finally:
+            graph.unlink()
+
+    def _submit_tasks(self, graph: Graph, met: list[Future]) -> None:
+        ready, dropped, part = graph.sources, self._dropped, self._part
+        while ready:
+            task = ready.pop()
+            try:
+                result = self._encode(task, part)
+            except SerializationError as exc:
+                where = f"task {task.key!r}: {exc.where}"
+                raise SerializationError(where, exc.type_name, exc.text) from exc
+            finish(task, result, ready, dropped)
+            if len(part.rows) >= self._n_rows or part.nbytes >= MAX_NBYTES:
+                self._post(part, met)
+                part = self._part = _GraphPart()
+                self._n_rows = _MAX_ROWS
+        self._post(part, met)
+        self._part = _GraphPart()
+        self._engine.check_open()
+
+    # --- One task ---------------------------------------------------------------------------------
+
+    def _encode(self, task: GraphTask, part: _GraphPart) -> _TaskResult:
+        """Append a task to the part, and return its result."""
+        func, args, refs = task.func, task.args, task.refs
+        keys: dict[str, int] = {}
+        places: list[int] = []
+        if refs:
+            if refs[0][1].__class__ is ValuesOf and args[0] is None and len(args) == 1:
+                func, args, refs = self._call_of_node(func, refs[0][1])
+            for _, ref in refs:
+                if ref.__class__ is not SubmittedTask and not _is_plain(ref):
+                    # The worker fills in these, because calls may be among them.
+                    func, args, refs = call_filled, [func, args, refs], []
+                    break
+            for i, ref in refs:
+                if ref.__class__ is SubmittedTask:
+                    args[i] = keys.setdefault(ref.value.key, len(keys))
+                    places.append(i)
+                elif ref.__class__ is ListOf and _is_full(ref):
+                    inner = [each.value.key for _, each in ref.refs]
+                    args[i] = [keys.setdefault(key, len(keys)) for key in inner]
+                    places.append(-1 - i)
+                else:
+                    args[i] = ref.value
+        known = part.known.get(id(func))
+        function, place = known or self._add_function(part, func)
+        blob, dependencies = dumps_placed(function.name, args, places, keys)
+        if blob.__class__ is not bytes or len(blob) > SHARED_NBYTES:
+            nbytes = blob_nbytes(blob)
+            if nbytes > SHARED_NBYTES:
+                blob, dependencies = self._encode_large(part, function, args, places, keys)
+                nbytes = blob_nbytes(blob)
+            elif isinstance(blob, Payload):
+                blob = blob.detached()
+        else:
+            nbytes = len(blob)
+        part.nbytes += nbytes
+        if len(dependencies) > MAX_DEPENDENCIES:
+            raise too_many_dependencies(function.name, len(dependencies))
+        content = blob if blob.__class__ is bytes else _bytes_of(blob)
+        if dependencies:
+            content += repr(dependencies).encode("utf-8", "surrogatepass")
+        digest = blake2b(content, digest_size=16, key=function.id).digest()
+        key = task.key
+        name = self._names.pop(key, "")
+        result = _TaskResult(name)
+        if not name:
+            self._name_by_hand(task, result, digest, part)
+        part.rows.append((result, key, place, blob, dependencies, digest))
+        return result
+
+    def _encode_large(
+        self,
+        part: _GraphPart,
+        function: FunctionRecord,
+        args: list[Any],
+        places: list[int],
+        keys: dict[str, int],
+    ) -> tuple[Blob, list[str]]:
+        """Encode a call whose large arguments are sent apart from it."""
+        results = [_TaskResult(key) for key in keys]
+        for i in places:
+            if i >= 0:
+                args[i] = results[args[i]]
+            else:
+                args[-1 - i] = [results[number] for number in args[-1 - i]]
+        blob, dependencies, shared = self._encoder.call(function, tuple(args), {})
+        if shared is not None:
+            part.shared.append((len(part.rows), shared))
+        return blob, dependencies
+
+    def _call_of_node(
+        self, node: Any, values: ValuesOf
+    ) -> tuple[Any, list[Any], list[tuple[int, HasValue]]]:
+        """Return function, arguments and references for the call of a node of dask."""
+        name = getattr(getattr(node, "func", None), "__name__", None) or type(node).__name__
+        call = self._node_calls.get(name)
+        if call is None:
+            call = self._node_calls[name] = _NodeCall(name)
+        items = ListOf([None] * len(values.refs))
+        items.refs = [(i, ref) for i, (_, ref) in enumerate(values.refs)]
+        return call, [node, [key for key, _ in values.refs], None], [(2, items)]
+
+    def _add_function(self, part: _GraphPart, func: Any) -> tuple[FunctionRecord, int]:
+        function = self._encoder.function(func)
+        place = part.functions.get(function)  # two objects may be one function
+        if place is None:
+            place = part.functions[function] = len(part.functions)
+            part.nbytes += len(function.blob)
+        known = part.known[id(func)] = function, place
+        return known
+
+    def _name_by_hand(
+        self, task: GraphTask, result: _TaskResult, digest: bytes, part: _GraphPart
+    ) -> None:
+        """Give the result of a task whose name was chosen by hand its name, or also its state."""
+        key = task.key
+        try:
+            name = text_of(key)
+        except (TypeError, ValueError):
+            name = ""
+        if name and self._keeps_names and task.n_uses and not task.dependents:
+            try:
+                (result.state,), replaced = self._engine.attach([name], [digest])
+            except ValueError:  # it is the name of another call
+                pass
+            else:
+                part.replaced += replaced
+                result.key = name
+                return
+        if not 0 < len(name) <= _MAX_KEY_CHARS:  # the rest says less than the key
+            digest = blake2b(digest + repr(key).encode("utf-8", "replace"), digest_size=16).digest()
+            name = (name or str(key))[:_MAX_KEY_CHARS].encode("utf-8", "replace").decode()
+        result.key = f"{name}-{digest.hex()}"
+
+    # --- One part ---------------------------------------------------------------------------------
+
+    def _post(self, part: _GraphPart, met: list[Future]) -> None:
+        """Hand a part to the core, and release what no task needs any more."""
+        engine = self._engine
+        if part.rows:
+            if not engine.core.is_linked:
+                admit(engine, part.nbytes)
+            results, keys, places, args, inputs, hashes = map(list, zip(*part.rows, strict=True))
+            states, replaced = self._attach(part, results)
+            for row, uses in part.shared:
+                options = self._options.of(keys[row])
+                uses.submit(engine, options.priority, [states[row]], [inputs[row]])
+            ranks = [] if self._ranks is None else [self._ranks[key] for key in keys]
+            functions = list(part.functions)
+            common = self._options.of_all
+            operations: list[TaskColumns | TaskRecord]
+            if common is not None:
+                inputs = inputs if any(inputs) else []
+                first = functions[0]
+                graph = functions, places, ranks
+                columns = TaskColumns(states, first, args, inputs, common, hashes, replaced, *graph)
+                operations = [columns]
+            else:
+                failed = {state.key: state for state in replaced}
+                operations = [
+                    TaskRecord(
+                        state,
+                        functions[places[i]],
+                        args[i],
+                        inputs[i],
+                        self._options.of(keys[i]),
+                        hashes[i],
+                        failed.get(state.key),
+                        ranks[i] if ranks else None,
+                    )
+                    for i, state in enumerate(states)
+                ]
+            borrowing = borrow(engine, met) if met else None
+            met.clear()
+            for operation in operations:
+                engine.post(operation) if borrowing is None else borrowing.post(operation)
+        dropped = self._dropped
+        while dropped:
+            engine.post_later(dropped.pop().state)
+
+    def _attach(
+        self, part: _GraphPart, results: list[_TaskResult]
+    ) -> tuple[list[FutureState], list[FutureState]]:
+        """Return the states of all rows, and the failed ones that they replace."""
+        new = [result for result in results if result.state is None]
+        found, replaced = self._engine.table.attach([result.key for result in new])
+        for result, state in zip(new, found, strict=True):
+            result.state = state
+        states: Any = [result.state for result in results]
+        return states, part.replaced + replaced
+
+    def _give_up(self, graph: Graph) -> None:
+        """Release what was submitted of a graph that cannot be submitted as a whole."""
+        found = [task.value for task in graph.tasks]
+        found += self._dropped
+        found += [row[0] for row in self._part.rows]
+        for result in {id(each): each for each in found}.values():
+            if (
+                isinstance(result, _TaskResult)
+                and result.state is not None
+                and result.future is None
+            ):
+                self._engine.post_later(result.state)
+
+
+def _ranks_of(graph: Graph) -> dict[Any, int] | None:
+    """Return the place of each task in the order that was given for the graph; None = no order."""
+    if graph.priorities is None:
+        return None
+    get = graph.priorities.get
+    keys = sorted([task.key for task in graph.tasks], key=lambda key: get(key, float("inf")))
+    return {key: rank for rank, key in enumerate(keys)}
+
+
+def _bytes_of(blob: Any) -> bytes:
+    """Return the content of a blob, or for large buffers hashes of them."""
+    if not isinstance(blob, Payload):
+        return bytes(blob)
+    hashes = [blake2b(buffer, digest_size=16).digest() for buffer in blob.buffers]
+    return b"".join([blob.data, *hashes])
+
+
+def _is_plain(reference: Any) -> bool:
+    """Return whether there is no call in a reference, so that its value can be made here."""
+    stack = [reference]
+    while stack:
+        ref = stack.pop()
+        if ref.__class__ is SubmittedTask or ref.__class__ is Literal:
+            continue
+        if not isinstance(ref, ListOf) or isinstance(ref, CallOf):
+            return False
+        stack += [inner for _, inner in ref.refs]
+    return True
+
+
+def _is_full(items: ListOf) -> bool:
+    """Return whether a list consists of results alone."""
+    refs = items.refs
+    return len(refs) == len(items.template) and all(
+        [ref.__class__ is SubmittedTask for _, ref in refs]  # noqa: C419 - faster
+    )

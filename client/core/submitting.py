@@ -118,18 +118,27 @@ def submit_columns(core: ClientState, tasks: TaskColumns, states: list[FutureSta
     The states move from new to sent, without the table's check.
     """
     close_submissions(core)
-    function = tasks.function
     message = _new_message(tasks.options)
-    message.function_of = [0] * len(states)
+    message.function_of = tasks.function_of or [0] * len(states)
     message.keys = tasks.keys
     message.args = cast("list[Blob | None]", tasks.args)  # a copy would cost; it never changes
     message.dependencies = tasks.dependencies
     message.spec_hashes = tasks.spec_hashes or []
-    _add_function(message, function)
-    function.n_wanted += len(states)
-    for state in states:
-        state.phase = SENT
-        state.function = function
+    message.ranks = tasks.ranks
+    functions = tasks.functions
+    for function in functions:
+        _add_function(message, function)
+    if tasks.function_of:
+        for state, place in zip(states, tasks.function_of, strict=True):
+            state.phase = SENT
+            state.function = function = functions[place]
+            function.n_wanted += 1
+    else:
+        function = tasks.function
+        function.n_wanted += len(states)
+        for state in states:
+            state.phase = SENT
+            state.function = function
     core.to_scheduler.append(message)
 
 

@@ -285,7 +285,7 @@ class TaskRecord:
 
 
 class TaskColumns:
-    """Many tasks of one function, as columns.
+    """Many tasks, as columns: of one function, or those of a graph.
 
     Its `states` are replaced by their `keys` when the core has handled the submission, for the same
     reason.
@@ -297,10 +297,13 @@ class TaskColumns:
         "args",
         "dependencies",
         "function",
+        "function_of",
+        "functions",
         "is_counted",
         "keys",
         "lineage",
         "options",
+        "ranks",
         "replaced",
         "spec_hashes",
         "states",
@@ -315,10 +318,18 @@ class TaskColumns:
         options: SubmitOptions,
         spec_hashes: list[bytes] | None = None,
         replaced: list[FutureState] | None = None,
+        functions: list[FunctionRecord] | None = None,
+        function_of: list[int] = NONE,
+        ranks: list[int] = NONE,
     ) -> None:
         self.states = states
         self.keys: list[str] = NONE
         self.function = function
+        #: All functions, the place of each row's one among them, and the rows' places in the order
+        #: of their graph. NONE: all rows are of `function`; no row has a place.
+        self.functions = functions or [function]
+        self.function_of = function_of
+        self.ranks = ranks
         self.args = args
         #: One list per task, or [] when no task has any.
         self.dependencies = dependencies
@@ -346,12 +357,13 @@ class TaskColumns:
             self._rows = {keys[i]: i for i in range(len(keys) - 1, -1, -1)}
         i = self._rows[key]
         record = TaskRecord.__new__(TaskRecord)
-        record.function = self.function
+        record.function = self.functions[self.function_of[i]] if self.function_of else self.function
         record.args = self.args[i]
         record.dependencies = self.dependencies[i] if self.dependencies else NONE
         record.options = self.options
         record.spec_hash = self.spec_hashes[i] if self.spec_hashes is not None else None
-        record.replaced = record.rank = None
+        record.replaced = None
+        record.rank = self.ranks[i] if self.ranks else None
         record.lineage = self.lineage.get(key, NONE)
         return record
 

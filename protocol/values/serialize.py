@@ -52,6 +52,7 @@ __all__ = [
     "dumps_arguments",
     "dumps_arguments_many",
     "dumps_function",
+    "dumps_placed",
     "dumps_with_dependencies",
     "explain_unpicklable",
     "function_name",
@@ -66,6 +67,8 @@ __all__ = [
 _pickle_dumps = pickle.dumps
 _pickle_loads = pickle.loads
 
+#: The number of parts of the arguments of a task of a graph; others have two.
+_N_PLACED = 3
 #: Pickling objects of exactly these types meets no future and no buffer, and runs no user code.
 _PLAIN_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
 
@@ -290,8 +293,10 @@ def loads_with_dependencies(blob: Blob, values: Sequence[Any]) -> Any:
 
 
 # --- The arguments of a call ----------------------------------------------------------------------
-# The pickle is the tuple of positional arguments, or a list of that and the keyword arguments. The
-# top-level type tells them apart, and the common case costs nothing.
+# The pickle is the tuple of positional arguments, or a list of that and the keyword arguments; for
+# a task of a graph it may be a list of positional arguments, keyword arguments, and places: numbers
+# at these places stand for dependencies. The top-level type tells them apart, and the common case
+# costs nothing.
 
 
 def dumps_arguments(
@@ -312,6 +317,46 @@ def dumps_arguments(
         return blob, list(found)
     except Exception as exc:
         _raise_explained(exc, _arguments(args, kwargs), func_name)
+    finally:
+        _local.collector = outer
+
+
+class _KnownFutures(dict[str, int]):
+    """The positions of futures that are known before the pickling, which stay when it restarts."""
+
+    def __init__(self, known: dict[str, int]) -> None:
+        super().__init__(known)
+        self._known = known
+
+    def clear(self) -> None:
+        super().clear()
+        self.update(self._known)
+
+
+def dumps_placed(
+    func_name: str, args: list[Any], places: list[int], keys: dict[str, int]
+) -> tuple[Blob, list[str]]:
+    """Do `dumps_arguments` for a call whose dependencies are known by their places.
+
+    That takes half the time of pickling a placeholder for each, on the worker too.
+
+    Args:
+        func_name: for errors.
+        args: the arguments, with the number of a dependency at each place.
+        places: indexes of `args`; -1 - i for a list of such numbers at i.
+        keys: {key of a dependency: its number}. There may be more in the arguments, as futures.
+    """
+    if not places:
+        return dumps_arguments(func_name, tuple(args), {})
+    obj = [args, {}, places]
+    if _PLAIN_TYPES.issuperset(map(type, args)):
+        return _pickle_dumps(obj, PROTOCOL), list(keys)
+    outer = _local.collector
+    found = _local.collector = _KnownFutures(keys)
+    try:
+        return _encode(obj, is_argument=True), list(found)
+    except Exception as exc:
+        _raise_explained(exc, _arguments(tuple(args), {}), func_name)
     finally:
         _local.collector = outer
 
@@ -378,6 +423,14 @@ def loads_arguments(blob: Blob, values: Sequence[Any] = ()) -> tuple[tuple[Any, 
         obj = loads(blob)
     if obj.__class__ is tuple:
         return obj, {}
+    if len(obj) == _N_PLACED:
+        args, kwargs, places = obj
+        for i in places:
+            if i >= 0:
+                args[i] = values[args[i]]
+            else:
+                args[-1 - i] = [values[number] for number in args[-1 - i]]
+        return tuple(args), kwargs
     args, kwargs = obj
     return args, kwargs
 

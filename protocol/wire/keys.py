@@ -44,6 +44,10 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _WORDS: Final = {"None": None, "True": True, "False": False}
+#: The types in a tuple whose text Python writes as `_write` does.
+_PLAIN: Final = frozenset({bool, bytes, float, int, str, type(None)})
+#: A hash of content, or a random identity, as dask puts it into the names of tasks.
+_HASH: Final = re.compile(r"-(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def text_of(key: object) -> str:
@@ -58,7 +62,7 @@ def text_of(key: object) -> str:
         if text[:1] == "(" and key_of(text) != text:
             text = f"({text!r})"
     elif isinstance(key, tuple):
-        text = _write(key, 0)
+        text = _text_of_tuple(key)
     else:
         raise TypeError(
             "a key is a str, or a tuple of str, bytes, int, float, bool, None and such tuples; "
@@ -73,9 +77,23 @@ def text_of(key: object) -> str:
     return text
 
 
+def names_content(text: str) -> bool:
+    """Return whether a key has a hash of content in it, so that equal keys mean equal results."""
+    return _HASH.search(text) is not None
+
+
 def key_of(text: str) -> Key:
     """Return the key of a text: the inverse of `text_of`. Any other text is a key itself."""
     return text if text[:1] != "(" or text[-1] != ")" else _read(text)
+
+
+def _text_of_tuple(key: tuple[Any, ...]) -> str:
+    if key.__class__ is tuple and _PLAIN.issuperset(map(type, key)):
+        try:
+            return repr(key)
+        except ValueError:  # an int of too many digits
+            pass
+    return _write(key, 0)
 
 
 def _write(item: object, depth: int) -> str:

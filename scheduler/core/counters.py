@@ -47,6 +47,9 @@ class Counters:
     tasks_returned: int = _total("Unstarted attempts that busy workers gave back.")
     tasks_assigned: int = _total("Attempts given to workers.")
     tasks_assigned_ahead: int = _total("Attempts given to workers before their inputs were.")
+    recipes_differing: int = _total(
+        "Tasks of dask that were submitted again with another call, and shared as they were."
+    )
     reports_stale: int = _total("Reports of attempts that were not current any more.")
     replicas_missing: int = _total("Copies that were not where they were expected.")
     results_kept: int = _total("Results that workers which came back had kept.")

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 import weft
+from weft.client.core.tasks import TaskColumns, TaskRecord
 
 dask = pytest.importorskip("dask", reason="dask is missing: pip install 'weft[dask]'")
 da = pytest.importorskip("dask.array", reason="pip install 'weft[dask]'")
@@ -91,30 +92,37 @@ def test_blocks_with_the_same_annotations_are_one_task(client, monkeypatch):
     with dask.annotate(priority=1):
         array = da.ones(8, chunks=1) + 1
     array = array * 2
-    submitted = []
-    submit = client._submit_task
-    monkeypatch.setattr(
-        client, "_submit_task", lambda *call: submitted.append(call) or submit(*call)
-    )
+    submitted = record_tasks(client, monkeypatch)
     assert array.compute().tolist() == [4] * 8
-    priorities = [options.priority for *_, options, _ in submitted]
-    assert sorted(priorities) == [0] * 9 + [1] * 8  # the last is the whole
+    assert sorted(submitted) == [0] * 9 + [1] * 8  # the last is the whole
     assert array.compute(optimize_graph=False).tolist() == [4] * 8
 
 
-def test_annotations_of_the_context_leave_the_optimization_to_dask(client, monkeypatch):
-    submitted = []
-    submit = client._submit_task
-    monkeypatch.setattr(
-        client, "_submit_task", lambda *call: submitted.append(call) or submit(*call)
-    )
+def test_annotations_of_the_context_leave_the_optimization_to_dask(client, monkeypatch, wait_until):
+    submitted = record_tasks(client, monkeypatch)
     total = da.ones(8, chunks=1).sum()
     assert total.compute() == 8
     n_plain = len(submitted)
+    wait_until(lambda: not client.futures)
     with dask.annotate(priority=1):
         assert total.compute() == 8
     assert len(submitted) == 2 * n_plain
-    assert {options.priority for *_, options, _ in submitted[n_plain:]} == {1}
+    assert {*submitted[n_plain:]} == {1}
+
+
+def record_tasks(client, monkeypatch):
+    """Return a list that gets the priority of each task that is submitted from now on."""
+    engine, submitted = client._engine, []
+    post = engine.post
+
+    def note(operation):
+        if isinstance(operation, (TaskColumns, TaskRecord)):
+            n = len(operation.states) if isinstance(operation, TaskColumns) else 1
+            submitted.extend([operation.options.priority] * n)
+        post(operation)
+
+    monkeypatch.setattr(engine, "post", note)
+    return submitted
 
 
 @pytest.mark.parametrize("worker", [FIRST, SECOND])

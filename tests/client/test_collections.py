@@ -105,6 +105,15 @@ def test_persisted_parts_are_not_computed_again(client):
     assert len(_calls) == 3
 
 
+def test_a_graph_with_the_keys_of_persisted_parts_uses_them(client):
+    part = dask.delayed(noted)("part", 1)
+    kept = part.persist()
+    assert (part + 1).compute() == 2  # of the call itself, not of the one that was returned
+    assert dask.delayed(sum)([part, part]).compute() == 2
+    assert len(weft.futures_of(kept)) == 1
+    assert _calls == ["part"]
+
+
 def test_parts_are_released_with_their_collection(client, wait_until):
     kept = (da.arange(8, chunks=2) + 1).persist()
     total = kept.sum()
@@ -152,10 +161,11 @@ def test_futures_are_entries_and_arguments_of_graphs(client):
     assert client.get({}, [("two", 0)]) == [2]  # dask leaves out entries that stand for themselves
 
 
-def test_a_key_that_nothing_has_is_an_error_that_names_it(client):
+def test_a_key_that_nothing_has_is_an_error_that_names_it(client, wait_until):
     kept = client.persist(dask.delayed(noted)("gone", 1))
     for future in weft.futures_of(kept):
         future.release()
+    wait_until(lambda: not client.futures)
     with pytest.raises(ValueError, match="was released"):
         kept.compute()
     spec = sys.modules["dask._task_spec"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 import weft
 from tests.graphs.graph_kit import evaluate, graphs, inc, total
+from weft.client.core.tasks import TaskColumns
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -36,18 +38,21 @@ def test_results_are_nested_like_the_keys(client):
 @pytest.mark.parametrize(
     "get", ["client.get", "weft.get"], ids=["the client's get", "the executor of weft.get"]
 )
-def test_an_order_gives_each_task_its_rank(client, monkeypatch, get):
+def test_an_order_gives_each_task_its_rank(client, monkeypatch, wait_until, get):
     dsk = {"a": (inc, 1), "b": (inc, "a"), "c": (inc, 2), "all": (total, "b", "c"), "d": (inc, 3)}
     ranks = {}
-    submit = client._submit_task
+    post = client._engine.post
 
-    def note(func, args, name, options, rank):
-        ranks[name.split("-")[0]] = rank
-        return submit(func, args, name, options, rank)
+    def note(operation):
+        if isinstance(operation, TaskColumns):
+            names = [state.key.split("-")[0] for state in operation.states]
+            ranks.update(zip(names, operation.ranks or [None] * len(names), strict=True))
+        post(operation)
 
-    monkeypatch.setattr(client, "_submit_task", note)
+    monkeypatch.setattr(client._engine, "post", note)
 
     def run(**options):
+        wait_until(lambda: not client.futures)  # equal tasks would not be submitted
         ranks.clear()
         if get == "client.get":
             return list(client.get(dsk, ["all", "d"], **options))
@@ -82,14 +87,120 @@ def test_a_failure_names_the_key(client):
     assert "('part', 3)" in "\n".join(info.value.__notes__)
 
 
-def test_names_of_tasks_begin_with_the_text_of_their_keys(client):
-    keys = [("x", np.int64(0)), "('x', 0)", frozenset([1])]
+def test_requested_tasks_that_no_other_reads_keep_their_names(client):
+    keys = [("x", np.int64(0)), "('x', 0)", "plain", frozenset([1]), 5, "n" * 2000]
     futures = client.get(dict.fromkeys(keys, (inc, 1)), keys, sync=False)
-    assert client.gather(futures) == [2, 2, 2]
-    numbered, quoted, other = (future.key for future in futures)
-    assert numbered.startswith("('x', 0)-")
-    assert quoted.startswith("(\"('x', 0)\")-")
-    assert other.startswith("frozenset({1})-")
+    assert client.gather(futures) == [2] * 6
+    names = [future.key for future in futures]
+    assert names[:3] == [("x", 0), "('x', 0)", "plain"]
+    assert re.fullmatch(r"frozenset\(\{1\}\)-[0-9a-f]{32}", names[3])
+    assert re.fullmatch(r"5-[0-9a-f]{32}", names[4])
+    assert re.fullmatch(r"n{80}-[0-9a-f]{32}", names[5])
+
+
+def test_names_chosen_by_hand_do_not_mix_up_different_tasks(client):
+    with weft.Client(client.cluster, set_as_default=False) as other:
+        graphs = [{"a": (inc, n), "b": (inc, "a"), "c": (inc, "b")} for n in range(4)]
+        first = client.get(graphs[0], ["a", "b", "c"], sync=False)
+        again = client.get(graphs[0], ["a", "b", "c"], sync=False)
+        assert [future.key for future in first] == [future.key for future in again]
+        assert first[2].key == "c"
+        second = client.get(graphs[1], ["a", "b", "c"], sync=False)
+        assert second[2].key.startswith("c-")
+        assert client.gather([first, second]) == [[1, 2, 3], [2, 3, 4]]
+        assert other.get(graphs[2], ["a", "b", "c"]) == [3, 4, 5]
+        refused = other.get(graphs[3], ["b", "c"], sync=False)
+        assert refused[0].result(20) == 5
+        with pytest.raises(ValueError, match="c"):
+            refused[1].result(20)
+
+
+TOKEN = "0123456789abcdef" * 2
+
+
+def test_keys_that_name_their_content_are_shared_and_what_only_they_need_is_left_out(client):
+    _calls.clear()
+    dsk = {
+        f"load-{TOKEN}": (note_call, "load", 1),
+        (f"part-{TOKEN}", 0): (note_call, "part", f"load-{TOKEN}"),
+        f"sum-{TOKEN}": (note_call, "sum", (f"part-{TOKEN}", 0)),
+    }
+    (part,) = client.get(dsk, [(f"part-{TOKEN}", 0)], sync=False)
+    assert part.key == (f"part-{TOKEN}", 0)
+    assert part.result(20) == 1
+    assert client.get(dsk, f"sum-{TOKEN}") == 1
+    assert _calls == ["load", "part", "sum"]
+    # The same key with another call, as dask's optimization makes it.
+    fused = {(f"part-{TOKEN}", 0): (note_call, "fused", (note_call, "load", 1))}
+    assert client.get(fused, [(f"part-{TOKEN}", 0)]) == [1]
+    assert _calls == ["load", "part", "sum"]
+
+
+def test_another_client_s_call_under_a_key_that_names_content_is_used(client):
+    _calls.clear()
+    key = f"value-{TOKEN}"
+    with weft.Client(client.cluster, set_as_default=False) as other:
+        mine = client.get({key: (note_call, "mine", 7)}, key, sync=False)
+        assert mine.result(20) == 7
+        theirs = {key: (note_call, "theirs", (inc, 6)), "next": (inc, key)}
+        assert other.get(theirs, ["next", key]) == [8, 7]
+    assert _calls == ["mine"]
+
+
+def test_a_failed_task_that_is_held_is_run_again(client):
+    key, name = f"flaky-{TOKEN}", uuid.uuid4().hex
+    failed = client.get({key: (fail_once, name)}, key, sync=False)
+    with pytest.raises(ValueError, match=name):
+        failed.result(20)
+    assert client.get({key: (fail_once, name)}, key) == "done"
+
+
+_calls = []
+
+
+def note_call(name, value):
+    _calls.append(name)  # the workers are threads of this process
+    return value
+
+
+def test_arguments_of_all_forms_arrive(client):
+    block = np.arange(300_000.0)  # larger than what travels with a call
+    dsk = {
+        "one": (inc, 0),
+        "two": (inc, "one"),
+        "flat": (list, ["one", "two", "one"]),
+        "mixed": (list, ["one", 5, ["two"], ("one", "two"), {"two"}]),
+        "twice": (divmod, "two", "two"),
+        "call": (list, [(inc, "two"), "one"]),
+        "large": (np.vdot, block, block),
+        "added": (np.add, block, "one"),
+        "block": (np.sum, block),
+        "local": (lambda a, b: a + b, "two", 3),
+    }
+    keys = [key for key in dsk if key not in ("one", "two")]
+    expected = {
+        "flat": [1, 2, 1],
+        "mixed": [1, 5, [2], (1, 2), {2}],
+        "twice": (1, 0),
+        "call": [3, 1],
+        "large": np.vdot(block, block),
+        "block": block.sum(),
+        "local": 5,
+    }
+    found = dict(zip(keys, client.get(dsk, keys), strict=True))
+    assert (found.pop("added") == block + 1).all()
+    assert found == expected
+
+
+def test_a_graph_that_cannot_be_sent_as_a_whole_leaves_nothing(client, wait_until):
+    dsk = {("x", i): (inc, i) for i in range(400)}
+    dsk["all"] = (sum, [*dsk])
+    dsk["bad"] = (list, iter_of(), "all")
+    for sync in (True, False):
+        with pytest.raises(weft.SerializationError, match="task 'bad'"):
+            client.get(dsk, ["bad", ("x", 3)], sync=sync)
+    wait_until(lambda: not client.futures)
+    wait_until(lambda: not any(client.scheduler_info()["tasks"].values()))
 
 
 def test_graphs_that_cannot_be_run_are_refused_before_anything_is_submitted(client):

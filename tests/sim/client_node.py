@@ -185,10 +185,16 @@ class ClientNode:
 
     def _post_tasks(self, specs: list[Spec]) -> None:
         columns = self.world.chance(0.5)
+        is_graph = columns and len(specs) % 2 == 0  # rows of several functions, with their ranks
         batches: list[list[Spec]] = []
         for spec in specs:
             last = batches[-1] if batches else None
-            if spec.function != PUT and columns and last is not None and _alike(last[-1], spec):
+            if (
+                spec.function != PUT
+                and columns
+                and last is not None
+                and _alike(last[-1], spec, is_graph)
+            ):
                 last.append(spec)
             else:
                 batches.append([spec])
@@ -212,6 +218,7 @@ class ClientNode:
             if columns and spec.function != PUT:
                 has_any = any(dependencies)
                 args = [spec.args for spec in batch]
+                names = list(dict.fromkeys(spec.function for spec in batch))
                 self.post(
                     TaskColumns(
                         states,
@@ -221,6 +228,9 @@ class ClientNode:
                         _options(spec),
                         hashes,
                         replaced,
+                        [self._function(name) for name in names],
+                        [names.index(spec.function) for spec in batch] if is_graph else [],
+                        list(range(len(batch))) if is_graph else [],
                     )
                 )
             else:
@@ -517,12 +527,12 @@ class ClientNode:
         return [key for key, state in self.table.states.items() if state.phase == SENT]
 
 
-def _alike(one: Spec, other: Spec) -> bool:
-    """Return whether two tasks may be rows of one `map`."""
+def _alike(one: Spec, other: Spec, is_graph: bool) -> bool:
+    """Return whether two tasks may be rows of one `map`, or of one graph."""
     return (
-        one.function == other.function
+        (one.function == other.function or (is_graph and one.function != PUT))
         and (one.spec_hash is None) == (other.spec_hash is None)
-        and one not in other.dependencies
+        and (one not in other.dependencies or is_graph)
         and _options(one) == _options(other)
     )
 

@@ -9,6 +9,8 @@ from hypothesis import given
 import weft
 from tests.graphs.graph_kit import evaluate, graphs, inc, total
 from weft.graphs.core.reading import read_graph
+from weft.graphs.core.tasks import Literal
+from weft.protocol.errors import MissingKey
 
 Pair = namedtuple("Pair", ["first", "second"])
 
@@ -198,3 +200,19 @@ def test_a_graph_that_is_no_mapping_is_refused(dsk):
 def test_a_key_without_a_hash_is_refused(keys):
     with pytest.raises(weft.GraphError, match="cannot be a key: ask for one key, or for a list"):
         weft.get({"x": 1}, keys)
+
+
+def test_values_that_are_known_outside_take_the_places_of_tasks():
+    asked = []
+
+    def outside(key, is_in_graph):
+        asked.append((key, is_in_graph))
+        return Literal("known") if key in ("y", "far") else None
+
+    dsk = {"x": (inc, 1), "y": (inc, "x"), "z": (list, ["y", "x"]), "w": (list, ["y"])}
+    graph = read_graph(dsk, ["w", "y", "far"], outside=outside)
+    assert [task.key for task in graph.walk()] == ["w"]  # nothing else needs the others
+    assert graph.outputs[1].value == graph.outputs[2].value == "known"
+    assert sorted(asked) == [("far", False), ("w", True), ("y", True)]
+    with pytest.raises(MissingKey, match="'no' was asked for"):
+        read_graph(dsk, ["no"], outside=outside)

@@ -31,6 +31,7 @@ from weft.protocol.values.serialize import (
     dumps_arguments,
     dumps_arguments_many,
     dumps_function,
+    dumps_placed,
     dumps_with_dependencies,
     explain_unpicklable,
     function_name,
@@ -467,6 +468,28 @@ def test_arguments_with_futures():
     assert loads_arguments(blob, ["A", "B"]) == (("A", ["B"]), {"c": "A"})
     blob, keys = dumps_arguments("f", (Future("a"),), {})
     assert loads_arguments(blob, [[{}, []]]) == (([{}, []],), {})
+
+
+def test_arguments_with_the_places_of_dependencies():
+    keys = {"a": 0, "b": 1}
+    assert dumps_placed("f", [1, "x"], [], {}) == dumps_arguments("f", (1, "x"), {})
+    blob, names = dumps_placed("f", [0, 5, 1, 0], [0, 2, 3], keys)
+    assert names == ["a", "b"]
+    assert loads_arguments(blob, ["A", "B"]) == (("A", 5, "B", "A"), {})
+    blob, names = dumps_placed("f", [[1, 0, 1], 7], [-1], keys)
+    assert loads_arguments(blob, ["A", "B"]) == ((["B", "A", "B"], 7), {})
+    # Futures besides, and arguments that are pickled twice, because some travel by value.
+    futures = [Future("b"), Future("c")]
+    blob, names = dumps_placed("f", [1, futures, lambda: 3], [0], keys)
+    assert names == ["a", "b", "c"]
+    args, kwargs = loads_arguments(blob, ["A", "B", "C"])
+    assert (args[:2], args[2](), kwargs) == (("B", ["B", "C"]), 3, {})
+    array = np.arange(10_000)
+    blob, names = dumps_placed("f", [0, array], [0], {"a": 0})
+    assert isinstance(blob, Payload)
+    assert (loads_arguments(blob, [5])[0][1] == array).all()
+    with pytest.raises(SerializationError, match=r"argument args\[1\] of load"):
+        dumps_placed("load", [0, LOCK], [0], {"a": 0})
 
 
 def test_many_arguments_are_each_as_one():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from weft.protocol.wire.keys import key_of, text_of
+from weft.protocol.wire.keys import key_of, names_content, text_of
 from weft.protocol.wire.message import MAX_KEY_CHARS
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -169,3 +169,23 @@ def test_tuples_in_tuples_are_limited():
         text_of(key)
     for text in ("(" * 1024 + ")", "(" * 400 + ",)" * 400):
         assert key_of(text) == text
+
+
+HASH = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "is_content"),
+    [
+        (f"sum-{HASH}", True),
+        (f"('sum-{HASH}', 0)", True),
+        (f"split-{HASH}-0", True),
+        ("inc-48516738-4fb7-40aa-996f-f8530f2e81eb", True),
+        ("sum", False),
+        ("sum-1", False),
+        (HASH, False),
+        (f"sum-{HASH[:-1]}", False),
+    ],
+)
+def test_keys_with_a_hash_in_them_name_their_content(text, is_content):
+    assert names_content(text) is is_content

@@ -85,6 +85,18 @@ def test_other_content_under_a_living_name_is_refused_and_changes_nothing(board)
     assert list(board.state.functions) == [function_id("inc")]
 
 
+def test_another_call_under_a_key_that_names_its_content_is_shared_and_counted(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    key = "sum-" + "0123456789abcdef" * 2
+    board.send(alice, graph(key, named="one"))
+    out = board.send(bob, graph(key, f"{key} -> b", named="two"))
+    assert sent_keys(out, bob, m.KeysErred) == []
+    assert [client.name for client in board.task(key).wanted_by] == ["alice", "bob"]
+    assert board.state.counters.recipes_differing == 1
+    board.send(bob, graph(key, named="one"))
+    assert board.state.counters.recipes_differing == 1
+
+
 def test_release_others_keeps_the_task_with_the_given_hash(board):
     client = board.client()
     board.send(client, graph("a b", named="one"))
