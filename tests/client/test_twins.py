@@ -45,7 +45,6 @@ AT_ONCE = {
         "key",
         "release",
         "status",
-        "substitute",
         "type",
     },
     weft.LocalCluster: {
