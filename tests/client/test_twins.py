@@ -25,6 +25,7 @@ AT_ONCE = {
         "cluster",
         "current",
         "dashboard_link",
+        "datasets",  # a mapping for blocking clients
         "futures",
         "get_executor",  # for blocking clients; its futures are awaited by asyncio.wrap_future
         "loop",
@@ -129,6 +130,12 @@ WAITS = [
     (weft.Client, "compute", lambda on: on.client.compute(on.delayed, sync=True)),
     (weft.Client, "gather", lambda on: on.client.gather([on.future])),
     (weft.Client, "get", lambda on: on.client.get({"x": (abs, -3)}, "x")),
+    (weft.Client, "publish_dataset", lambda on: on.client.publish_dataset({"t": 5})),
+    (weft.Client, "list_datasets", lambda on: on.client.list_datasets()),
+    (weft.Client, "get_dataset", lambda on: on.client.get_dataset("t")),
+    (weft.Client, "unpublish_dataset", lambda on: on.client.unpublish_dataset("t")),
+    (weft.Client, "set_metadata", lambda on: on.client.set_metadata("t", 1)),
+    (weft.Client, "get_metadata", lambda on: on.client.get_metadata("t")),
     (weft.Client, "scatter", lambda on: on.client.scatter([1])),
     (weft.Client, "wait_for_workers", lambda on: on.client.wait_for_workers(1, timeout=20)),
     (weft.Client, "scheduler_info", lambda on: on.client.scheduler_info()),
