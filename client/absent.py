@@ -87,10 +87,6 @@ CLIENT: Final = _table(
         _BY_DESIGN,
     ),
     ("profile get_task_stream", "the metrics page counts calls and seconds of each function"),
-    (
-        "recreate_error_locally recreate_task_locally",
-        "call the function here, or use `Client(processes=False)` and a debugger",
-    ),
     ("sync", "leave it out; the methods of a blocking client block", _BY_DESIGN),
     ("futures_of", "it is called `weft.futures_of`", _BY_DESIGN),
 )

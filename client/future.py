@@ -221,6 +221,15 @@ class Future(_Reference):
         self._check_usable()
         return self._engine.client().explain(self)
 
+    def reproduce(self, debugger: Any = False) -> Any:
+        """Run the task here, with its inputs, to look at its failure; see `Client.reproduce`.
+
+        Args:
+            debugger: True = enter pdb where the exception was raised; or a function of a traceback.
+        """
+        self._check_usable()
+        return self._engine.client().reproduce(self, debugger)
+
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         """Call `fn(self)` when the future is done, in a thread of the client.
 

@@ -165,6 +165,38 @@ class ClusterInspection(PluginRegistration):
 
         return self._run(explain(self._running(), task))
 
+    def reproduce(self, task: Any, debugger: Any = False) -> Any:
+        """Run the call of a task here, with its inputs, as if it were called in this program.
+
+        It is for a task that failed, whose exception is raised here from its own frames. If it
+        failed because an input failed, the call of that input is run. The function runs in the
+        calling thread, in an asynchronous client in one of its own; inputs that are not there any
+        more are computed again on the cluster. Code that needs the worker finds none.
+
+        Args:
+            task: a future, or a key.
+            debugger: True = enter pdb where the exception was raised; or a function of a traceback
+                that does so, such as `ipdb.post_mortem`.
+
+        Returns:
+            The result, if no exception is raised here.
+
+        Raises:
+            Exception: that of the task, as raised here.
+            QuestionFailed: the scheduler has no such call any more.
+            NotPermitted: the client's token is of a lower role than client.
+        """
+        from .reproducing import reproduce
+
+        return reproduce(self, task, debugger)
+
+    def recreate_error_locally(self, future: Any) -> Any:
+        """Do what `reproduce` does; dask's name of it."""
+        return self.reproduce(future)
+
+    #: dask's name for tasks that have not failed.
+    recreate_task_locally = recreate_error_locally
+
     # --- Logs -------------------------------------------------------------------------------------
 
     def get_scheduler_logs(self, n: int | None = None) -> Any:

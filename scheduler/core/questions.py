@@ -18,6 +18,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.levels import Level
 from ...protocol.wire.messages.questions import BAD_ARGUMENT, UNKNOWN_QUESTION
 from .asked import BadArgument, Info, Page, position_of
+from .calls import on_ask_call
 from .desired import MAX_TARGET_S, desired_workers
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
@@ -225,6 +226,7 @@ ORDERS: Final[dict[str, Orderly]] = {
     # Plugins are code for workers, as tasks are.
     "register_plugin": Orderly(on_register, Level.CLIENT),
     "unregister_plugin": Orderly(on_unregister, Level.CLIENT),
+    "call": Orderly(on_ask_call, Level.CLIENT),
 }
 
 #: {question: the least level of token} of those that the scheduler's process answers

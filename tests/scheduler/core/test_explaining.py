@@ -217,3 +217,32 @@ def test_reports_are_remembered_up_to_a_limit(monkeypatch):
     assert (found.reported, found.duration_us, found.queued_us) == (4.0, 4, 0)
     ring.note(9.0, "w", finished(range(100, 110)))
     assert ring.n == 10  # one report is kept, however long
+
+
+# --- The call of a task ---------------------------------------------------------------------------
+
+
+def call_of(board: Board, peer: int, *keys: str) -> Any:
+    (answer,) = board.send(peer, m.Ask(request=1, name="call", arguments={"keys": [*keys]}))[peer]
+    return answer
+
+
+def test_the_call_of_a_task_is_that_of_the_one_that_failed(board):
+    client, worker = board.client(), board.worker("w", 2)
+    board.send(client, graph("a", "x a -> b", "b -> c"))
+    board.finish(worker, "a", "x")
+    answer = call_of(board, client, "c")
+    assert (answer.info["key"], answer.info["inputs"]) == ("c", ["b"])
+    board.raise_(worker, "b")
+    answer = call_of(board, client, "c")
+    assert answer.info == {"key": "b", "function": "inc", "inputs": ["x", "a"]}
+    assert answer.blobs == [b"pickle", b"args of b"]
+
+
+def test_a_call_that_there_is_not_and_one_that_may_not_be_sent(board):
+    client = board.client()
+    for keys in ((), ("a", "b"), ("nothing",)):
+        assert isinstance(call_of(board, client, *keys), m.AskFailed)
+    board.send(client, graph("data", blob=b""))
+    assert "is data" in call_of(board, client, "data").text
+    assert isinstance(call_of(board, board.connect(Role.VIEWER), "data"), m.Denied)

@@ -1,0 +1,105 @@
+"""`reproduce`: runs the call of a task in this process, with its inputs, to look at its failure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple, TypeAlias
+
+from ..protocol.errors import QuestionFailed
+from ..protocol.values.serialize import loads, loads_arguments
+from ..protocol.wire.answers import part_of, reading
+from .asking import ask_once
+from .core.events import Want
+from .core.tasks import NEW
+from .future import Future
+from .gathering import Gathering
+from .inspecting import keys_of
+from .shell.engine import Engine
+
+#: True: the debugger of Python; a function: is called with the traceback.
+Debugger: TypeAlias = "bool | Callable[[TracebackType | None], object]"
+
+
+class FetchedCall(NamedTuple):
+    """The call of a task, with the values of its inputs."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def reproduce(client: Any, task: Any, debugger: Debugger) -> Any:
+    """See `Client.reproduce`; a coroutine if the client is asynchronous."""
+    if not isinstance(debugger, bool) and not callable(debugger):
+        raise TypeError(
+            "debugger= is True, or a function of a traceback such as pdb.post_mortem, not "
+            f"{type(debugger).__name__}"
+        )
+    engine = client._running()
+    if engine.is_asynchronous:
+        return _reproduce_async(engine, task, debugger)
+    return run_here(client._run(fetch_call(engine, task)), debugger)
+
+
+async def _reproduce_async(engine: Engine, task: Any, debugger: Debugger) -> Any:
+    call = await fetch_call(engine, task)
+    return await asyncio.to_thread(run_here, call, debugger)
+
+
+async def fetch_call(engine: Engine, task: Any) -> FetchedCall:
+    """Fetch the function, the arguments and the inputs of a task.
+
+    Raises:
+        TypeError: there is not one future or key.
+        QuestionFailed: the scheduler has no such call.
+    """
+    keys = keys_of(engine, task, "reproduce")
+    if len(keys) != 1:
+        raise TypeError(f"reproduce takes one future or key, not {len(keys)}")
+    answer = await ask_once(engine, "call", {"keys": keys}, [], to="", process="")
+    with reading("the scheduler"):
+        names = part_of(answer.info, "inputs", list)
+        function_blob, args_blob = answer.blobs
+    if function_blob is None or args_blob is None:
+        raise QuestionFailed(f"task {keys[0]!r} has no call that could be run")
+    futures = [_future(engine, key) for key in names]
+    values = await Gathering(engine, futures, "raise").run_async() if futures else []
+    args, kwargs = loads_arguments(args_blob, values)
+    return FetchedCall(loads(function_blob), args, kwargs)
+
+
+def _future(engine: Engine, key: str) -> Future:
+    state = engine.table.find_or_make(key)
+    future = Future(engine, state)
+    if state.phase == NEW:
+        engine.post(Want([state]))
+    return future
+
+
+def run_here(call: FetchedCall, debugger: Debugger) -> Any:
+    """Run a call in this thread; an exception is raised as it is, after the debugger has ended."""
+    try:
+        result = call.function(*call.args, **call.kwargs)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        return result
+    except Exception as error:
+        if debugger is not False:
+            traceback = error.__traceback__
+            # The frame of the function, not this one.
+            _enter(debugger, traceback if traceback is None else traceback.tb_next or traceback)
+        raise
+
+
+def _enter(debugger: Debugger, traceback: TracebackType | None) -> None:
+    if callable(debugger):
+        debugger(traceback)
+        return
+    import pdb
+
+    with contextlib.suppress(SystemExit):  # q in the debugger
+        pdb.post_mortem(traceback)
